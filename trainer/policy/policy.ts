@@ -1,0 +1,127 @@
+import type { LossSettings } from '../algorithms/losses/settings.ts';
+
+/**
+ * What a policy is to the rest of the trainer: something that continues token sequences, scores them,
+ * learns from them and can be saved. Local policies (ONNX, WebGPU) and remote ones implement it.
+ */
+export interface Policy {
+  /** Counts weight updates; every generated token carries the version it was sampled under. */
+  readonly version: number;
+  readonly vocabularySize: number;
+  /** Longest sequence, prompt and responses together, in tokens. */
+  readonly maxSequenceLength: number;
+
+  /**
+   * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched; the
+   * KV cache of a sequence stays until {@link release}, so that a turn costs only its own tokens. An evicted
+   * cache is recomputed: callers need not know.
+   */
+  generate(request: GenerateRequest): Promise<Generation>;
+
+  /** Forgets a sequence and frees its slot; unknown ids are ignored. */
+  release(sequenceId: number): void;
+
+  /** Log-probabilities, entropies and values of given sequences under the current weights. */
+  score(sequences: readonly ScoreRequest[]): Promise<Score[]>;
+
+  /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
+  update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
+
+  /** Writes weights, config and tokenizer in the Hugging Face layout, optimiser state beside them. */
+  save(folder: string): Promise<void>;
+  load(folder: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface SamplingSettings {
+  /** 0 is greedy. Log-probabilities are reported under the distribution that was sampled from. */
+  readonly temperature: number;
+  /** 0 turns it off. */
+  readonly topK: number;
+  /** 1 turns it off. */
+  readonly topP: number;
+  readonly maxNewTokens: number;
+  /** Sampling ends after any of these; the token is kept. */
+  readonly stopTokenIds: readonly number[];
+}
+
+export interface GenerateRequest {
+  /** Caller's name for the sequence; the first request under an id opens it. */
+  readonly sequenceId: number;
+  /** Tokens to append before sampling: the whole prompt first, later only what is new. */
+  readonly append: ArrayLike<number>;
+  readonly sampling: SamplingSettings;
+  /** Seeds this request's draws: the result does not depend on what else is in the batch. */
+  readonly seed: number;
+  /** Name of a grammar given to the policy at start; only tokens it allows can be sampled. */
+  readonly grammar?: string;
+}
+
+export interface Generation {
+  readonly tokenIds: Int32Array;
+  /** log π of each sampled token, same length. */
+  readonly logProbs: Float32Array;
+  /** Value head's estimate at the state before each token; absent without a value head. */
+  readonly values?: Float32Array;
+  /** Policy version under which each token was sampled. */
+  readonly versions: Int32Array;
+  readonly finishReason: 'stop' | 'length' | 'context';
+}
+
+export interface ScoreRequest {
+  readonly tokenIds: Int32Array;
+  /** 1 where the token is to be scored; position 0 can never be. */
+  readonly mask: Uint8Array;
+}
+
+/** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the mask is 0. */
+export interface Score {
+  readonly logProbs: Float32Array;
+  readonly entropies: Float32Array;
+  readonly values?: Float32Array;
+}
+
+/** One trajectory as the update sees it. All arrays have the length of `tokenIds`. */
+export interface TrainingSequence {
+  readonly tokenIds: Int32Array;
+  /** 1 on tokens the policy sampled (and that are trained on). */
+  readonly mask: Uint8Array;
+  /** Behaviour log-probabilities. */
+  readonly logProbs: Float32Array;
+  readonly advantages: Float32Array;
+  /** Targets of the value head; absent without one. */
+  readonly returns?: Float32Array;
+  readonly values?: Float32Array;
+  /** log π_ref, where a KL term is on. */
+  readonly referenceLogProbs?: Float32Array;
+  /** log π_prox, for the decoupled loss. */
+  readonly proximalLogProbs?: Float32Array;
+  /** 1 on tokens whose entropy is rewarded; absent: same as `mask`. */
+  readonly entropyMask?: Uint8Array;
+  /** Weight of the whole sequence in the loss; 1 when absent. */
+  readonly weight?: number;
+}
+
+export interface UpdateBatch {
+  readonly sequences: readonly TrainingSequence[];
+}
+
+export interface UpdateSettings {
+  readonly loss: LossSettings;
+  readonly optimizer: OptimizerSettings;
+  readonly temperature: number;
+}
+
+/** AdamW (Loshchilov & Hutter, 2019) with global norm clipping, as torch.optim.AdamW computes it. */
+export interface OptimizerSettings {
+  readonly learningRate: number;
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly epsilon: number;
+  readonly weightDecay: number;
+  /** Global gradient norm above which gradients are scaled down; 0 turns it off. */
+  readonly clipNorm: number;
+}
+
+/** Names as in verl: `actor/pg_loss`, `actor/ppo_kl`, `actor/grad_norm`, `critic/vf_loss`, … */
+export type UpdateMetrics = { readonly [name: string]: number };
