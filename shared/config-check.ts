@@ -1,0 +1,152 @@
+import type { TSchema } from 'typebox';
+import Value from 'typebox/value';
+import type { Json, JsonObject } from './json.ts';
+
+/** One thing wrong with a configuration. */
+export interface ConfigProblem {
+  /** Dotted path of the key, '' for the whole. */
+  readonly key: string;
+  /** File and line, or the command-line argument, that set it. */
+  readonly where: string;
+  /** What was wrong and what would be right. */
+  readonly message: string;
+}
+
+interface PlainSchema {
+  readonly type?: string;
+  readonly default?: Json;
+  readonly properties?: { readonly [key: string]: PlainSchema };
+  readonly patternProperties?: { readonly [pattern: string]: PlainSchema };
+  readonly items?: PlainSchema;
+  readonly anyOf?: readonly PlainSchema[];
+}
+
+/** Edits at which a misspelt key is still taken for a known one, as a share of its length. */
+const LIKENESS = 0.4;
+
+/** The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too. */
+export function withDefaults(schema: TSchema, value: Json): Json {
+  return fill(schema as PlainSchema, value) ?? null;
+}
+
+/** Every problem of the value, in the order of the schema; empty when it fits. */
+export function checkConfig(schema: TSchema, value: Json, origin: (key: string) => string): ConfigProblem[] {
+  const problems = new Map<string, ConfigProblem>();
+  const add = (key: string, message: string): void => {
+    const known = [...problems.keys()].some(other => other === key || other.startsWith(`${key}.`));
+    if (!known) problems.set(key, { key, where: origin(key), message });
+  };
+  const errors = [...Value.Errors(schema, value)];
+  const unions: string[] = [];
+  for (const error of errors) {
+    const key = dotted(error.instancePath);
+    const params = error.params as { [name: string]: unknown };
+    const got = JSON.stringify(valueAt(value, error.instancePath));
+    if (error.keyword === 'boolean' || error.keyword === 'propertyNames') continue;
+    if (error.keyword === 'anyOf') unions.push(key);
+    else if (/\/anyOf\/\d+$/.test(error.schemaPath) && error.keyword === 'type' && params.type === 'null')
+      continue;
+    else if (error.keyword === 'additionalProperties') {
+      const known = Object.keys(schemaAt(schema as PlainSchema, error.instancePath)?.properties ?? {});
+      for (const name of params.additionalProperties as string[]) {
+        add(join(key, name), `unknown key${suggestion(name, known)}; known here: ${known.join(', ')}`);
+      }
+    } else if (error.keyword === 'required') {
+      for (const name of params.requiredProperties as string[])
+        add(join(key, name), 'is required and not set');
+    } else if (error.keyword === 'enum') {
+      const choices = params.allowedValues as unknown[];
+      const near = suggestion(String(valueAt(value, error.instancePath)), choices.map(String));
+      add(key, `got ${got}${near}; valid: ${choices.join(', ')}`);
+    } else add(key, `${error.message}, got ${got}`);
+  }
+  for (const key of unions) add(key, `does not fit, got ${JSON.stringify(valueAt(value, pointer(key)))}`);
+  return [...problems.values()];
+}
+
+/** `, did you mean …?` for the nearest known word, '' when none is near. */
+export function suggestion(word: string, known: readonly string[]): string {
+  let best = '';
+  let least = Number.POSITIVE_INFINITY;
+  for (const candidate of known) {
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return least <= Math.max(1, LIKENESS * word.length) ? `, did you mean \`${best}\`?` : '';
+}
+
+/** Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment). */
+function editDistance(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(row[j] + 1, next[j - 1] + 1, replaced));
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+        next[j] = Math.min(next[j], before[j - 2] + 1);
+      }
+    }
+    before = row;
+    row = next;
+  }
+  return row[b.length];
+}
+
+function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {
+  const current = value === undefined ? structuredClone(schema.default) : value;
+  if (Array.isArray(current)) {
+    return schema.items ? current.map(item => fill(schema.items!, item) ?? null) : current;
+  }
+  if (!isObject(current)) return current;
+  if (schema.anyOf) {
+    const branch = schema.anyOf.find(option => option.type === 'object');
+    return branch ? fill(branch, current) : current;
+  }
+  const out: { [key: string]: Json } = { ...current };
+  for (const [key, child] of Object.entries(schema.properties ?? {})) {
+    const filled = fill(child, current[key]);
+    if (filled !== undefined) out[key] = filled;
+  }
+  for (const child of Object.values(schema.patternProperties ?? {})) {
+    for (const key of Object.keys(current)) out[key] = fill(child, current[key]) ?? null;
+  }
+  return out;
+}
+
+function schemaAt(schema: PlainSchema, path: string): PlainSchema | undefined {
+  let here: PlainSchema | undefined = schema;
+  for (const part of path.split('/').slice(1)) {
+    here = here?.anyOf?.find(option => option.type === 'object' || option.type === 'array') ?? here;
+    here = here?.properties?.[part] ?? here?.items ?? Object.values(here?.patternProperties ?? {})[0];
+  }
+  return here?.anyOf?.find(option => option.type === 'object') ?? here;
+}
+
+function valueAt(value: Json, path: string): Json | undefined {
+  let here: Json | undefined = value;
+  for (const part of path.split('/').slice(1)) {
+    here = typeof here === 'object' && here !== null ? (here as { [key: string]: Json })[part] : undefined;
+  }
+  return here;
+}
+
+function dotted(path: string): string {
+  return path.split('/').slice(1).join('.');
+}
+
+function pointer(key: string): string {
+  return key === '' ? '' : `/${key.split('.').join('/')}`;
+}
+
+function join(key: string, name: string): string {
+  return key === '' ? name : `${key}.${name}`;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

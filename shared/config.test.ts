@@ -1,0 +1,138 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import Type from 'typebox';
+import { ConfigError, loadConfig, parseOverride, validateConfig } from './config.ts';
+
+const Schema = Type.Object(
+  {
+    seed: Type.Integer({ minimum: 0, default: 0 }),
+    algorithm: Type.Object(
+      {
+        advantage: Type.Enum(['gae', 'grpo', 'rloo'], { default: 'gae' }),
+        gamma: Type.Number({ default: 1 }),
+      },
+      { additionalProperties: false, default: {} },
+    ),
+    tags: Type.Record(
+      Type.String(),
+      Type.Object(
+        { env_id: Type.String(), max_turn: Type.Integer({ default: 5 }) },
+        { additionalProperties: false },
+      ),
+      { default: {} },
+    ),
+    warm_start: Type.Union(
+      [
+        Type.Null(),
+        Type.Object({ episodes: Type.Integer({ default: 200 }) }, { additionalProperties: false }),
+      ],
+      { default: null },
+    ),
+    servers: Type.Array(Type.String(), { default: [] }),
+  },
+  { additionalProperties: false },
+);
+
+const load = (t: { testdir(files: object): string }, files: object, overrides: string[] = []) =>
+  loadConfig(join(t.testdir(files), 'run.yaml'), { schema: Schema, overrides });
+
+const problemsOf = (action: () => unknown) => {
+  try {
+    action();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  throw new Error('no ConfigError was thrown');
+};
+
+t.test('files compose, later ones and the command line win, defaults fill the rest', async t => {
+  const config = load(
+    t,
+    {
+      'base.yaml': 'seed: 1\nalgorithm: {gamma: 0.9}\nservers: [a, b]\n',
+      'tags.yaml': 'tags: {Lake: {env_id: FrozenLake-v0}}\n',
+      'run.yaml': 'extends: [base.yaml, tags.yaml]\nseed: 2\nservers: [c]\nwarm_start: {}\n',
+    },
+    ['algorithm.advantage=grpo', 'tags.Lake.max_turn=7', 'servers.1=d', 'warm_start.episodes=3'],
+  );
+  t.same(config, {
+    seed: 2,
+    algorithm: { gamma: 0.9, advantage: 'grpo' },
+    tags: { Lake: { env_id: 'FrozenLake-v0', max_turn: 7 } },
+    warm_start: { episodes: 3 },
+    servers: ['c', 'd'],
+  });
+});
+
+t.test('an empty file is all defaults', async t => {
+  t.same(load(t, { 'run.yaml': '' }), {
+    seed: 0,
+    algorithm: { advantage: 'gae', gamma: 1 },
+    tags: {},
+    warm_start: null,
+    servers: [],
+  });
+});
+
+t.test('a wrong value names its key, file, line and the valid choices', async t => {
+  const problems = problemsOf(() =>
+    load(t, {
+      'base.yaml': 'algorithm:\n  advantage: gea\n',
+      'run.yaml': 'extends: base.yaml\nseed: -1\ntags:\n  Lake:\n    env_id: 4\n    max_turns: 3\n',
+    }),
+  );
+  const of = (key: string) => problems.find(problem => problem.key === key)!;
+  t.match(of('algorithm.advantage').where, /base\.yaml:2$/);
+  t.match(of('algorithm.advantage').message, /"gea".*did you mean `gae`.*valid: gae, grpo, rloo/);
+  t.match(of('seed').where, /run\.yaml:2$/);
+  t.match(of('tags.Lake.env_id').message, /string/);
+  t.match(of('tags.Lake.max_turns').where, /run\.yaml:6$/);
+  t.match(of('tags.Lake.max_turns').message, /did you mean `max_turn`.*known here: env_id, max_turn/);
+  t.equal(problems.length, 4);
+});
+
+t.test('a wrong key on the command line is shown as it was typed', async t => {
+  const [problem] = problemsOf(() => load(t, { 'run.yaml': '' }, ['algorithm.gama=1']));
+  t.equal(problem.where, 'command line (algorithm.gama=1)');
+  t.match(problem.message, /did you mean `gamma`/);
+});
+
+t.test('problems inside a nullable part are told, not "must be null"', async t => {
+  const problems = problemsOf(() => load(t, { 'run.yaml': 'warm_start: {episodes: many}\n' }));
+  t.equal(problems.length, 1);
+  t.equal(problems[0].key, 'warm_start.episodes');
+  t.match(problems[0].message, /integer.*"many"/);
+  t.match(problemsOf(() => load(t, { 'run.yaml': 'warm_start: 3\n' }))[0].key, 'warm_start');
+});
+
+t.test('missing required keys, missing files, circles and broken YAML are named', async t => {
+  const required = problemsOf(() => load(t, { 'run.yaml': 'tags: {Lake: {}}\n' }))[0];
+  t.same([required.key, required.message], ['tags.Lake.env_id', 'is required and not set']);
+  const message = (files: object) => problemsOf(() => load(t, files))[0].message;
+  t.match(message({ 'run.yaml': 'extends: nowhere.yaml' }), /no such config file, extended by .*run\.yaml/);
+  t.match(
+    message({ 'run.yaml': 'extends: a.yaml', 'a.yaml': 'extends: run.yaml' }),
+    /extends itself through/,
+  );
+  t.match(message({ 'run.yaml': 'a: [1' }), /not YAML/);
+  t.match(message({ 'run.yaml': '- 1' }), /map of keys/);
+  t.match(message({ 'run.yaml': 'extends: 3' }), /names a file/);
+});
+
+t.test('overrides are parsed as YAML and malformed ones refused', async t => {
+  t.same(parseOverride('a.b={x: [1, two]}'), { path: ['a', 'b'], value: { x: [1, 'two'] } });
+  t.same(parseOverride('a=b=c'), { path: ['a'], value: 'b=c' });
+  t.same(parseOverride('a=').value, null);
+  for (const bad of ['a', '=1', 'a..b=1', 'a=[1']) t.throws(() => parseOverride(bad), ConfigError, bad);
+  t.throws(() => load(t, { 'run.yaml': 'servers: []' }, ['servers.5=x']), /indexed with 0 to 0/);
+});
+
+t.test('a resolved config loads back to itself', async t => {
+  const folder = t.testdir({ 'run.yaml': 'seed: 5\n' });
+  const config = loadConfig(join(folder, 'run.yaml'), { schema: Schema });
+  writeFileSync(join(folder, 'again.yaml'), JSON.stringify(config));
+  t.same(loadConfig(join(folder, 'again.yaml'), { schema: Schema }), config);
+  t.same(validateConfig(config, Schema), config);
+});

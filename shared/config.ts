@@ -1,0 +1,209 @@
+import { readFileSync } from 'node:fs';
+import { dirname, relative, resolve } from 'node:path';
+import type { Static, TSchema } from 'typebox';
+import { isMap, isPair, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml';
+import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
+import type { Json, JsonObject } from './json.ts';
+
+/** Key of a config file that names the file or files it builds on, relative to itself; later ones win. */
+const EXTENDS = 'extends';
+
+export interface LoadOptions<Schema extends TSchema> {
+  readonly schema: Schema;
+  /** `a.b=c` each, applied in order after the files; the value is YAML. */
+  readonly overrides?: readonly string[];
+}
+
+/** What was wrong with a configuration: every problem found, each with its key, place and remedy. */
+export class ConfigError extends Error {
+  readonly problems: readonly ConfigProblem[];
+  constructor(problems: readonly ConfigProblem[]) {
+    super(problems.map(p => `${p.where}: ${p.key === '' ? '' : `\`${p.key}\`: `}${p.message}`).join('\n'));
+    this.name = 'ConfigError';
+    this.problems = problems;
+  }
+}
+
+/**
+ * Reads a YAML config: the files it `extends` first, then itself, then the command line's overrides, then the
+ * schema's defaults; maps merge key by key, everything else is replaced.
+ *
+ * @example
+ * loadConfig('configs/quickstart.yaml', { schema: RunSettings, overrides: ['training.steps=20'] });
+ *
+ * @throws ConfigError naming each wrong key, the file and line it came from, and the valid choices
+ */
+export function loadConfig<Schema extends TSchema>(
+  file: string,
+  options: LoadOptions<Schema>,
+): Static<Schema> {
+  const layers = readLayers(resolve(file), []);
+  const origins = new Map<string, string>();
+  let value: Json = {};
+  for (const layer of layers) {
+    value = mergeConfig(value, layer.value);
+    for (const [key, line] of layer.lines) origins.set(key, `${shown(layer.file)}:${line}`);
+  }
+  for (const override of options.overrides ?? []) {
+    const { path, value: parsed } = parseOverride(override);
+    value = assignAt(value, path, parsed, override);
+    for (const key of origins.keys()) {
+      if (key.startsWith(`${path.join('.')}.`)) origins.delete(key);
+    }
+    origins.set(path.join('.'), `command line (${override})`);
+  }
+  return validateConfig(value, options.schema, key => originOf(key, origins) ?? shown(resolve(file)));
+}
+
+/**
+ * Fills in the schema's defaults and checks the value.
+ * @param origin says where a key was set, for the error message
+ * @throws ConfigError
+ */
+export function validateConfig<Schema extends TSchema>(
+  value: Json,
+  schema: Schema,
+  origin: (key: string) => string = () => 'config',
+): Static<Schema> {
+  const filled = withDefaults(schema, value);
+  const problems = checkConfig(schema, filled, origin);
+  if (problems.length > 0) throw new ConfigError(problems);
+  return filled as Static<Schema>;
+}
+
+/** Maps merge recursively, `over` winning; arrays, scalars and null replace. */
+export function mergeConfig(base: Json, over: Json): Json {
+  if (!isObject(base) || !isObject(over)) return over;
+  const out: { [key: string]: Json } = { ...base };
+  for (const [key, value] of Object.entries(over)) {
+    out[key] = key in base ? mergeConfig(base[key], value) : value;
+  }
+  return out;
+}
+
+/**
+ * Splits `a.b=c` into a path and a YAML value.
+ * @throws ConfigError when there is no `=`, no key, or the value is no YAML
+ */
+export function parseOverride(text: string): { path: string[]; value: Json } {
+  const where = `command line (${text})`;
+  const split = text.indexOf('=');
+  const path = text.slice(0, Math.max(split, 0)).trim().split('.');
+  if (split < 1 || path.some(part => part === '')) {
+    throw new ConfigError([
+      {
+        key: '',
+        where,
+        message: 'an override is written key=value, with dots between keys, e.g. training.steps=20',
+      },
+    ]);
+  }
+  try {
+    return { path, value: parse(text.slice(split + 1)) as Json };
+  } catch (error) {
+    throw new ConfigError([
+      {
+        key: path.join('.'),
+        where,
+        message: `the value is not YAML: ${(error as Error).message.split('\n')[0]}`,
+      },
+    ]);
+  }
+}
+
+interface Layer {
+  readonly file: string;
+  readonly value: JsonObject;
+  /** Dotted key → line, 1-based. */
+  readonly lines: ReadonlyMap<string, number>;
+}
+
+/** The layers of a file, those it extends first. */
+function readLayers(file: string, trail: readonly string[]): Layer[] {
+  const fail = (message: string): never => {
+    throw new ConfigError([{ key: '', where: shown(file), message }]);
+  };
+  if (trail.includes(file)) fail(`extends itself through ${[...trail, file].map(shown).join(' → ')}`);
+  let text = '';
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    const by = trail.length > 0 ? `, extended by ${shown(trail.at(-1)!)}` : '';
+    fail(
+      (error as NodeJS.ErrnoException).code === 'ENOENT'
+        ? `no such config file${by}`
+        : `cannot be read${by}: ${(error as Error).message}`,
+    );
+  }
+  const counter = new LineCounter();
+  const document = parseDocument(text, { lineCounter: counter });
+  const [first] = document.errors;
+  if (first) fail(`not YAML: ${first.message.split('\n')[0]}`);
+  const content = (document.toJS() ?? {}) as Json;
+  if (!isObject(content)) {
+    throw new ConfigError([
+      { key: '', where: shown(file), message: 'a config file holds a map of keys at its top level' },
+    ]);
+  }
+  const { [EXTENDS]: parents = [], ...value } = content;
+  const names = typeof parents === 'string' ? [parents] : parents;
+  if (!Array.isArray(names) || names.some(name => typeof name !== 'string')) {
+    fail('`extends` names a file or a list of files, relative to this one');
+  }
+  const lines = new Map<string, number>();
+  collectLines(document.contents, '', counter, lines);
+  const below = (names as string[]).flatMap(name =>
+    readLayers(resolve(dirname(file), name), [...trail, file]),
+  );
+  return [...below, { file, value, lines }];
+}
+
+function collectLines(node: unknown, key: string, counter: LineCounter, lines: Map<string, number>): void {
+  if (!isMap(node) && !isSeq(node)) return;
+  node.items.forEach((item, index) => {
+    const child = isPair(item) ? `${key}${isScalar(item.key) ? item.key.value : item.key}` : `${key}${index}`;
+    const place = (isPair(item) ? item.key : item) as { range?: readonly number[] } | null;
+    if (place?.range) lines.set(child, counter.linePos(place.range[0]).line);
+    collectLines(isPair(item) ? item.value : item, `${child}.`, counter, lines);
+  });
+}
+
+function assignAt(value: Json, path: readonly string[], leaf: Json, override: string): Json {
+  if (path.length === 0) return isObject(value) && isObject(leaf) ? mergeConfig(value, leaf) : leaf;
+  const [head, ...rest] = path;
+  if (Array.isArray(value)) {
+    const index = Number(head);
+    if (!Number.isInteger(index) || index < 0 || index > value.length) {
+      throw new ConfigError([
+        {
+          key: path.join('.'),
+          where: `command line (${override})`,
+          message: `a list is indexed with 0 to ${value.length}, got ${JSON.stringify(head)}`,
+        },
+      ]);
+    }
+    const copy = value.slice() as Json[];
+    copy[index] = assignAt(copy[index] ?? {}, rest, leaf, override);
+    return copy;
+  }
+  const map = isObject(value) ? value : {};
+  return { ...map, [head]: assignAt(map[head] ?? {}, rest, leaf, override) };
+}
+
+function originOf(key: string, origins: ReadonlyMap<string, string>): string | undefined {
+  const parts = key.split('.');
+  for (let length = parts.length; length > 0; length--) {
+    const origin = origins.get(parts.slice(0, length).join('.'));
+    if (origin !== undefined) return origin;
+  }
+  return undefined;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function shown(file: string): string {
+  const short = relative(process.cwd(), file);
+  return short.startsWith('..') ? file : short;
+}
