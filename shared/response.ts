@@ -1,0 +1,118 @@
+import type { Json } from './json.ts';
+
+/** Between the actions of one answer. */
+export const ACTION_SEPARATOR = '||';
+
+/** Removed from what a response says, wherever they stand in it: tags out of place and chat markers. */
+export const SPECIAL_TOKENS: readonly string[] = [
+  '<think>',
+  '</think>',
+  '<answer>',
+  '</answer>',
+  '<|im_start|>',
+  '<|im_end|>',
+];
+
+/** How a response is read. */
+export interface ResponseFormat {
+  /** The answer must follow `<think>…</think>`, with nothing but white space between. */
+  readonly think: boolean;
+  /** Actions kept of one answer; further ones are dropped without a penalty. */
+  readonly maxActions: number;
+  /** `<ans>…</ans>` counts as `<answer>…</answer>`; true unless told otherwise. */
+  readonly acceptShortTag?: boolean;
+  /** Removed from the text; {@link SPECIAL_TOKENS} unless told otherwise. */
+  readonly specialTokens?: readonly string[];
+  /** {@link ACTION_SEPARATOR} unless told otherwise. */
+  readonly separator?: string;
+}
+
+export interface ParsedResponse {
+  /** The response had the tags asked for. */
+  readonly wellFormed: boolean;
+  /** Put together again from its parts: what a history shows. The raw text where the tags are missing. */
+  readonly cleaned: string;
+  /** Text between the think tags; empty without. */
+  readonly thinking: string;
+  /** At most `maxActions` actions as written, trimmed, blanks dropped. */
+  readonly actions: readonly string[];
+}
+
+const THINK_THEN_ANSWER = /<think>(.*?)<\/think>\s*<answer>(.*?)<\/answer>/s;
+const ANSWER_ONLY = /()<answer>(.*?)<\/answer>/s;
+const THINK_THEN_ANY = /<think>(.*?)<\/think>\s*(?:<answer>(.*?)<\/answer>|<ans>(.*?)<\/ans>)/s;
+const ANY_ONLY = /()(?:<answer>(.*?)<\/answer>|<ans>(.*?)<\/ans>)/s;
+
+/**
+ * Reads `<think>…</think><answer>a || b</answer>`: the first match counts, tags are case-sensitive, whatever stands
+ * before and after is ignored (rule of RAGEN's context manager).
+ *
+ * @example
+ * parseResponse('<think>go</think><answer>Up || Down</answer>', { think: true, maxActions: 2 }).actions; // ['Up', 'Down']
+ */
+export function parseResponse(raw: string, format: ResponseFormat): ParsedResponse {
+  const short = format.acceptShortTag ?? true;
+  const pattern = format.think
+    ? short
+      ? THINK_THEN_ANY
+      : THINK_THEN_ANSWER
+    : short
+      ? ANY_ONLY
+      : ANSWER_ONLY;
+  const match = pattern.exec(raw);
+  if (!match) return { wellFormed: false, cleaned: raw, thinking: '', actions: [] };
+
+  const specialTokens = format.specialTokens ?? SPECIAL_TOKENS;
+  const separator = format.separator ?? ACTION_SEPARATOR;
+  const thinking = strip(match[1], specialTokens);
+  let answer = strip(match[2] ?? match[3], specialTokens);
+  let actions = answer
+    .split(separator)
+    .map(action => action.trim())
+    .filter(action => action !== '');
+  if (actions.length > format.maxActions) {
+    actions = actions.slice(0, format.maxActions);
+    answer = actions.join(` ${separator} `);
+  }
+  const cleaned = format.think
+    ? `<think>${thinking}</think><answer>${answer}</answer>`
+    : `<answer>${answer}</answer>`;
+  return { wellFormed: true, cleaned, thinking, actions };
+}
+
+function strip(text: string, specialTokens: readonly string[]): string {
+  let out = text;
+  for (const token of specialTokens) {
+    if (out.includes(token)) out = out.replaceAll(token, '');
+    out = out.trim();
+  }
+  return out.trim();
+}
+
+/** The action names of a discrete space: the action of `names[i]` is `start + i`. */
+export interface ActionNames {
+  readonly names: readonly string[];
+  readonly start: number;
+}
+
+/**
+ * Written actions as the environment takes them: names become ids, whatever their case, unknown ones are left out.
+ * Without names the environment reads text, and every action passes as written.
+ */
+export function mapActions(actions: readonly string[], names?: ActionNames): readonly Json[] {
+  if (!names) return actions;
+  const mapped: Json[] = [];
+  for (const action of actions) {
+    const wanted = action.toLowerCase();
+    const index = names.names.findIndex(name => name.toLowerCase() === wanted);
+    if (index >= 0) mapped.push(names.start + index);
+  }
+  return mapped;
+}
+
+/**
+ * The rule of the format penalty: due once for a turn with an unknown action among those kept, or with none that is valid.
+ */
+export function isPenalised(written: number, valid: number): boolean {
+  return valid === 0 || valid !== written;
+}
