@@ -1,0 +1,38 @@
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+
+/** Appends one JSON value as a line; numbers that are not finite become the strings `NaN`, `Infinity`, `-Infinity`. */
+export function appendJsonLine(file: string, value: unknown): void {
+  appendFileSync(file, `${toJson(value)}\n`);
+}
+
+/** Replaces the file by these lines in one move. */
+export function writeJsonLines(file: string, values: readonly unknown[]): void {
+  const partial = `${file}.partial`;
+  writeFileSync(partial, values.map(value => `${toJson(value)}\n`).join(''));
+  renameSync(partial, file);
+}
+
+/**
+ * The values of a JSON Lines file; none when it does not exist. A last line cut off in the middle (the writer
+ * was killed) is left out.
+ * @throws SyntaxError when any other line is not JSON
+ */
+export function readJsonLines(file: string): unknown[] {
+  if (!existsSync(file)) return [];
+  const lines = readFileSync(file, 'utf8').split('\n');
+  lines.pop();
+  return lines.map((line, i) => {
+    try {
+      return JSON.parse(line);
+    } catch (error) {
+      throw new SyntaxError(`${file}:${i + 1} is not JSON: ${(error as Error).message}`);
+    }
+  });
+}
+
+function toJson(value: unknown): string {
+  return JSON.stringify(value, (_, item) => {
+    if (typeof item === 'number' && !Number.isFinite(item)) return String(item);
+    return ArrayBuffer.isView(item) ? Array.from(item as unknown as ArrayLike<number>) : item;
+  });
+}
