@@ -25,6 +25,12 @@ export interface Environment<Config = JsonObject, State = Json> {
   describe(config: Config): Description;
 
   /**
+   * Rules between keys of the configuration that its schema cannot say. `resolveConfig` calls it.
+   * @throws InvalidConfig
+   */
+  checkConfig?(config: Config): void;
+
+  /**
    * The first state of an episode.
    * @param options pins the start (a level is data); validated against `spec.optionsSchema` before the call
    * @throws InvalidOptions when the options are well-formed but cannot make a level
@@ -48,6 +54,9 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** Releases what the environment holds outside its states (a process, a connection). */
   dispose?(state: State): void | Promise<void>;
 }
+
+/** An environment whose own types are not known here: what the registry, sessions and wrappers hold. */
+export type AnyEnvironment = Environment<JsonObject, Json>;
 
 export interface Transition<State> {
   readonly state: State;
@@ -116,8 +125,9 @@ export interface ReferencePolicy<State> {
   /**
    * The next actions from this state, at most `count`, as if nothing random interfered.
    * An empty list means that there is nothing useful left to do.
+   * @param rng for policies that draw; never the session's own generator, whose future it would change
    */
-  plan(state: State, count: number): readonly Json[] | Promise<readonly Json[]>;
+  plan(state: State, count: number, rng: Random): readonly Json[] | Promise<readonly Json[]>;
 }
 
 /** RGBA, 8 bits a channel, rows from the top: `data.length === 4 * width * height`. */
@@ -125,6 +135,16 @@ export interface Picture {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
+}
+
+/** A configuration that fits the schema but cannot be played; answered with 422. `pointer` is a JSON pointer into it. */
+export class InvalidConfig extends Error {
+  readonly pointer: string;
+  constructor(pointer: string, message: string) {
+    super(message);
+    this.name = 'InvalidConfig';
+    this.pointer = pointer;
+  }
 }
 
 /** Options that fit the schema but cannot make a level; answered with 422. `pointer` is a JSON pointer into the options. */

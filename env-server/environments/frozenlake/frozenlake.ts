@@ -1,0 +1,58 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import type { Environment, Transition } from '../environment.ts';
+import { checkSymbols } from '../grid.ts';
+import type { FrozenLakeConfig } from './config.ts';
+import { createLake } from './generator.ts';
+import { observe } from './observation.ts';
+import { optimal, random } from './reference.ts';
+import {
+  ACTIONS,
+  type FrozenLakeState,
+  isHole,
+  isOver,
+  MOVED,
+  neighbour,
+  REACHED_GOAL,
+  STAYED,
+  STAYED_ON_GOAL,
+  slippedDirection,
+  UNKNOWN_ACTION,
+} from './rules.ts';
+import { describe, spec } from './spec.ts';
+
+/** FrozenLake-v0: Gymnasium's rules on RAGEN's random lakes. */
+export const frozenLake = {
+  spec,
+  describe,
+  checkConfig: config => checkSymbols(config.symbols),
+
+  reset(config: FrozenLakeConfig, rng: Random, options: JsonObject): FrozenLakeState {
+    const { lake, position } = createLake(config, rng, options);
+    return { lake, position, steps: 0 };
+  },
+
+  step,
+  observe,
+  references: { optimal, random },
+} satisfies Environment<FrozenLakeConfig, FrozenLakeState>;
+
+function step(state: FrozenLakeState, action: Json, rng: Random): Transition<FrozenLakeState> {
+  const { lake, position } = state;
+  const over = isOver(lake, position);
+  const chosen = ACTIONS.indexOf(action);
+  if (chosen < 0) return { state, reward: 0, terminated: over, info: UNKNOWN_ACTION };
+  if (over) {
+    return { state, reward: 0, terminated: true, info: position === lake.goal ? STAYED_ON_GOAL : STAYED };
+  }
+  const direction = lake.success_rate === 1 ? chosen : slippedDirection(lake, chosen, rng.float());
+  const next = neighbour(lake, position, direction);
+  const moved: FrozenLakeState = { lake, position: next, steps: state.steps + 1 };
+  if (next === lake.goal) return { state: moved, reward: 1, terminated: true, info: REACHED_GOAL };
+  return {
+    state: moved,
+    reward: 0,
+    terminated: isHole(lake, next),
+    info: next === position ? STAYED : MOVED,
+  };
+}

@@ -1,0 +1,60 @@
+import type { Description, EnvironmentSpec } from '../environment.ts';
+import { configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
+import { ACTIONS } from './rules.ts';
+
+const LONGEST_OBSERVATION = 100_000;
+
+export const spec: EnvironmentSpec = {
+  id: 'FrozenLake-v0',
+  title: 'Frozen lake',
+  description: [
+    'A player crosses a frozen lake to a goal without falling into a hole. The ice is slippery: the player moves',
+    'in the chosen direction with probability `success_rate` and otherwise to one of the two sides, each equally',
+    'likely. Walking against the edge leaves the player where it is. The episode ends in a hole or at the goal.',
+    '',
+    'Reaching the goal pays 1, everything else 0. An action that is not one of the four changes nothing.',
+    '',
+    'A lake is drawn anew at every reset: each cell is frozen with probability `p_frozen`, start and goal are two',
+    'random cells, and the draw is repeated until ice joins them.',
+  ].join('\n'),
+  tags: ['grid', 'navigation', 'stochastic'],
+  configSchema,
+  optionsSchema,
+  presets: PRESETS,
+  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  actionSpace: ACTIONS.space,
+  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'structured'],
+  rewardRange: [0, 1],
+  knownOptimum: {
+    success: 0.97,
+    source: 'value iteration, mean over random 4 × 4 lakes, at most 100 steps',
+  },
+  maxEpisodeSteps: 100,
+  exampleAction: 'Right',
+  history: [{ version: 0, change: 'First version.' }],
+};
+
+export function describe(config: FrozenLakeConfig): Description {
+  const { symbols, success_rate: rate, observation_format: form } = config;
+  const slip =
+    rate === 1
+      ? 'You always move in the direction you choose.'
+      : `The ice is slippery: you move in the direction you choose with probability ${percent(rate)}, and slide to one of the two sides otherwise.`;
+  const instruction = `Cross the frozen lake to the goal without falling into a hole. ${slip}`;
+  const actions = ACTIONS.names;
+  if (form === 'coord') return { instruction, actions };
+  const legend = [
+    { symbol: symbols.player, meaning: 'you' },
+    { symbol: symbols.frozen, meaning: 'ice' },
+    { symbol: symbols.hole, meaning: 'hole' },
+    { symbol: symbols.goal, meaning: 'goal' },
+    { symbol: symbols.player_in_hole, meaning: 'you in a hole' },
+    { symbol: symbols.player_on_goal, meaning: 'you on the goal' },
+  ];
+  if (form === 'grid_coord') return { instruction, legend, actions };
+  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
+}
+
+function percent(rate: number): string {
+  return `${Number((rate * 100).toFixed(1))} %`;
+}

@@ -1,0 +1,69 @@
+import { InvalidConfig, InvalidOptions } from './environment.ts';
+
+/** `(1, 1), (1, 3)`: cells of a row-major grid as zero-indexed (row, col). */
+export function coordinates(cells: readonly number[], cols: number): string {
+  return cells.map(cell => coordinate(cell, cols)).join(', ');
+}
+
+/** `(1, 3)`. */
+export function coordinate(cell: number, cols: number): string {
+  return `(${Math.floor(cell / cols)}, ${cell % cols})`;
+}
+
+/** [row, col]. */
+export function rowCol(cell: number, cols: number): [number, number] {
+  return [Math.floor(cell / cols), cell % cols];
+}
+
+export interface Layout {
+  readonly rows: number;
+  readonly cols: number;
+  /** Row-major; one symbol a cell. */
+  readonly cells: readonly string[];
+}
+
+/**
+ * Reads a level drawn as rows of symbols, one character a cell, or one string with line breaks.
+ * @throws InvalidOptions under `/layout` when the rows differ in length or there are none
+ */
+export function readLayout(layout: string | readonly string[]): Layout {
+  const lines = typeof layout === 'string' ? layout.replace(/\n$/, '').split('\n') : layout;
+  const rows = lines.map(line => Array.from(line));
+  const cols = rows[0]?.length ?? 0;
+  if (cols === 0) throw new InvalidOptions('/layout', 'the layout has no cells');
+  for (let r = 1; r < rows.length; r++) {
+    if (rows[r].length !== cols) {
+      throw new InvalidOptions(
+        `/layout/${r}`,
+        `row ${r} has ${rows[r].length} cells, row 0 has ${cols}: all rows must be equally long`,
+      );
+    }
+  }
+  return { rows: rows.length, cols, cells: rows.flat() };
+}
+
+/**
+ * A cell given as [row, col].
+ * @throws InvalidOptions when it lies outside
+ */
+export function cellAt(pointer: string, [row, col]: readonly number[], rows: number, cols: number): number {
+  if (row >= rows || col >= cols) {
+    throw new InvalidOptions(pointer, `(${row}, ${col}) is outside the ${rows} × ${cols} board`);
+  }
+  return row * cols + col;
+}
+
+/**
+ * Symbols of a custom vocabulary must be told apart and must fit in a line.
+ * @throws InvalidConfig under `/symbols`
+ */
+export function checkSymbols(symbols: { readonly [name: string]: string }): void {
+  const seen = new Map<string, string>();
+  for (const [name, symbol] of Object.entries(symbols)) {
+    const pointer = `/symbols/${name}`;
+    if (/\s/.test(symbol)) throw new InvalidConfig(pointer, `the symbol of ${name} contains white space`);
+    const other = seen.get(symbol);
+    if (other) throw new InvalidConfig(pointer, `${name} and ${other} have the same symbol ${symbol}`);
+    seen.set(symbol, name);
+  }
+}

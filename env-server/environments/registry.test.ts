@@ -1,0 +1,33 @@
+import t from 'tap';
+import type { AnyEnvironment } from './environment.ts';
+import { createRegistry, ENVIRONMENT_ID } from './registry.ts';
+
+t.test('built-ins are listed and found by id', async t => {
+  const registry = createRegistry();
+  const ids = registry.list().map(environment => environment.spec.id);
+  t.equal(new Set(ids).size, ids.length);
+  for (const id of ids) {
+    t.match(id, ENVIRONMENT_ID);
+    t.equal(registry.get(id).spec.id, id);
+    t.ok(registry.isBuiltIn(id));
+  }
+});
+
+t.test('an unknown id names close matches', async t => {
+  t.throws(() => createRegistry().get('frozenlake-v1'), /did you mean FrozenLake-v0/);
+});
+
+t.test('environments can be added, replaced and removed, built-ins cannot', async t => {
+  const registry = createRegistry();
+  const lake = registry.get('FrozenLake-v0');
+  const renamed = (id: string): AnyEnvironment => ({ ...lake, spec: { ...lake.spec, id } });
+  registry.register(renamed('team/Lake-v2'));
+  const replacement = renamed('team/Lake-v2');
+  registry.register(replacement);
+  t.equal(registry.find('team/Lake-v2'), replacement);
+  t.equal(registry.remove('team/Lake-v2'), true);
+  t.equal(registry.remove('team/Lake-v2'), false);
+  t.throws(() => registry.register(renamed('FrozenLake-v0')), /built in/);
+  t.throws(() => registry.remove('FrozenLake-v0'), /built in/);
+  t.throws(() => registry.register(renamed('Lake')), /Name-vN/);
+});

@@ -1,0 +1,78 @@
+import { Value } from 'typebox/value';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { type AnyEnvironment, InvalidConfig, InvalidOptions } from './environment.ts';
+
+/** The key of a configuration that names one of the environment's presets. */
+export const PRESET_KEY = 'preset';
+
+/**
+ * The effective configuration: schema defaults, over them the preset that `given.preset` names, over
+ * them what was given.
+ * @throws InvalidConfig with a JSON pointer to the first fault
+ */
+export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
+  const { spec } = environment;
+  const { [PRESET_KEY]: presetName, ...own } = given;
+  let preset: JsonObject = {};
+  if (presetName !== undefined) {
+    const presets = spec.presets ?? {};
+    if (typeof presetName !== 'string' || !Object.hasOwn(presets, presetName)) {
+      const names = Object.keys(presets);
+      const choices = names.length > 0 ? `its presets are ${names.join(', ')}` : 'it has no presets';
+      throw new InvalidConfig(
+        `/${PRESET_KEY}`,
+        `${spec.id} has no preset ${JSON.stringify(presetName)}; ${choices}`,
+      );
+    }
+    preset = presets[presetName];
+  }
+  const config = Value.Default(spec.configSchema, structuredClone(merge(preset, own))) as JsonObject;
+  const fault = firstFault(spec.configSchema, config);
+  if (fault) throw new InvalidConfig(fault.pointer, `config of ${spec.id}: ${fault.message}`);
+  environment.checkConfig?.(config);
+  return config;
+}
+
+/**
+ * Reset options as the environment's schema wants them, defaults filled in.
+ * @throws InvalidOptions with a JSON pointer to the first fault
+ */
+export function resolveOptions(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
+  const { spec } = environment;
+  const options = Value.Default(spec.optionsSchema, structuredClone(given)) as JsonObject;
+  const fault = firstFault(spec.optionsSchema, options);
+  if (fault) throw new InvalidOptions(fault.pointer, `options of ${spec.id}: ${fault.message}`);
+  return options;
+}
+
+function merge(base: JsonObject, over: JsonObject): JsonObject {
+  const merged: { [key: string]: Json } = { ...base };
+  for (const [key, value] of Object.entries(over)) {
+    const under = merged[key];
+    merged[key] = isObject(under) && isObject(value) ? merge(under, value) : value;
+  }
+  return merged;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function firstFault(
+  schema: AnyEnvironment['spec']['configSchema'],
+  value: JsonObject,
+): { pointer: string; message: string } | undefined {
+  const faults = Value.Errors(schema, value);
+  const fault = faults.find(f => f.keyword !== 'boolean') ?? faults[0];
+  if (!fault) return undefined;
+  if (fault.keyword === 'additionalProperties') {
+    const unknown = (fault.params as { additionalProperties: string[] }).additionalProperties[0];
+    const properties = (schema as { properties?: object }).properties;
+    const known =
+      fault.instancePath === '' && properties
+        ? `; it knows ${Object.keys(properties).join(', ') || 'none'}`
+        : '';
+    return { pointer: `${fault.instancePath}/${unknown}`, message: `unknown key ${unknown}${known}` };
+  }
+  return { pointer: fault.instancePath, message: `${fault.instancePath || 'value'} ${fault.message}` };
+}
