@@ -1,0 +1,6 @@
+import { binary } from './elementwise.ts';
+
+export const add = binary('add', (a, b) => a + b, {
+  accepts: ['float32', 'int32'],
+  gradient: ({ g, inputs: [a, b], upstream }) => [g.sumTo(upstream, a.shape), g.sumTo(upstream, b.shape)],
+});
