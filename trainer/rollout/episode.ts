@@ -16,8 +16,26 @@ export interface Turn {
   /** The response after cleaning, and as generated. */
   readonly response: string;
   readonly rawResponse: string;
-  /** Where the sampled tokens stand in the episode's `tokenIds`: [start, end). */
+  /** Where the sampled tokens stand in the `tokenIds` of the turn's sample: [start, end). */
   readonly tokens: readonly [start: number, end: number];
+  /** Which of the episode's samples that is; 0 where there is only one. */
+  readonly sample: number;
+  /** Why sampling ended; `length` means that the response was cut. */
+  readonly finishReason: 'stop' | 'length' | 'context';
+}
+
+/**
+ * A token sequence to train on. An episode is one of them as long as the whole of it fits the policy's context and the
+ * context mode is `full`; otherwise every turn, or every stretch of turns between two cuts, is one of its own.
+ */
+export interface EpisodeSample {
+  /** Prompt and response tokens in order. The arrays below run over them. */
+  readonly tokenIds: Int32Array;
+  /** 1 on sampled tokens that are trained on in this sample: each sampled token is so in exactly one. */
+  readonly mask: Uint8Array;
+  readonly logProbs: Float32Array;
+  readonly values?: Float32Array;
+  readonly versions: Int32Array;
 }
 
 /** A finished episode with every token as it was sampled; nothing is ever tokenised twice. */
@@ -26,19 +44,27 @@ export interface Episode {
   readonly environmentId: string;
   readonly tag: string;
   readonly groupId: number;
+  /** Position in the group, from 0. */
+  readonly member: number;
   readonly seed: number;
   readonly server: string;
   readonly turns: readonly Turn[];
+  /** The episode ended and its last `info.success` was true. */
   readonly success: boolean;
+  /** The episode ended, by the environment or by the cap on actions; false when the turns ran out. */
   readonly terminated: boolean;
+  /** It ended without success (RAGEN's meaning, not Gymnasium's). */
   readonly truncated: boolean;
-  /** Prompt and response tokens in order. The four arrays below run over them. */
+  /** Observation after the last turn. */
+  readonly finalState: string;
+  /** The last sample's, which is the only one in `full` mode unless the context overflowed. */
   readonly tokenIds: Int32Array;
-  /** 1 on sampled tokens. */
   readonly mask: Uint8Array;
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
+  /** Every token sequence to train on; all carry the episode's return. */
+  readonly samples: readonly EpisodeSample[];
 }
 
 /** Σ turn rewards + Σ penalties. */

@@ -1,0 +1,58 @@
+import type { Json } from '../../shared/json.ts';
+import type { SamplingSettings } from '../policy/policy.ts';
+import type { ChatMessage } from '../policy/tokenizer-chat.ts';
+
+/** Plays episodes turn by turn: a local policy, a remote model, a script. */
+export interface Agent {
+  /** False for agents that answer in text and read no tokens. */
+  readonly readsTokens: boolean;
+  respond(turn: AgentTurn): Promise<AgentReply>;
+  /** The sequence will not be continued. */
+  release(sequenceId: number): void;
+}
+
+/** What an agent gets to see before it answers. */
+export interface AgentTurn {
+  /** The token sequence this turn continues; a new number opens one. */
+  readonly sequenceId: number;
+  /** Tokens to append before sampling; empty for agents that read none. */
+  readonly append: ArrayLike<number>;
+  readonly sampling: SamplingSettings;
+  /** Seeds this turn's draws. */
+  readonly seed: number;
+  /** Text that stands before the response and belongs to it, e.g. `<think>`. */
+  readonly prime: string;
+  readonly episode: EpisodeView;
+  /** The conversation as messages, for agents that read text. Made on demand. */
+  messages(): readonly ChatMessage[];
+}
+
+/** The episode as its agent may see it. */
+export interface EpisodeView {
+  readonly tag: string;
+  readonly groupId: number;
+  /** Position in the group, from 0. */
+  readonly member: number;
+  readonly seed: number;
+  /** From 1. */
+  readonly turn: number;
+  readonly state: string;
+  readonly actionsLeft: number;
+  readonly maxActionsPerTurn: number;
+  /** Names of the actions where the environment has them. */
+  readonly actionNames?: readonly string[];
+  /** Asks the environment's reference policy for its next actions from here. */
+  reference(policy: string, count: number): Promise<readonly Json[]>;
+}
+
+export interface AgentReply {
+  /** What was said after the prime. Absent: decoded from the tokens. */
+  readonly text?: string;
+  /** Tokens of what was said. Absent: the text is encoded, where there is a tokenizer. */
+  readonly tokenIds?: Int32Array;
+  /** Same length as `tokenIds`; absent: zeros. */
+  readonly logProbs?: Float32Array;
+  readonly values?: Float32Array;
+  readonly versions?: Int32Array;
+  readonly finishReason: 'stop' | 'length' | 'context';
+}

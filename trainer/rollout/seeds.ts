@@ -1,0 +1,21 @@
+const GOLDEN_RATIO = 0x9e3779b9;
+
+/**
+ * One seed from several integers (0 to 2^53): any change of any of them, or of their order, gives another. For draws that
+ * must not depend on who else is drawing. The finaliser of MurmurHash3 over each 32-bit half.
+ */
+export function mixSeed(...parts: readonly number[]): number {
+  let hash = parts.length;
+  for (const part of parts) {
+    hash = mix(hash ^ (part | 0));
+    hash = mix(hash ^ Math.floor(part / 2 ** 32));
+  }
+  return hash >>> 0;
+}
+
+function mix(value: number): number {
+  let x = (value + GOLDEN_RATIO) | 0;
+  x = Math.imul(x ^ (x >>> 16), 0x85ebca6b);
+  x = Math.imul(x ^ (x >>> 13), 0xc2b2ae35);
+  return x ^ (x >>> 16);
+}

@@ -1,0 +1,42 @@
+import type { JsonObject } from '../../shared/json.ts';
+
+/** A named environment with its configuration and the caps of a rollout in it. */
+export interface Tag {
+  readonly name: string;
+  readonly environmentId: string;
+  readonly config: JsonObject;
+  /** Pins the start of every episode; absent: levels follow the seeds. */
+  readonly options?: JsonObject;
+  readonly maxTurns: number;
+  readonly maxActionsPerTurn: number;
+  readonly maxActionsPerTrajectory: number;
+  /** Added once to a turn with an unknown action or none that is valid; 0 or negative. */
+  readonly formatPenalty: number;
+}
+
+/** A group to be played: `size` episodes that start from the same state. */
+export interface GroupPlan {
+  readonly groupId: number;
+  readonly tag: string;
+  readonly seed: number;
+  readonly size: number;
+}
+
+/**
+ * The groups of one collection: tag after tag, every group with a seed of its own, counted up from `firstSeed`. Training
+ * advances `firstSeed` by the number of groups each iteration; validation always gives the same.
+ */
+export function planGroups(plan: {
+  readonly tags: readonly { readonly tag: string; readonly groups: number }[];
+  readonly groupSize: number;
+  readonly firstSeed: number;
+}): GroupPlan[] {
+  const groups: GroupPlan[] = [];
+  for (const { tag, groups: count } of plan.tags) {
+    for (let i = 0; i < count; i++) {
+      const groupId = groups.length;
+      groups.push({ groupId, tag, seed: plan.firstSeed + groupId, size: plan.groupSize });
+    }
+  }
+  return groups;
+}
