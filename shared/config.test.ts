@@ -34,7 +34,9 @@ const Schema = Type.Object(
   { additionalProperties: false },
 );
 
-const load = (t: { testdir(files: object): string }, files: object, overrides: string[] = []) =>
+type Files = { [name: string]: string };
+
+const load = (t: { testdir(files: Files): string }, files: Files, overrides: string[] = []) =>
   loadConfig(join(t.testdir(files), 'run.yaml'), { schema: Schema, overrides });
 
 const problemsOf = (action: () => unknown) => {
@@ -110,7 +112,7 @@ t.test('problems inside a nullable part are told, not "must be null"', async t =
 t.test('missing required keys, missing files, circles and broken YAML are named', async t => {
   const required = problemsOf(() => load(t, { 'run.yaml': 'tags: {Lake: {}}\n' }))[0];
   t.same([required.key, required.message], ['tags.Lake.env_id', 'is required and not set']);
-  const message = (files: object) => problemsOf(() => load(t, files))[0].message;
+  const message = (files: Files) => problemsOf(() => load(t, files))[0].message;
   t.match(message({ 'run.yaml': 'extends: nowhere.yaml' }), /no such config file, extended by .*run\.yaml/);
   t.match(
     message({ 'run.yaml': 'extends: a.yaml', 'a.yaml': 'extends: run.yaml' }),

@@ -1,0 +1,114 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Metrics } from './episode-metrics.ts';
+import type { RunFolder } from './run-folder.ts';
+
+const STATE_FILE = 'trainer.json';
+const POLICY_FOLDER = 'policy';
+const FORMAT = 1;
+
+/** All of the trainer besides the policy: with both, a run goes on as if it had never stopped. */
+export interface TrainerState {
+  readonly format: typeof FORMAT;
+  /** Iterations finished. */
+  readonly step: number;
+  /** Optimiser steps finished. */
+  readonly updates: number;
+  /** Seed of the next group to open. */
+  readonly nextSeed: number;
+  /** Id of the next group to open. */
+  readonly nextGroup: number;
+  readonly episodes: number;
+  readonly turns: number;
+  /** Tokens sampled and tokens trained on, in all. */
+  readonly sampledTokens: number;
+  readonly trainedTokens: number;
+  /** Seconds of training before this checkpoint, over all sessions of the run. */
+  readonly seconds: number;
+  /** Success of each validation so far. */
+  readonly validations: readonly ValidationRecord[];
+  readonly watch: WatchState;
+}
+
+export interface ValidationRecord {
+  readonly step: number;
+  readonly seconds: number;
+  readonly metrics: Metrics;
+}
+
+/** What early stopping remembers. */
+export interface WatchState {
+  readonly emptyBatches: number;
+  /** In-group std of the first iterations. */
+  readonly firstStds: readonly number[];
+  readonly lowStds: number;
+  readonly lowValidations: number;
+}
+
+export function initialState(startSeed: number): TrainerState {
+  return {
+    format: FORMAT,
+    step: 0,
+    updates: 0,
+    nextSeed: startSeed,
+    nextGroup: 0,
+    episodes: 0,
+    turns: 0,
+    sampledTokens: 0,
+    trainedTokens: 0,
+    seconds: 0,
+    validations: [],
+    watch: { emptyBatches: 0, firstStds: [], lowStds: 0, lowValidations: 0 },
+  };
+}
+
+/**
+ * Writes policy and state beside the other checkpoints and moves them into place in one step: a checkpoint is
+ * there whole or not at all. Older ones beyond `keep` are removed. One of the same step is left as it is: a run
+ * is deterministic, so it holds the same.
+ * @param savePolicy writes the policy, optimiser included, into the folder given
+ * @returns the checkpoint's folder
+ */
+export async function saveCheckpoint(
+  run: RunFolder,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+  keep: number,
+): Promise<string> {
+  const folder = join(run.checkpoints, folderName(state.step));
+  if (checkpointFolders(run).includes(folder)) return folder;
+  const partial = `${folder}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  await savePolicy(join(partial, POLICY_FOLDER));
+  writeFileSync(join(partial, STATE_FILE), JSON.stringify(state, null, 1));
+  renameSync(partial, folder);
+  for (const old of checkpointFolders(run).slice(0, -keep)) rmSync(old, { recursive: true, force: true });
+  return folder;
+}
+
+/** The newest whole checkpoint of a run; undefined before the first. */
+export function latestCheckpoint(
+  run: RunFolder,
+): { folder: string; policy: string; state: TrainerState } | undefined {
+  const folder = checkpointFolders(run).at(-1);
+  if (folder === undefined) return undefined;
+  const state = JSON.parse(readFileSync(join(folder, STATE_FILE), 'utf8')) as TrainerState;
+  if (state.format !== FORMAT) {
+    throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
+  }
+  return { folder, policy: join(folder, POLICY_FOLDER), state };
+}
+
+/** Whole checkpoints, oldest first. */
+function checkpointFolders(run: RunFolder): string[] {
+  if (!existsSync(run.checkpoints)) return [];
+  return readdirSync(run.checkpoints)
+    .filter(name => /^step-\d+$/.test(name) && existsSync(join(run.checkpoints, name, STATE_FILE)))
+    .sort((a, b) => Number(a.slice(5)) - Number(b.slice(5)))
+    .map(name => join(run.checkpoints, name));
+}
+
+function folderName(step: number): string {
+  return `step-${String(step).padStart(6, '0')}`;
+}

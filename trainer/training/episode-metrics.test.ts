@@ -1,0 +1,102 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import type { JsonObject } from '../../shared/json.ts';
+import type { Episode, Turn } from '../rollout/episode.ts';
+import { groupMetrics, lengthMetrics, tagMetrics } from './episode-metrics.ts';
+
+const turnOf = (part: Partial<Turn>): Turn => ({
+  state: '',
+  actionsLeft: 10,
+  actions: [],
+  reward: 0,
+  penalty: 0,
+  info: {},
+  response: '',
+  rawResponse: '',
+  tokens: [0, 0],
+  ...part,
+});
+
+const episodeOf = (part: Partial<Episode>): Episode => ({
+  episodeId: 'e',
+  environmentId: 'FrozenLake-v0',
+  tag: 'Lake',
+  groupId: 0,
+  seed: 1,
+  server: '',
+  turns: [],
+  success: false,
+  terminated: true,
+  truncated: false,
+  tokenIds: new Int32Array(0),
+  mask: new Uint8Array(0),
+  logProbs: new Float32Array(0),
+  versions: new Int32Array(0),
+  ...part,
+});
+
+interface GoldenTurn {
+  readonly active_before: readonly number[];
+  readonly after: readonly {
+    readonly env_id: number;
+    readonly last_turn: {
+      actions: never[];
+      reward: number;
+      info: JsonObject;
+      manager_invalid_action?: boolean;
+    };
+  }[];
+}
+
+t.test("the state manager's metrics of the golden episodes", async t => {
+  const file = new URL('../../test-data/golden/manager_episodes.json', import.meta.url);
+  const { episodes } = JSON.parse(readFileSync(file, 'utf8'));
+  for (const golden of episodes) {
+    const turns = new Map<number, Turn[]>();
+    for (const turn of golden.turns as GoldenTurn[]) {
+      for (const { env_id, last_turn } of turn.after.filter(row => turn.active_before.includes(row.env_id))) {
+        const list = turns.get(env_id) ?? [];
+        turns.set(env_id, list);
+        list.push(turnOf({ actions: last_turn.actions, reward: last_turn.reward, info: last_turn.info }));
+      }
+    }
+    const played = golden.initial.map((start: { env_id: number; group_id: number; tag: string }) =>
+      episodeOf({
+        tag: start.tag,
+        groupId: start.group_id,
+        turns: turns.get(start.env_id)!,
+        success: turns.get(start.env_id)!.at(-1)!.info.success === true,
+      }),
+    );
+    const actual = tagMetrics(played);
+    for (const [name, wanted] of Object.entries(golden.aggregated as { [name: string]: number })) {
+      if (/raw_reward|episodic_return|charts|^response_length/.test(name)) continue;
+      t.ok(Math.abs(actual[name] - wanted) < 1e-6, `${name}: ${actual[name]}, golden ${wanted}`);
+    }
+  }
+});
+
+t.test('spread within groups, and the share of groups without any', async t => {
+  const returns = [
+    [0, 1],
+    [1, 1],
+  ];
+  const episodes = returns.flatMap((group, groupId) =>
+    group.map(reward => episodeOf({ groupId, turns: [turnOf({ reward })] })),
+  );
+  const metrics = groupMetrics(episodes);
+  t.ok(Math.abs(metrics['rollout/in_group_std'] - Math.SQRT1_2 / 2) < 1e-12);
+  t.equal(metrics['rollout/in_group_max'], 1);
+  t.equal(metrics['rollout/in_group_mean'], 0.75);
+  t.equal(metrics.frac_reward_zero_std, 0.5);
+});
+
+t.test('response lengths and the share at the limit', async t => {
+  const episode = episodeOf({ turns: [turnOf({ tokens: [5, 8] }), turnOf({ tokens: [9, 17] })] });
+  t.same(lengthMetrics([episode], 8), {
+    'response_length/mean': 5.5,
+    'response_length/max': 8,
+    'response_length/clip_ratio': 0.5,
+    'num_turns/mean': 2,
+  });
+});

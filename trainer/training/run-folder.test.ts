@@ -1,0 +1,39 @@
+import { mkdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import t from 'tap';
+import { validateConfig } from '../../shared/config.ts';
+import { createRunFolder, latestRun, openRunFolder } from './run-folder.ts';
+import { RunSettings } from './settings.ts';
+
+const settingsIn = (folder: string, name: string | null = null) =>
+  validateConfig(
+    { run: { folder, name }, tags: { Lake: { env_id: 'FrozenLake-v0' } }, train_tags: ['Lake'] },
+    RunSettings,
+  );
+
+t.test('unnamed runs are numbered and the latest is found', async t => {
+  const folder = t.testdir();
+  t.equal(latestRun(folder, 'demo'), undefined);
+  t.equal(basename(createRunFolder(settingsIn(folder), 'demo').path), 'demo-001');
+  t.equal(basename(createRunFolder(settingsIn(folder), 'demo').path), 'demo-002');
+  mkdirSync(join(folder, 'demo-010-notes'));
+  mkdirSync(join(folder, 'demo-999'));
+  t.equal(basename(latestRun(folder, 'demo')!), 'demo-002', 'a folder without a config is no run');
+});
+
+t.test('the resolved settings come back from the folder', async t => {
+  const folder = t.testdir();
+  const settings = settingsIn(folder, 'mine');
+  const run = createRunFolder(settings, 'demo');
+  t.same(openRunFolder(run.path).settings, settings);
+});
+
+t.test('a taken name and a folder without a run are refused with what to do', async t => {
+  const folder = t.testdir();
+  createRunFolder(settingsIn(folder, 'mine'), 'demo');
+  t.throws(
+    () => createRunFolder(settingsIn(folder, 'mine'), 'demo'),
+    /already holds a run; resume it with --resume/,
+  );
+  t.throws(() => openRunFolder(join(folder, 'other')), /holds no run.*runs in .*: mine/);
+});

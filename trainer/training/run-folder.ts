@@ -1,0 +1,99 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { parse, stringify } from 'yaml';
+import { validateConfig } from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
+import { RunSettings } from './settings.ts';
+
+/** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
+export interface RunFolder {
+  readonly path: string;
+  /** The config as resolved. */
+  readonly config: string;
+  readonly metrics: string;
+  readonly tensorboard: string;
+  readonly trajectories: string;
+  readonly checkpoints: string;
+  /** Machine-readable outcome, and the same in words. */
+  readonly summary: string;
+  readonly report: string;
+}
+
+export function runFolderAt(path: string): RunFolder {
+  return {
+    path,
+    config: join(path, 'config.yaml'),
+    metrics: join(path, 'metrics.jsonl'),
+    tensorboard: join(path, 'tensorboard'),
+    trajectories: join(path, 'trajectories'),
+    checkpoints: join(path, 'checkpoints'),
+    summary: join(path, 'summary.json'),
+    report: join(path, 'report.md'),
+  };
+}
+
+/**
+ * Makes the folder of a new run and writes the resolved config into it.
+ * @param defaultName used with the next free number where `run.name` is null
+ * @throws Error when the named run exists
+ */
+export function createRunFolder(settings: RunSettings, defaultName: string): RunFolder {
+  const parent = resolve(settings.run.folder);
+  const name = settings.run.name ?? nextName(parent, defaultName);
+  const run = runFolderAt(join(parent, name));
+  if (existsSync(run.config)) {
+    throw new Error(
+      `${run.path} already holds a run; resume it with --resume ${run.path} or choose another run.name`,
+    );
+  }
+  for (const folder of [run.path, run.trajectories, run.checkpoints]) mkdirSync(folder, { recursive: true });
+  writeAtomically(run.config, stringify({ ...settings, run: { ...settings.run, name } }));
+  return run;
+}
+
+/**
+ * Finds an existing run and its settings.
+ * @throws Error when the folder holds no run, ConfigError when its config does not fit this version
+ */
+export function openRunFolder(path: string): { run: RunFolder; settings: RunSettings } {
+  const run = runFolderAt(resolve(path));
+  if (!existsSync(run.config)) {
+    throw new Error(`${path} holds no run: there is no config.yaml in it${nearbyRuns(resolve(path))}`);
+  }
+  const value = parse(readFileSync(run.config, 'utf8')) as Json;
+  return { run, settings: validateConfig(value, RunSettings, () => run.config) };
+}
+
+/** The newest run under a folder whose name is `name` or `name-NNN`; undefined without one. */
+export function latestRun(folder: string, name: string): string | undefined {
+  if (!existsSync(folder)) return undefined;
+  const names = readdirSync(folder)
+    .filter(entry => runNumber(entry, name) !== undefined && existsSync(join(folder, entry, 'config.yaml')))
+    .sort((a, b) => runNumber(a, name)! - runNumber(b, name)!);
+  return names.length > 0 ? join(folder, names.at(-1)!) : undefined;
+}
+
+/** Writes beside, then moves into place: readers see the old content or the new. */
+export function writeAtomically(file: string, content: string): void {
+  writeFileSync(`${file}.partial`, content);
+  renameSync(`${file}.partial`, file);
+}
+
+function nextName(parent: string, name: string): string {
+  const numbers = existsSync(parent) ? readdirSync(parent).map(entry => runNumber(entry, name) ?? 0) : [];
+  return `${name}-${String(Math.max(0, ...numbers) + 1).padStart(3, '0')}`;
+}
+
+function runNumber(entry: string, name: string): number | undefined {
+  if (entry === name) return 0;
+  if (!entry.startsWith(`${name}-`)) return undefined;
+  const rest = entry.slice(name.length + 1);
+  return /^\d+$/.test(rest) ? Number(rest) : undefined;
+}
+
+function nearbyRuns(path: string): string {
+  const parent = resolve(path, '..');
+  if (!existsSync(parent)) return '';
+  const names = readdirSync(parent).filter(entry => existsSync(join(parent, entry, 'config.yaml')));
+  return names.length > 0 ? `; runs in ${basename(parent)}: ${names.join(', ')}` : '';
+}
