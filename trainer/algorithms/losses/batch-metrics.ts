@@ -1,0 +1,65 @@
+import type { TrainingSequence } from '../../policy/policy.ts';
+import { sequenceOffPolicyWeights } from './inputs.ts';
+import type { LossSettings } from './settings.ts';
+import { explainedVariance } from './value.ts';
+
+/**
+ * Metrics of an update that depend on the batch alone and need no graph:
+ * `critic/{vf_explained_var,returns/mean,values/mean}` where sequences have values,
+ * `actor/{mismatch_kl,off_policy_weight/mean,off_policy_weight/max,off_policy_zero_frac}` where π_prox is used.
+ * `mismatch_kl` is the mean of log π_behave − log π_prox over sampled tokens, an estimate of KL(π_behave ‖ π_prox).
+ */
+export function batchMetrics(
+  sequences: readonly TrainingSequence[],
+  settings: LossSettings,
+): Record<string, number> {
+  const trained = sequences.filter(sequence => sequence.weight !== 0);
+  return { ...valueMetrics(trained), ...offPolicyMetrics(trained, settings) };
+}
+
+function valueMetrics(sequences: readonly TrainingSequence[]): Record<string, number> {
+  const values: number[] = [];
+  const returns: number[] = [];
+  for (const sequence of sequences) {
+    if (!sequence.values || !sequence.returns) continue;
+    for (let t = 0; t < sequence.mask.length; t++) {
+      if (!sequence.mask[t]) continue;
+      values.push(sequence.values[t]);
+      returns.push(sequence.returns[t]);
+    }
+  }
+  if (values.length === 0) return {};
+  return {
+    'critic/vf_explained_var': explainedVariance(values, returns),
+    'critic/values/mean': mean(values),
+    'critic/returns/mean': mean(returns),
+  };
+}
+
+function offPolicyMetrics(
+  sequences: readonly TrainingSequence[],
+  settings: LossSettings,
+): Record<string, number> {
+  const differences: number[] = [];
+  const weights: number[] = [];
+  for (const sequence of sequences) {
+    const own = sequenceOffPolicyWeights(sequence, settings);
+    if (!own) return {};
+    for (let t = 0; t < sequence.mask.length; t++) {
+      if (!sequence.mask[t]) continue;
+      differences.push(sequence.logProbs[t] - sequence.proximalLogProbs![t]);
+      weights.push(own[t]);
+    }
+  }
+  if (weights.length === 0) return {};
+  return {
+    'actor/mismatch_kl': mean(differences),
+    'actor/off_policy_weight/mean': mean(weights),
+    'actor/off_policy_weight/max': weights.reduce((a, b) => Math.max(a, b)),
+    'actor/off_policy_zero_frac': weights.filter(weight => weight === 0).length / weights.length,
+  };
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}

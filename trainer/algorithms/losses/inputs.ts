@@ -1,0 +1,210 @@
+import type { TrainingSequence } from '../../policy/policy.ts';
+import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
+import { offPolicyWeights } from './off-policy.ts';
+import type { KlEstimator, LossSettings, PolicyLossName } from './settings.ts';
+
+/**
+ * What a loss is made of. Two updates with equal structures run the same graph: coefficients, clip ranges,
+ * aggregation and off-policy correction are inputs, so schedules never recompile.
+ */
+export interface LossStructure {
+  readonly policy: PolicyLossName;
+  readonly dualClip: boolean;
+  readonly kl: KlEstimator | null;
+  readonly entropy: boolean;
+  readonly value: boolean;
+  readonly valueClip: boolean;
+}
+
+/** What the model and the batch offer to the loss. */
+export interface LossOffer {
+  /** The model has a value head and the sequences have `returns` and `values`. */
+  readonly value: boolean;
+  /** The graph computes entropies; without them neither the bonus nor the metric exists. */
+  readonly entropy: boolean;
+}
+
+export function lossStructure(settings: LossSettings, offer: LossOffer): LossStructure {
+  const supervised = settings.policy === 'cross_entropy';
+  const value = offer.value && !supervised;
+  return {
+    policy: settings.policy,
+    dualClip: settings.dualClip > 0 && !supervised,
+    kl: settings.kl.coefficient > 0 ? settings.kl.estimator : null,
+    entropy: offer.entropy,
+    value,
+    valueClip: value && settings.value.clip > 0,
+  };
+}
+
+/**
+ * Arrays over tokens that a loss of some structure reads. All are float32, have the length of the sequence, are
+ * 0 where not trained, and may be padded with zeros or packed at will.
+ *
+ * - `mask` 1 on trained tokens
+ * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
+ * - `policyWeights` aggregation × sequence weight × off-policy weight; `klWeights`, `entropyWeights` the same for
+ *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
+ * - `entropyMask` 1 on tokens whose entropy is rewarded
+ * - `meanWeights` 1 / trained tokens of the sequence
+ */
+export type LossTokenInput =
+  | 'mask'
+  | 'oldLogProbs'
+  | 'advantages'
+  | 'policyWeights'
+  | 'klWeights'
+  | 'referenceLogProbs'
+  | 'entropyMask'
+  | 'entropyWeights'
+  | 'valueWeights'
+  | 'returns'
+  | 'oldValues'
+  | 'meanWeights';
+
+/** Scalars that a loss of some structure reads; all float32. */
+export type LossScalarInput =
+  | 'inverseTokens'
+  | 'ratioLow'
+  | 'ratioHigh'
+  | 'dualClip'
+  | 'klCoefficient'
+  | 'entropyCoefficient'
+  | 'inverseEntropyTokens'
+  | 'valueCoefficient'
+  | 'valueClip';
+
+export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
+  const names: LossTokenInput[] = ['mask', 'policyWeights'];
+  if (structure.policy !== 'cross_entropy') names.push('oldLogProbs', 'advantages');
+  if (structure.policy === 'gspo') names.push('meanWeights');
+  if (structure.kl) names.push('klWeights', 'referenceLogProbs');
+  if (structure.entropy) names.push('entropyMask', 'entropyWeights');
+  if (structure.value) names.push('valueWeights', 'returns');
+  if (structure.valueClip) names.push('oldValues');
+  return names;
+}
+
+export function lossScalarInputs(structure: LossStructure): readonly LossScalarInput[] {
+  const names: LossScalarInput[] = ['inverseTokens'];
+  if (structure.policy !== 'cross_entropy') names.push('ratioLow', 'ratioHigh');
+  if (structure.dualClip) names.push('dualClip');
+  if (structure.kl) names.push('klCoefficient');
+  if (structure.entropy) names.push('entropyCoefficient', 'inverseEntropyTokens');
+  if (structure.value) names.push('valueCoefficient');
+  if (structure.valueClip) names.push('valueClip');
+  return names;
+}
+
+/** Values of the scalar inputs; `counts` are those of the whole optimiser step. */
+export function lossScalars(
+  settings: LossSettings,
+  counts: LossCounts,
+): Readonly<Record<LossScalarInput, number>> {
+  return {
+    inverseTokens: inverse(counts.tokens),
+    ratioLow: 1 - settings.clipLow,
+    ratioHigh: 1 + settings.clipHigh,
+    dualClip: settings.dualClip,
+    klCoefficient: settings.kl.coefficient,
+    entropyCoefficient: settings.entropyCoefficient,
+    inverseEntropyTokens: inverse(counts.entropyTokens),
+    valueCoefficient: settings.value.coefficient,
+    valueClip: settings.value.clip,
+  };
+}
+
+export type LossInputs = Readonly<Partial<Record<LossTokenInput, Float32Array>>>;
+
+/**
+ * The token inputs of one sequence.
+ * @param counts of the whole optimiser step, from `countLossTokens`
+ * @throws RangeError when the sequence lacks an array that the settings need
+ */
+export function lossInputs(
+  sequence: TrainingSequence,
+  settings: LossSettings,
+  structure: LossStructure,
+  counts: LossCounts,
+): LossInputs {
+  const weight = sequence.weight ?? 1;
+  if (!(weight >= 0)) throw new RangeError(`weight of a training sequence is ${weight}; it must be ≥ 0`);
+  const mask = weight === 0 ? new Uint8Array(sequence.mask.length) : sequence.mask;
+  const entropyMask = sequence.entropyMask ?? sequence.mask;
+  const own = countTrained(mask);
+  const factor = (tokens: number, sequences: number, ownTokens: number) =>
+    weight * tokenFactor(settings.aggregation, tokens, sequences, ownTokens, settings.maxResponseLength);
+  const policyFactor = own === 0 ? 0 : factor(counts.tokens, counts.sequences, own);
+  const ownEntropy = countTrained(mask, entropyMask);
+  const entropyFactor =
+    ownEntropy === 0 ? 0 : factor(counts.entropyTokens, counts.entropySequences, ownEntropy);
+  const rewarded = (t: number) => mask[t] !== 0 && entropyMask[t] !== 0;
+
+  const makers: Record<LossTokenInput, () => Float32Array> = {
+    mask: () => select(mask, () => 1),
+    oldLogProbs: () => pick(mask, ratioDenominator(sequence, settings)),
+    advantages: () => pick(mask, sequence.advantages),
+    policyWeights: () => {
+      const weights = sequenceOffPolicyWeights(sequence, settings);
+      return select(mask, t => (weights ? policyFactor * weights[t] : policyFactor));
+    },
+    klWeights: () => select(mask, () => policyFactor),
+    referenceLogProbs: () => pick(mask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
+    entropyMask: () => select(mask, t => (rewarded(t) ? 1 : 0)),
+    entropyWeights: () => select(mask, t => (rewarded(t) ? entropyFactor : 0)),
+    valueWeights: () => select(mask, () => weight * inverse(counts.tokens)),
+    returns: () => pick(mask, required(sequence, 'returns', 'a value head needs')),
+    oldValues: () => pick(mask, required(sequence, 'values', 'value clipping needs')),
+    meanWeights: () => select(mask, () => 1 / own),
+  };
+  return Object.fromEntries(lossTokenInputs(structure).map(name => [name, makers[name]()]));
+}
+
+/** Whether the ratio is taken against π_prox: in the decoupled loss and under any off-policy correction. */
+function usesProximal({ policy, offPolicy }: LossSettings): boolean {
+  return policy === 'decoupled_ppo' || offPolicy.kind !== 'none';
+}
+
+/** log-probabilities in the ratio's denominator: π_prox where it is used, else π_behave. */
+export function ratioDenominator(sequence: TrainingSequence, settings: LossSettings): Float32Array {
+  return usesProximal(settings) ? required(sequence, 'proximalLogProbs', why(settings)) : sequence.logProbs;
+}
+
+/** π_prox / π_behave after the correction of `settings.offPolicy`; null where none is applied. */
+export function sequenceOffPolicyWeights(
+  sequence: TrainingSequence,
+  settings: LossSettings,
+): Float64Array | null {
+  if (!usesProximal(settings)) return null;
+  const proximalLogProbs = required(sequence, 'proximalLogProbs', why(settings));
+  const input = { mask: sequence.mask, proximalLogProbs, behaviourLogProbs: sequence.logProbs };
+  return offPolicyWeights(input, settings.offPolicy);
+}
+
+function why({ policy, offPolicy }: LossSettings): string {
+  return offPolicy.kind === 'none' ? `${policy} needs` : `off-policy correction ${offPolicy.kind} needs`;
+}
+
+function required<K extends 'referenceLogProbs' | 'returns' | 'values' | 'proximalLogProbs'>(
+  sequence: TrainingSequence,
+  name: K,
+  reason: string,
+): Float32Array {
+  const array = sequence[name];
+  if (!array) throw new RangeError(`${reason} "${name}", which a training sequence lacks`);
+  return array;
+}
+
+function inverse(count: number): number {
+  return count === 0 ? 0 : 1 / count;
+}
+
+function pick(mask: Uint8Array, values: ArrayLike<number>): Float32Array {
+  return select(mask, t => values[t]);
+}
+
+function select(mask: Uint8Array, at: (t: number) => number): Float32Array {
+  const array = new Float32Array(mask.length);
+  for (let t = 0; t < mask.length; t++) if (mask[t]) array[t] = at(t);
+  return array;
+}
