@@ -18,10 +18,10 @@ export interface Turn {
   readonly rawResponse: string;
   /** Where the sampled tokens stand in the `tokenIds` of the turn's sample: [start, end). */
   readonly tokens: readonly [start: number, end: number];
-  /** Which of the episode's samples that is; 0 where there is only one. */
-  readonly sample: number;
-  /** Why sampling ended; `length` means that the response was cut. */
-  readonly finishReason: 'stop' | 'length' | 'context';
+  /** Which of the episode's samples that is; absent where there is only one. */
+  readonly sample?: number;
+  /** Why sampling ended; `length` means that the response was cut. Absent where nothing was sampled. */
+  readonly finishReason?: 'stop' | 'length' | 'context';
 }
 
 /**
@@ -45,7 +45,7 @@ export interface Episode {
   readonly tag: string;
   readonly groupId: number;
   /** Position in the group, from 0. */
-  readonly member: number;
+  readonly member?: number;
   readonly seed: number;
   readonly server: string;
   readonly turns: readonly Turn[];
@@ -56,15 +56,20 @@ export interface Episode {
   /** It ended without success (RAGEN's meaning, not Gymnasium's). */
   readonly truncated: boolean;
   /** Observation after the last turn. */
-  readonly finalState: string;
-  /** The last sample's, which is the only one in `full` mode unless the context overflowed. */
+  readonly finalState?: string;
+  /** The last sample's, which is the only one where `samples` is absent. */
   readonly tokenIds: Int32Array;
   readonly mask: Uint8Array;
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
-  /** Every token sequence to train on; all carry the episode's return. */
-  readonly samples: readonly EpisodeSample[];
+  /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
+  readonly samples?: readonly EpisodeSample[];
+}
+
+/** The token sequences to train on, one or more. */
+export function samplesOf(episode: Episode): readonly EpisodeSample[] {
+  return episode.samples ?? [episode];
 }
 
 /** Σ turn rewards + Σ penalties. */
