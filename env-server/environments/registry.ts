@@ -1,8 +1,9 @@
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
+import { sudoku } from './sudoku/sudoku.ts';
 
 /** The environments that come with the server, in the order of their listing. */
-export const BUILT_IN: readonly AnyEnvironment[] = [frozenLake];
+export const BUILT_IN: readonly AnyEnvironment[] = [frozenLake, sudoku];
 
 const MOST_SUGGESTIONS = 3;
 /** `[namespace/]Name-vN`. */

@@ -1,0 +1,48 @@
+import Type, { type Static } from 'typebox';
+import { SIZES } from './board.ts';
+
+/** Share of the cells that is emptied, rounded down. */
+export const BLANK_SHARES = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
+/** Placements allowed for each empty cell of the start. */
+export const STEPS_PER_BLANK = 2;
+
+export const configSchema = Type.Object(
+  {
+    size: Type.Union(
+      SIZES.map(size => Type.Literal(size)),
+      { default: 4, description: 'Side of the board.' },
+    ),
+    difficulty: Type.Union([Type.Literal('easy'), Type.Literal('medium'), Type.Literal('hard')], {
+      default: 'easy',
+      description: 'Empties 40, 50 or 60 % of the cells, always leaving one solution.',
+    }),
+    max_steps: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description: 'Placements allowed, refused ones included; twice the empty cells when absent.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const rowsSchema = (description: string) =>
+  Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: 16 })), {
+    minItems: 4,
+    maxItems: 16,
+    description,
+  });
+
+export const optionsSchema = Type.Object(
+  {
+    puzzle: Type.Optional(rowsSchema('The givens row by row, 0 for an empty cell.')),
+    solution: Type.Optional(
+      rowsSchema('The full board that placements are compared with; needed only where several exist.'),
+    ),
+    grid: Type.Optional(rowsSchema('The board in play, when it starts with more than the givens.')),
+  },
+  { additionalProperties: false },
+);
+
+export type SudokuConfig = Static<typeof configSchema>;
+export type SudokuOptions = Static<typeof optionsSchema>;

@@ -1,0 +1,75 @@
+import type { Random } from '../../../shared/random.ts';
+import { type Cells, geometryOf } from './board.ts';
+import { solve } from './solver.ts';
+
+export interface Puzzle {
+  readonly puzzle: Cells;
+  /** The only solution of the puzzle. */
+  readonly solution: Cells;
+}
+
+/** Placements tried before a full board is begun anew. */
+const MAX_FILL_NODES = 1000;
+/** Boards begun before the generator takes a shuffled pattern instead. */
+const MAX_FILLS = 20;
+/** Placements tried to show that a blank leaves the puzzle unique; past it the given stays. */
+const MAX_PROOF_NODES = 20;
+
+/**
+ * A puzzle with exactly one solution.
+ * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
+ */
+export function generatePuzzle(size: number, blanks: number, rng: Random): Puzzle {
+  const solution = fillBoard(size, rng);
+  const puzzle = solution.slice();
+  let left = blanks;
+  for (const cell of rng.shuffle(solution.map((_, index) => index))) {
+    if (left === 0) break;
+    const number = puzzle[cell];
+    puzzle[cell] = 0;
+    if (isForced(size, puzzle, cell, number) || !hasOther(size, puzzle, cell, number)) left--;
+    else puzzle[cell] = number;
+  }
+  return { puzzle, solution };
+}
+
+/** A random full board. */
+function fillBoard(size: number, rng: Random): Cells {
+  const empty: Cells = new Array(size * size).fill(0);
+  for (let attempt = 0; attempt < MAX_FILLS; attempt++) {
+    const { solutions } = solve(size, empty, { limit: 1, maxNodes: MAX_FILL_NODES, rng });
+    if (solutions.length === 1) return solutions[0];
+  }
+  return shufflePattern(size, rng);
+}
+
+/** The cyclic board with numbers, and rows and columns within and between bands, in random order. */
+export function shufflePattern(size: number, rng: Random): Cells {
+  const box = Math.sqrt(size);
+  const numbers = rng.shuffle(Array.from({ length: size }, (_, index) => index + 1));
+  const order = (): number[] => {
+    const bands = rng.shuffle(Array.from({ length: box }, (_, band) => band));
+    return bands.flatMap(band => rng.shuffle(Array.from({ length: box }, (_, line) => band * box + line)));
+  };
+  const rows = order();
+  const cols = order();
+  return rows.flatMap(row => cols.map(col => numbers[(row * box + Math.floor(row / box) + col) % size]));
+}
+
+/** The row, column and box alone show that `number` must stand in the empty cell. */
+function isForced(size: number, cells: Cells, cell: number, number: number): boolean {
+  const { peers, units, unitsOf } = geometryOf(size);
+  const fits = (at: number, value: number): boolean => !peers[at].some(peer => cells[peer] === value);
+  let others = 0;
+  for (let value = 1; value <= size; value++) if (value !== number && fits(cell, value)) others++;
+  if (others === 0) return true;
+  return unitsOf[cell].some(unit =>
+    units[unit].every(at => at === cell || cells[at] !== 0 || !fits(at, number)),
+  );
+}
+
+/** A solution with another number in the cell exists, or could not be ruled out. */
+function hasOther(size: number, cells: Cells, cell: number, number: number): boolean {
+  const result = solve(size, cells, { limit: 1, maxNodes: MAX_PROOF_NODES, forbid: { cell, number } });
+  return result.solutions.length > 0 || !result.complete;
+}

@@ -1,0 +1,169 @@
+import type { Random } from '../../../shared/random.ts';
+import type { Environment, Transition } from '../environment.ts';
+import { parsePlacement, spellPlacement } from './action.ts';
+import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
+import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
+import { generatePuzzle } from './generator.ts';
+import { type Level, pinnedLevel } from './level.ts';
+import { observe } from './observation.ts';
+import { legalPlacements, optimal, random } from './reference.ts';
+
+const REWARD_RIGHT = 1;
+const REWARD_LEGAL = 0.5;
+const REWARD_SOLVED = 10;
+const REWARD_INVALID = -0.1;
+/** A right number that is overwritten gives back what it earned, so that a cell cannot be farmed. */
+const REWARD_UNDONE = -1;
+
+export type SudokuState = {
+  readonly size: number;
+  readonly puzzle: Cells;
+  readonly solution: Cells;
+  readonly grid: Cells;
+  readonly steps: number;
+  readonly maxSteps: number;
+  /** What the last placement led to; empty at the start. */
+  readonly feedback: string;
+};
+
+export const sudoku: Environment<SudokuConfig, SudokuState> = {
+  spec: {
+    id: 'Sudoku-v0',
+    title: 'Sudoku',
+    description: [
+      'Fill the empty cells so that every row, column and box holds each number once. Every generated puzzle has exactly one solution.',
+      '',
+      'Actions are placements, e.g. `place 3 at row 1 col 2`, `place 3 at (1,2)`, `3 at 1,2` or `1,2,3` (row, column, number), counted from 1.',
+      'A placement is refused when it lies off the board, names a number that does not exist, touches a given, or repeats a number in a row, column or box.',
+      '',
+      `Rewards: +${REWARD_RIGHT} for the number of the solution, +${REWARD_LEGAL} for another legal number in an empty cell, ${REWARD_INVALID} for a refused placement, +${REWARD_SOLVED} more when the board is solved.`,
+      'Overwriting one wrong number by another earns 0, a right one by a wrong one −1, and repeating what stands there 0.',
+      `The episode is cut after ${STEPS_PER_BLANK} placements for each empty cell, or after \`max_steps\`.`,
+      '',
+      '`info` has `blanks` (empty cells) and, for a refused placement, `reason`.',
+    ].join('\n'),
+    tags: ['puzzle', 'grid', 'text-action'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(
+      SIZES.flatMap(size =>
+        Object.keys(BLANK_SHARES).map(difficulty => [`${size}x${size}-${difficulty}`, { size, difficulty }]),
+      ),
+    ),
+    observationSpace: { type: 'Text', maxLength: 4096 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 64 },
+    observationFormats: ['text', 'grid', 'structured'],
+    rewardRange: [REWARD_UNDONE, REWARD_RIGHT + REWARD_SOLVED],
+    knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
+    maxEpisodeSteps: STEPS_PER_BLANK * Math.floor(BLANK_SHARES.hard * 16 * 16),
+    exampleAction: 'place 3 at row 1 col 2',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe(config) {
+    const { size } = config;
+    const box = Math.sqrt(size);
+    return {
+      instruction: `You are solving a ${size}×${size} Sudoku. Fill every empty cell with a number from 1 to ${size} so that each row, each column and each ${box}×${box} box holds every number once. The givens cannot be changed.`,
+      legend: [
+        { symbol: '[n]', meaning: 'given number n' },
+        { symbol: 'n', meaning: 'number n that you placed' },
+        { symbol: '*n*', meaning: 'placed number n that repeats in its row, column or box' },
+        { symbol: '.', meaning: 'empty cell' },
+      ],
+      actionFormat: 'place n at row r col c (rows and columns counted from 1)',
+    };
+  },
+
+  reset(config, rng, options) {
+    const { size } = config;
+    const level = pinnedLevel(size, options) ?? randomLevel(config, rng);
+    const maxSteps = config.max_steps ?? STEPS_PER_BLANK * countBlanks(level.puzzle);
+    return { size, ...level, steps: 0, maxSteps, feedback: '' };
+  },
+
+  step(state, action) {
+    if (isSolved(state.size, state.grid)) return stay(state);
+    const steps = state.steps + 1;
+    const placement = typeof action === 'string' ? parsePlacement(action) : null;
+    if (!placement) {
+      return refuse(state, 'unreadable', `Not a placement. Write: ${spellPlacement(EXAMPLE)}.`);
+    }
+    const { size, puzzle, grid, solution } = state;
+    const { row, col, number } = placement;
+    if (row < 1 || row > size || col < 1 || col > size) {
+      return refuse(state, 'off_board', `Rows and columns go from 1 to ${size}.`);
+    }
+    if (number < 1 || number > size) {
+      return refuse(state, 'no_such_number', `Numbers go from 1 to ${size}.`);
+    }
+    const cell = (row - 1) * size + col - 1;
+    if (puzzle[cell] !== 0) return refuse(state, 'given', `Row ${row} col ${col} is a given.`);
+    if (!isLegal(size, grid, cell, number)) {
+      return refuse(
+        state,
+        'repeats',
+        `${number} already stands in the row, column or box of row ${row} col ${col}.`,
+      );
+    }
+
+    const old = grid[cell];
+    const next = old === number ? grid : grid.with(cell, number);
+    const solved = isSolved(size, next);
+    const reward = worth(old, number, solution[cell]) + (solved ? REWARD_SOLVED : 0);
+    return {
+      state: { ...state, grid: next, steps, feedback: '' },
+      reward,
+      terminated: solved,
+      truncated: !solved && steps >= state.maxSteps,
+      info: {
+        success: solved,
+        action_is_valid: true,
+        action_is_effective: old !== number,
+        blanks: countBlanks(next),
+      },
+    };
+  },
+
+  observe,
+
+  validActions: legalPlacements,
+  references: { optimal, random },
+};
+
+function randomLevel({ size, difficulty }: SudokuConfig, rng: Random): Level {
+  const { puzzle, solution } = generatePuzzle(size, Math.floor(BLANK_SHARES[difficulty] * size * size), rng);
+  return { puzzle, solution, grid: puzzle };
+}
+
+const EXAMPLE = { row: 1, col: 2, number: 3 };
+
+function worth(old: number, number: number, right: number): number {
+  if (old === number) return 0;
+  if (number === right) return REWARD_RIGHT;
+  if (old === 0) return REWARD_LEGAL;
+  return old === right ? REWARD_UNDONE : 0;
+}
+
+/** A solved board stays as it is. */
+function stay(state: SudokuState): Transition<SudokuState> {
+  const info = { success: true, action_is_valid: false, action_is_effective: false, blanks: 0 };
+  return { state, reward: 0, terminated: true, info };
+}
+
+function refuse(state: SudokuState, reason: string, feedback: string): Transition<SudokuState> {
+  const steps = state.steps + 1;
+  return {
+    state: { ...state, steps, feedback },
+    reward: REWARD_INVALID,
+    terminated: false,
+    truncated: steps >= state.maxSteps,
+    info: {
+      success: false,
+      action_is_valid: false,
+      action_is_effective: false,
+      blanks: countBlanks(state.grid),
+      reason,
+    },
+  };
+}
