@@ -1,0 +1,222 @@
+/**
+ * Every error the environment server can answer with, once: code → status, title, whether the same request
+ * may succeed later, and what to do about it. `docs/errors.md` is generated from this table.
+ */
+export const PROBLEMS = {
+  bad_json: {
+    status: 400,
+    title: 'The body is not JSON',
+    retryable: false,
+    advice: 'Send one JSON value; `detail` says where the parser stopped.',
+  },
+  unauthorized: {
+    status: 401,
+    title: 'A valid token is needed',
+    retryable: false,
+    advice: 'Send `Authorization: Bearer <token>` with a token this server knows.',
+  },
+  forbidden: {
+    status: 403,
+    title: 'The token does not allow this',
+    retryable: false,
+    advice: 'Use a token with the scope that `detail` names, or a page of the same origin.',
+  },
+  not_found: {
+    status: 404,
+    title: 'No such route',
+    retryable: false,
+    advice: 'See `/docs` for the routes.',
+  },
+  unknown_environment: {
+    status: 404,
+    title: 'No such environment',
+    retryable: false,
+    advice: '`GET /v1/envs` lists the environments.',
+  },
+  unknown_session: {
+    status: 404,
+    title: 'No such session',
+    retryable: false,
+    advice: 'The id is wrong, belongs to another token, or ended long ago. Create a session.',
+  },
+  unknown_snapshot: {
+    status: 404,
+    title: 'No such snapshot',
+    retryable: false,
+    advice: 'Snapshots live as long as the session that took them.',
+  },
+  unknown_reference: {
+    status: 404,
+    title: 'No such reference policy',
+    retryable: false,
+    advice: '`references` of `GET /v1/envs/{env_id}` lists those the environment has.',
+  },
+  episode_over: {
+    status: 409,
+    title: 'The episode is over',
+    retryable: false,
+    advice: 'Reset the session before stepping again.',
+  },
+  wrong_step: {
+    status: 409,
+    title: 'The session is at another step',
+    retryable: false,
+    advice: '`expected_step` must be the session’s step + 1. Get the session to see where it stands.',
+  },
+  session_expired: {
+    status: 410,
+    title: 'The session expired',
+    retryable: false,
+    advice: 'It was idle longer than its `ttl_s` or reached the absolute lifetime. Create a new one.',
+  },
+  session_closed: {
+    status: 410,
+    title: 'The session was closed',
+    retryable: false,
+    advice: 'Create a new session.',
+  },
+  body_too_large: {
+    status: 413,
+    title: 'The request is too large',
+    retryable: false,
+    advice: 'Send less at once; `detail` names the limit.',
+  },
+  unsupported_media_type: {
+    status: 415,
+    title: 'The body must be JSON',
+    retryable: false,
+    advice: 'Send `Content-Type: application/json`.',
+  },
+  invalid_request: {
+    status: 422,
+    title: 'The request does not fit its schema',
+    retryable: false,
+    advice: '`errors` lists JSON pointers and what was expected there.',
+  },
+  invalid_action: {
+    status: 422,
+    title: 'The action is not of the action space’s type',
+    retryable: false,
+    advice:
+      'See `action_space` of the environment. A value of the right type that is no known action is not an error: it steps with `info.action_is_valid` false.',
+  },
+  key_reused: {
+    status: 422,
+    title: 'The request key was used for another request',
+    retryable: false,
+    advice: 'Use a fresh key for every new request, and the same one only to retry it.',
+  },
+  unsupported: {
+    status: 422,
+    title: 'The environment cannot do this',
+    retryable: false,
+    advice: 'See `capabilities` of the environment.',
+  },
+  too_many_sessions: {
+    status: 429,
+    title: 'Too many sessions',
+    retryable: true,
+    advice: 'Close sessions that are done or wait for idle ones to expire; `detail` names the limit.',
+  },
+  too_many_requests: {
+    status: 429,
+    title: 'Too many requests in flight',
+    retryable: true,
+    advice: 'Wait for replies before sending more; `detail` names the limit.',
+  },
+  internal: {
+    status: 500,
+    title: 'The server failed',
+    retryable: true,
+    advice: 'A fault of the server; its log has the cause under `trace_id`.',
+  },
+  environment_fault: {
+    status: 500,
+    title: 'The environment failed',
+    retryable: false,
+    advice: 'The episode ended; other sessions are not affected. Reset the session to go on.',
+  },
+  draining: {
+    status: 503,
+    title: 'The server is shutting down',
+    retryable: true,
+    advice: 'Retry after the time in `Retry-After`.',
+  },
+  step_timeout: {
+    status: 504,
+    title: 'The step takes too long',
+    retryable: true,
+    advice: 'The step goes on. Repeat it with the same request key to wait for its reply.',
+  },
+} as const satisfies Record<string, ProblemDeclaration>;
+
+export interface ProblemDeclaration {
+  readonly status: number;
+  readonly title: string;
+  readonly retryable: boolean;
+  readonly advice: string;
+}
+
+export type ProblemCode = keyof typeof PROBLEMS;
+
+/** One violation, for 422: where (JSON pointer into the request) and what was expected. */
+export interface Violation {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+/** What crosses the wire: `application/problem+json` (RFC 9457). */
+export interface ProblemDocument {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code: ProblemCode;
+  readonly retryable: boolean;
+  readonly trace_id: string;
+  /** Seconds to wait, where waiting helps; also the `Retry-After` header. */
+  readonly retry_after_s?: number;
+  readonly errors?: readonly Violation[];
+}
+
+/** An error with a code of the table; the doors turn it into a {@link ProblemDocument}. */
+export class Problem extends Error {
+  readonly code: ProblemCode;
+  readonly violations: readonly Violation[] | undefined;
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(
+    code: ProblemCode,
+    detail: string,
+    more: {
+      violations?: readonly Violation[];
+      retryAfterSeconds?: number;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(detail, more.cause === undefined ? undefined : { cause: more.cause });
+    this.name = 'Problem';
+    this.code = code;
+    this.violations = more.violations;
+    this.retryAfterSeconds = more.retryAfterSeconds;
+  }
+
+  get status(): number {
+    return PROBLEMS[this.code].status;
+  }
+
+  document(traceId: string): ProblemDocument {
+    const declared = PROBLEMS[this.code];
+    return {
+      type: `urn:ragen:problem:${this.code}`,
+      title: declared.title,
+      status: declared.status,
+      detail: this.message,
+      code: this.code,
+      retryable: declared.retryable,
+      trace_id: traceId,
+      ...(this.retryAfterSeconds === undefined ? {} : { retry_after_s: this.retryAfterSeconds }),
+      ...(this.violations === undefined ? {} : { errors: this.violations }),
+    };
+  }
+}
