@@ -1,0 +1,33 @@
+import t from 'tap';
+import { plainProgress, shownCount, shownDuration, shownShare } from './progress.ts';
+
+t.test('plain lines come every few seconds, and the last unit is never left out', async t => {
+  let time = 0;
+  const lines: string[] = [];
+  const progress = plainProgress({ write: text => lines.push(text) }, () => time);
+  progress.begin('train', 10, 0);
+  progress.update(1, { success: '20 %', left: '3 s' });
+  time = 2000;
+  progress.update(2, { success: '21 %' });
+  progress.note('server is back');
+  time = 6000;
+  progress.update(3, { success: '22 %' });
+  progress.update(4, { success: '23 %' });
+  progress.end();
+  t.same(lines, [
+    'train 1/10 success 20 % · left 3 s\n',
+    'server is back\n',
+    'train 3/10 success 22 %\n',
+    'train 4/10 success 23 %\n',
+  ]);
+  progress.begin('validate', 2, 0);
+  progress.update(2, {});
+  progress.end();
+  t.equal(lines.length, 5, 'a finished stage is not written twice');
+});
+
+t.test('numbers are shown short', async t => {
+  t.same([45.4, 200, 3720].map(shownDuration), ['45 s', '3 min 20 s', '1 h 02 min']);
+  t.same([0.004, 0.666].map(shownShare), ['0.4 %', '67 %']);
+  t.same([950, 1234, 45_600, 1_230_000].map(shownCount), ['950', '1.2k', '46k', '1.2M']);
+});
