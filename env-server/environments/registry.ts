@@ -1,9 +1,10 @@
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
+import { game2048 } from './game2048/game2048.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 
 /** The environments that come with the server, in the order of their listing. */
-export const BUILT_IN: readonly AnyEnvironment[] = [frozenLake, sudoku];
+export const BUILT_IN: readonly AnyEnvironment[] = [frozenLake, sudoku, game2048];
 
 const MOST_SUGGESTIONS = 3;
 /** `[namespace/]Name-vN`. */

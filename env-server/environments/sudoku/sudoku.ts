@@ -7,6 +7,7 @@ import { generatePuzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
 import { observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
+import { render } from './render.ts';
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
@@ -126,7 +127,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   },
 
   observe,
-
+  render,
   validActions: legalPlacements,
   references: { optimal, random },
 };

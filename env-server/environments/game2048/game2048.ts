@@ -1,0 +1,161 @@
+import Type, { type Static } from 'typebox';
+import type { Random } from '../../../shared/random.ts';
+import { type Environment, InvalidOptions, type Transition } from '../environment.ts';
+import { heuristic, random } from './reference.ts';
+import { renderTiles } from './render.ts';
+import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts';
+
+const START_TILES = 2;
+const LARGEST_TILE = 2 ** 17;
+
+const configSchema = Type.Object(
+  {
+    size: Type.Integer({ default: 4, minimum: 3, maximum: 6, description: 'Rows and columns.' }),
+    p_two: Type.Number({
+      default: 0.9,
+      minimum: 0,
+      maximum: 1,
+      description: 'Chance that a new tile is a 2; otherwise it is a 4.',
+    }),
+    win_tile: Type.Integer({
+      default: 2048,
+      minimum: 8,
+      maximum: LARGEST_TILE,
+      description: 'Success is a tile of at least this value.',
+    }),
+    max_steps: Type.Integer({ default: 5000, minimum: 1, description: 'Moves before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    grid: Type.Optional(
+      Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: LARGEST_TILE })), {
+        description: 'Rows of tiles, 0 for an empty cell.',
+      }),
+    ),
+    score: Type.Optional(Type.Integer({ minimum: 0, description: 'Score so far.' })),
+  },
+  { additionalProperties: false },
+);
+
+type Game2048Config = Static<typeof configSchema>;
+type Game2048Options = Static<typeof optionsSchema>;
+
+export type Game2048State = {
+  readonly size: number;
+  readonly tiles: Tiles;
+  /** Sum of all tiles that merging has made. */
+  readonly score: number;
+  readonly p_two: number;
+  readonly win_tile: number;
+};
+
+export const game2048: Environment<Game2048Config, Game2048State> = {
+  spec: {
+    id: 'Game2048-v0',
+    title: '2048',
+    description: [
+      'Tiles slide in one of four directions; two equal tiles that meet merge into their sum, each tile once a move. After every move that changes something a 2 (90 %) or a 4 appears on a random empty cell. The game ends when nothing can move.',
+      '',
+      'A move earns 0.1·log2(m + 1), where m is the sum of the tiles it made by merging. A move that changes nothing earns 0, is reported as invalid, and no tile appears.',
+      'Success: a tile of at least `win_tile` (2048). The game goes on after it.',
+      '',
+      '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`.',
+    ].join('\n'),
+    tags: ['puzzle', 'grid', 'stochastic'],
+    configSchema,
+    optionsSchema,
+    presets: { small: { size: 3, win_tile: 128 } },
+    observationSpace: { type: 'Text', maxLength: 1024 },
+    actionSpace: ACTIONS.space,
+    observationFormats: ['text', 'grid', 'structured'],
+    rewardRange: [0, rewardOf(36 * LARGEST_TILE)],
+    maxEpisodeSteps: 5000,
+    exampleAction: 'Left',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: ({ size, win_tile }) => ({
+    instruction: `You are playing 2048 on a ${size}×${size} board. Every move slides all tiles in one direction and merges equal tiles that meet; then a new 2 or 4 appears. Reach a tile of ${win_tile} before the board is stuck.`,
+    legend: [{ symbol: '0', meaning: 'empty cell' }],
+    actions: ACTIONS.names,
+  }),
+
+  reset({ size, p_two, win_tile }, rng, options) {
+    let tiles = pinnedTiles(size, options);
+    if (!tiles) {
+      tiles = new Array<number>(size * size).fill(0);
+      for (let count = 0; count < START_TILES; count++) tiles = spawn(tiles, p_two, rng);
+    }
+    const { score = 0 } = options as Game2048Options;
+    return { size, tiles, score, p_two, win_tile };
+  },
+
+  step(state, action, rng) {
+    const direction = ACTIONS.indexOf(action);
+    const slid = direction < 0 ? undefined : slide(state.size, state.tiles, direction);
+    if (!slid?.moved) return transition(state, 0, false);
+    const next = {
+      ...state,
+      tiles: spawn(slid.tiles, state.p_two, rng),
+      score: state.score + slid.merged,
+    };
+    return transition(next, slid.merged, true);
+  },
+
+  observe({ size, tiles, score }, format) {
+    const rows = Array.from({ length: size }, (_, row) => tiles.slice(row * size, (row + 1) * size));
+    const open = openDirections(size, tiles).map(direction => ACTIONS.names[direction]);
+    if (format === 'structured') return { grid: rows, score, valid_moves: open };
+    const grid = rows.map(row => row.join(' ')).join('\n');
+    if (format === 'grid') return grid;
+    return `${grid}\nValid moves: ${open.join(', ') || 'none'}\nScore: ${score}`;
+  },
+
+  validActions: ({ size, tiles }) => openDirections(size, tiles).map(direction => ACTIONS.names[direction]),
+
+  render: ({ size, tiles }) => renderTiles(size, tiles),
+
+  references: { heuristic, random },
+};
+
+function transition(state: Game2048State, merged: number, moved: boolean): Transition<Game2048State> {
+  const maxTile = Math.max(...state.tiles);
+  return {
+    state,
+    reward: rewardOf(merged),
+    terminated: openDirections(state.size, state.tiles).length === 0,
+    info: {
+      success: maxTile >= state.win_tile,
+      action_is_valid: moved,
+      action_is_effective: moved,
+      score: state.score,
+      merged,
+      max_tile: maxTile,
+    },
+  };
+}
+
+/** A new tile on a random empty cell; there is one after every move. */
+function spawn(tiles: Tiles, pTwo: number, rng: Random): Tiles {
+  const empty = tiles.flatMap((tile, cell) => (tile === 0 ? [cell] : []));
+  return tiles.with(rng.choice(empty), rng.chance(pTwo) ? 2 : 4);
+}
+
+function pinnedTiles(size: number, { grid }: Game2048Options): Tiles | null {
+  if (!grid) return null;
+  if (grid.length !== size || grid.some(row => row.length !== size)) {
+    throw new InvalidOptions('/grid', `needs ${size} rows of ${size} tiles, as config.size says`);
+  }
+  const tiles = grid.flat();
+  const odd = tiles.find(tile => tile !== 0 && (tile < 2 || !Number.isInteger(Math.log2(tile))));
+  if (odd !== undefined) {
+    throw new InvalidOptions('/grid', `tiles are 0 or powers of two from 2 on, not ${odd}`);
+  }
+  if (openDirections(size, tiles).length === 0) {
+    throw new InvalidOptions('/grid', 'nothing can move on this board');
+  }
+  return tiles;
+}
