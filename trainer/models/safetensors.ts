@@ -1,0 +1,276 @@
+import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
+
+/** Element types that can be read; all become float32. */
+const READABLE = { F32: 4, F16: 2, BF16: 2 } as const;
+export type StoredType = keyof typeof READABLE;
+
+/** The header's length is a 64-bit number; more than this is a broken file (the format's own limit). */
+const MAX_HEADER_BYTES = 100_000_000;
+const HEADER_LENGTH_BYTES = 8;
+/** The header is padded so that data starts aligned. */
+const ALIGNMENT_BYTES = 8;
+
+export class SafetensorsError extends Error {
+  override readonly name = 'SafetensorsError';
+}
+
+/** Where a tensor stands in a file: bytes [start, end) of the file. */
+export interface StoredTensor {
+  readonly name: string;
+  readonly type: StoredType;
+  readonly shape: readonly number[];
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Tensors of one safetensors file or of a sharded set, read one at a time and never all at once.
+ *
+ * @example
+ * await using file = await SafetensorsReader.open('folder/model.safetensors');
+ * const weight = await file.read('model.norm.weight');
+ */
+export class SafetensorsReader {
+  readonly tensors: ReadonlyMap<string, StoredTensor>;
+  readonly metadata: { readonly [key: string]: string };
+  readonly #handles: ReadonlyMap<string, FileHandle>;
+  readonly #path: string;
+
+  private constructor(
+    path: string,
+    tensors: ReadonlyMap<string, StoredTensor>,
+    handles: ReadonlyMap<string, FileHandle>,
+    metadata: { readonly [key: string]: string },
+  ) {
+    this.#path = path;
+    this.tensors = tensors;
+    this.#handles = handles;
+    this.metadata = metadata;
+  }
+
+  /**
+   * Opens `path`, or the shards named by `path` + `.index.json` where the file itself is missing.
+   * @throws SafetensorsError when neither is there, or a file is broken
+   */
+  static async open(path: string): Promise<SafetensorsReader> {
+    const index = path + SAFETENSORS_INDEX_SUFFIX;
+    if (await exists(path)) return SafetensorsReader.#openFiles(path, [path]);
+    if (!(await exists(index))) throw new SafetensorsError(`neither ${path} nor ${index} is there`);
+    const json = JSON.parse(await readFile(index, 'utf8')) as { weight_map?: { [name: string]: string } };
+    if (json.weight_map === undefined) throw new SafetensorsError(`${index} has no weight_map`);
+    const shards = [...new Set(Object.values(json.weight_map))].sort();
+    const reader = await SafetensorsReader.#openFiles(
+      path,
+      shards.map(name => join(dirname(path), name)),
+    );
+    for (const [name, shard] of Object.entries(json.weight_map)) {
+      if (reader.tensors.has(name)) continue;
+      await reader.close();
+      throw new SafetensorsError(`${index} places ${name} in ${shard}, which does not hold it`);
+    }
+    return reader;
+  }
+
+  static async #openFiles(path: string, files: readonly string[]): Promise<SafetensorsReader> {
+    const tensors = new Map<string, StoredTensor>();
+    const handles = new Map<string, FileHandle>();
+    const metadata: { [key: string]: string } = {};
+    try {
+      for (const file of files) {
+        const handle = await open(file, 'r').catch(error => {
+          throw new SafetensorsError(`cannot open ${file}: ${(error as Error).message}`);
+        });
+        const header = await readHeader(handle, file).catch(async error => {
+          await handle.close();
+          throw error;
+        });
+        Object.assign(metadata, header.metadata);
+        let owned = false;
+        for (const tensor of header.tensors) {
+          tensors.set(tensor.name, tensor);
+          handles.set(tensor.name, handle);
+          owned = true;
+        }
+        if (!owned) await handle.close();
+      }
+    } catch (error) {
+      for (const handle of new Set(handles.values())) await handle.close();
+      throw error;
+    }
+    return new SafetensorsReader(path, tensors, handles, metadata);
+  }
+
+  /** The tensor as float32, in row-major order; into `target` when it is given. */
+  async read(name: string, target?: Float32Array): Promise<Float32Array> {
+    const tensor = this.tensors.get(name);
+    const handle = this.#handles.get(name);
+    if (tensor === undefined || handle === undefined) {
+      throw new SafetensorsError(
+        `${this.#path} has no tensor ${name}; it has ${[...this.tensors.keys()].join(', ')}`,
+      );
+    }
+    const count = (tensor.end - tensor.start) / READABLE[tensor.type];
+    const out = target ?? new Float32Array(count);
+    if (out.length !== count) {
+      throw new SafetensorsError(
+        `${this.#path}: ${name} has shape [${tensor.shape.join(', ')}], ${count} elements, where ${out.length} are expected`,
+      );
+    }
+    const bytes = Buffer.allocUnsafe(tensor.end - tensor.start);
+    for (let done = 0; done < bytes.length; ) {
+      const { bytesRead } = await handle.read(bytes, done, bytes.length - done, tensor.start + done);
+      if (bytesRead === 0) throw new SafetensorsError(`${this.#path} ends inside ${name}`);
+      done += bytesRead;
+    }
+    decode(bytes, tensor.type, out);
+    return out;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...new Set(this.#handles.values())].map(handle => handle.close()));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** A tensor to write. */
+export interface TensorToWrite {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly data: Float32Array;
+}
+
+/**
+ * Writes a safetensors file, one tensor after the other, under a temporary name that is renamed at the end: a reader
+ * sees the old file or the new one, never a part.
+ * @param type bf16 rounds to nearest even
+ */
+export async function writeSafetensors(
+  path: string,
+  tensors: readonly TensorToWrite[],
+  options: { readonly type?: 'F32' | 'BF16'; readonly metadata?: { readonly [key: string]: string } } = {},
+): Promise<void> {
+  const type = options.type ?? 'F32';
+  const header: Record<string, unknown> = { __metadata__: { format: 'pt', ...options.metadata } };
+  let offset = 0;
+  for (const { name, shape, data } of tensors) {
+    const count = shape.reduce((a, b) => a * b, 1);
+    if (count !== data.length) {
+      throw new SafetensorsError(`${name}: ${data.length} elements do not fill shape [${shape.join(', ')}]`);
+    }
+    const bytes = count * READABLE[type];
+    header[name] = { dtype: type, shape, data_offsets: [offset, offset + bytes] };
+    offset += bytes;
+  }
+  const text = Buffer.from(JSON.stringify(header));
+  const padded = Math.ceil(text.length / ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
+  const head = Buffer.alloc(HEADER_LENGTH_BYTES + padded, ' ');
+  head.writeBigUInt64LE(BigInt(padded));
+  text.copy(head, HEADER_LENGTH_BYTES);
+  const temporary = `${path}.${process.pid}.tmp`;
+  const handle = await open(temporary, 'w');
+  try {
+    await handle.writeFile(head);
+    for (const { data } of tensors) await handle.writeFile(encode(data, type));
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(temporary, path);
+}
+
+async function readHeader(
+  handle: FileHandle,
+  file: string,
+): Promise<{ tensors: StoredTensor[]; metadata: { [key: string]: string } }> {
+  const size = (await handle.stat()).size;
+  const prefix = Buffer.alloc(HEADER_LENGTH_BYTES);
+  await handle.read(prefix, 0, HEADER_LENGTH_BYTES, 0);
+  const length = Number(prefix.readBigUInt64LE());
+  if (size < HEADER_LENGTH_BYTES || length > MAX_HEADER_BYTES || HEADER_LENGTH_BYTES + length > size) {
+    throw new SafetensorsError(
+      `${file} is not a safetensors file: header of ${length} bytes in a file of ${size}`,
+    );
+  }
+  const text = Buffer.alloc(length);
+  await handle.read(text, 0, length, HEADER_LENGTH_BYTES);
+  let header: { [name: string]: unknown };
+  try {
+    header = JSON.parse(text.toString('utf8'));
+  } catch (error) {
+    throw new SafetensorsError(`${file} has a header that is not JSON: ${(error as Error).message}`);
+  }
+  const { __metadata__, ...entries } = header;
+  const tensors = Object.entries(entries).map(([name, entry]) =>
+    storedTensor(file, size, HEADER_LENGTH_BYTES + length, name, entry),
+  );
+  return { tensors, metadata: (__metadata__ ?? {}) as { [key: string]: string } };
+}
+
+function storedTensor(file: string, size: number, base: number, name: string, entry: unknown): StoredTensor {
+  const { dtype, shape, data_offsets } = entry as {
+    dtype: string;
+    shape: number[];
+    data_offsets: [number, number];
+  };
+  if (!(dtype in READABLE)) {
+    throw new SafetensorsError(
+      `${file}: ${name} is stored as ${dtype}; readable are ${Object.keys(READABLE).join(', ')}`,
+    );
+  }
+  const type = dtype as StoredType;
+  const [start, end] = data_offsets;
+  const bytes = shape.reduce((a, b) => a * b, 1) * READABLE[type];
+  if (end - start !== bytes || start < 0 || base + end > size) {
+    throw new SafetensorsError(
+      `${file}: ${name} of shape [${shape.join(', ')}] needs ${bytes} bytes, its place is ${start} to ${end} of ${size - base}`,
+    );
+  }
+  return { name, type, shape, start: base + start, end: base + end };
+}
+
+function decode(bytes: Buffer, type: StoredType, out: Float32Array): void {
+  if (type === 'F32') {
+    new Uint8Array(out.buffer, out.byteOffset, out.byteLength).set(bytes);
+    return;
+  }
+  const aligned = bytes.byteOffset % 2 === 0 ? bytes : Buffer.from(Uint8Array.from(bytes).buffer);
+  const half = new Uint16Array(aligned.buffer, aligned.byteOffset, out.length);
+  const bits = new Uint32Array(out.buffer, out.byteOffset, out.length);
+  if (type === 'BF16') for (let i = 0; i < half.length; i++) bits[i] = half[i] << 16;
+  else for (let i = 0; i < half.length; i++) out[i] = halfToFloat(half[i]);
+}
+
+function encode(data: Float32Array, type: 'F32' | 'BF16'): Buffer {
+  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
+  if (type === 'F32') return Buffer.from(Uint32Array.from(bits).buffer);
+  const half = new Uint16Array(bits.length);
+  for (let i = 0; i < bits.length; i++) half[i] = floatBitsToBfloat16(bits[i]);
+  return Buffer.from(half.buffer);
+}
+
+function floatBitsToBfloat16(bits: number): number {
+  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+function halfToFloat(half: number): number {
+  const sign = half & 0x8000 ? -1 : 1;
+  const exponent = (half >>> 10) & 0x1f;
+  const fraction = half & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
