@@ -1,0 +1,75 @@
+import type { components } from '../../openapi/schema.d.ts';
+
+/** Everything that crosses the wire, as the server's contract has it. */
+export type Schemas = components['schemas'];
+
+interface Results {
+  readonly create: Schemas['CreatedSession'];
+  readonly get: Schemas['SessionDetail'];
+  readonly list: Schemas['SessionPage'];
+  readonly reset: Schemas['Session'];
+  readonly step: Schemas['StepResult'];
+  readonly render: Schemas['Rendering'];
+  readonly snapshot: Schemas['Snapshot'];
+  readonly restore: Schemas['Session'];
+  readonly clone: Schemas['ClonedSessions'];
+  readonly trajectory: Schemas['Trajectory'];
+  readonly reference: Schemas['ReferencePlan'];
+  readonly close: null;
+  readonly list_environments: Schemas['EnvironmentList'];
+  readonly get_environment: Schemas['Environment'];
+  readonly describe_environment: Schemas['Environment'];
+}
+
+/** Name of an operation, `op` of frames and batch items. */
+export type Operation = keyof Results;
+export type OperationResult<O extends Operation> = Results[O];
+
+type Item = Schemas['BatchItem'];
+/** What an operation is given: its path, query and body in one flat object. */
+export type OperationInput<O extends Operation> = Omit<Extract<Item, { op: O }>, 'op' | 'request_key'>;
+
+/** One operation on its way to a server. The key makes repeating it harmless. */
+export interface Request<O extends Operation = Operation> {
+  readonly op: O;
+  readonly input: OperationInput<O>;
+  readonly key?: string;
+}
+
+/** Operations that change something; each such request carries a key, so that a retry never acts twice. */
+const KEYED: ReadonlySet<Operation> = new Set(['create', 'reset', 'step', 'snapshot', 'restore', 'clone']);
+
+export function needsKey(op: Operation): boolean {
+  return KEYED.has(op);
+}
+
+/** A request as frames and batches carry it. */
+export function toItem(request: Request): Item {
+  const { op, input, key } = request;
+  return (key === undefined ? { op, ...input } : { op, ...input, request_key: key }) as Item;
+}
+
+interface Route {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** With `{name}` where an input of that name goes. */
+  readonly path: string;
+}
+
+/** The REST route of each operation. */
+export const ROUTES: { readonly [O in Operation]: Route } = {
+  create: { method: 'POST', path: '/v1/sessions' },
+  get: { method: 'GET', path: '/v1/sessions/{session_id}' },
+  list: { method: 'GET', path: '/v1/sessions' },
+  reset: { method: 'POST', path: '/v1/sessions/{session_id}/reset' },
+  step: { method: 'POST', path: '/v1/sessions/{session_id}/step' },
+  render: { method: 'GET', path: '/v1/sessions/{session_id}/render' },
+  snapshot: { method: 'POST', path: '/v1/sessions/{session_id}/snapshot' },
+  restore: { method: 'POST', path: '/v1/sessions/{session_id}/restore' },
+  clone: { method: 'POST', path: '/v1/sessions/{session_id}/clone' },
+  trajectory: { method: 'GET', path: '/v1/sessions/{session_id}/trajectory' },
+  reference: { method: 'POST', path: '/v1/sessions/{session_id}/reference' },
+  close: { method: 'DELETE', path: '/v1/sessions/{session_id}' },
+  list_environments: { method: 'GET', path: '/v1/envs' },
+  get_environment: { method: 'GET', path: '/v1/envs/{env_id}' },
+  describe_environment: { method: 'POST', path: '/v1/envs/{env_id}/describe' },
+};

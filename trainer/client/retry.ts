@@ -1,0 +1,109 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
+
+/** When and how often a request is repeated. */
+export interface RetryPolicy {
+  /** Longest first delay; it doubles with each attempt, and the delay taken is a random share of it. */
+  readonly baseMs: number;
+  readonly maxDelayMs: number;
+  /** How long a server that is down, draining or full is waited for. */
+  readonly patienceMs: number;
+  /** Attempts at a request that was sent but got no usable reply. */
+  readonly attempts: number;
+}
+
+export const DEFAULT_RETRY: RetryPolicy = {
+  baseMs: 100,
+  maxDelayMs: 5_000,
+  patienceMs: 600_000,
+  attempts: 4,
+};
+
+/** Tells what a client is doing about a server that does not answer. */
+export interface WaitEvents {
+  readonly onWaiting?: (event: WaitEvent) => void;
+  readonly onBack?: (event: { readonly server: string; readonly waitedMs: number }) => void;
+}
+
+export interface WaitEvent {
+  readonly server: string;
+  readonly error: Error;
+  /** From 1. */
+  readonly attempt: number;
+  readonly waitedMs: number;
+  readonly delayMs: number;
+}
+
+/**
+ * `away`: the server is down, draining or full, and is waited for. `lost`: the request may have been carried out and is
+ * repeated under its key. `final`: repeating would not help.
+ */
+export type Failure = 'away' | 'lost' | 'final';
+
+const AWAY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
+
+export function classify(error: unknown): Failure {
+  if (error instanceof ConnectionFailed) return 'away';
+  if (error instanceof ReplyTimeout) return 'lost';
+  if (error instanceof ServerProblem) {
+    if (AWAY_STATUS.has(error.status)) return 'away';
+    return error.problem.retryable ? 'lost' : 'final';
+  }
+  return 'final';
+}
+
+/**
+ * Delay before the attempt after `attempt` (from 1): exponential with full jitter (Brooker, "Exponential Backoff And
+ * Jitter", 2015), and never less than the server asked for.
+ * @param random uniform in [0, 1)
+ */
+export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy, random: number): number {
+  const ceiling = Math.min(policy.maxDelayMs, policy.baseMs * 2 ** (attempt - 1));
+  const asked = error instanceof ServerProblem ? (error.retryAfterMs ?? 0) : 0;
+  return Math.max(asked, random * ceiling);
+}
+
+/**
+ * Runs `attempt` until it succeeds or its failure is final.
+ * @param signal ends the waiting; its reason is thrown
+ * @throws ServerUnavailable when the server stays away longer than `patienceMs`; otherwise the last error
+ */
+export async function retrying<T>(
+  server: string,
+  attempt: () => Promise<T>,
+  policy: RetryPolicy,
+  events: WaitEvents = {},
+  signal?: AbortSignal,
+): Promise<T> {
+  let awayCount = 0;
+  let lostCount = 0;
+  let awaySince = 0;
+  for (;;) {
+    try {
+      const result = await attempt();
+      if (awayCount > 0) events.onBack?.({ server, waitedMs: performance.now() - awaySince });
+      return result;
+    } catch (error) {
+      signal?.throwIfAborted();
+      const failure = classify(error);
+      if (failure === 'final') throw error;
+      if (failure === 'lost') {
+        lostCount++;
+        if (lostCount >= policy.attempts) throw error;
+        await sleep(retryDelay(error, lostCount, policy, Math.random()), undefined, { signal });
+        continue;
+      }
+      const now = performance.now();
+      if (awayCount === 0) awaySince = now;
+      awayCount++;
+      const waitedMs = now - awaySince;
+      if (waitedMs >= policy.patienceMs) throw new ServerUnavailable(server, waitedMs, error);
+      const delayMs = Math.min(
+        retryDelay(error, awayCount, policy, Math.random()),
+        Math.max(1, policy.patienceMs - waitedMs),
+      );
+      events.onWaiting?.({ server, error: error as Error, attempt: awayCount, waitedMs, delayMs });
+      await sleep(delayMs, undefined, { signal });
+    }
+  }
+}

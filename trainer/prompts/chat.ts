@@ -1,0 +1,136 @@
+import { ACTION_SEPARATOR } from '../../shared/response.ts';
+import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { ChatTemplate } from '../policy/tokenizer-chat.ts';
+import { CHAT_TEXT } from './chat-text.ts';
+import { fill } from './fill.ts';
+import {
+  type PastTurn,
+  type Prompt,
+  type PromptTask,
+  type PromptTokens,
+  responseRules,
+  type TurnView,
+  type Wording,
+} from './prompt.ts';
+
+const MOST_DECIMALS = 4;
+/** Stands for a response while a template is asked what comes after one. */
+const PLACEHOLDER = '\u0001response\u0001';
+
+/** The prompt in full sentences, told through the model's own chat template. */
+export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
+  const wording = chatWording(task);
+  const rules = responseRules(task);
+  return {
+    task,
+    ...rules,
+    wording,
+    tokens: tokenizer && chatTokens(wording, rules.prime, tokenizer),
+  };
+}
+
+function chatWording(task: PromptTask): Wording {
+  const { description } = task;
+  const several = task.maxActionsPerTurn > 1;
+  const system = fill(CHAT_TEXT.system, {
+    instruction: description.instruction,
+    symbols:
+      description.legend.length > 0
+        ? description.legend.map(entry => `${entry.symbol} ${entry.meaning}`).join(', ')
+        : undefined,
+    actions: description.actions?.join(', '),
+    actionFormat: description.actionFormat,
+    maxActionsPerTurn: several ? task.maxActionsPerTurn : undefined,
+    single: several ? undefined : '',
+    separator: ACTION_SEPARATOR,
+    maxTurns: task.maxTurns,
+    maxActionsPerTrajectory: task.maxActionsPerTrajectory,
+  });
+  const form = fill([task.think ? CHAT_TEXT.thinkForm : CHAT_TEXT.answerForm], {
+    example: exampleAnswer(task),
+  });
+  const turn = (view: TurnView): string =>
+    fill(CHAT_TEXT.turn, {
+      lastReward: view.lastReward === undefined ? undefined : number(view.lastReward),
+      lastInvalid: view.lastInvalid ? '' : undefined,
+      turn: view.turn,
+      state: view.state,
+      actionsLeft: view.actionsLeft,
+      form,
+      responseLength: task.responseLength,
+    });
+  return {
+    system: () => system,
+    turn,
+    folded: (view, past) =>
+      [...past.map((entry, i) => retell(entry, past[i + 1]?.view ?? view)), turn(view)].join('\n\n'),
+  };
+}
+
+function retell(entry: PastTurn, next: TurnView): string {
+  return fill(CHAT_TEXT.past, {
+    turn: entry.view.turn,
+    state: entry.view.state,
+    response: entry.response,
+    reward: number(next.lastReward ?? 0),
+  });
+}
+
+/** `Up || Down`: the first of the actions, as many as an answer may hold (two show the separator). */
+function exampleAnswer(task: PromptTask): string {
+  const { actions, actionFormat } = task.description;
+  if (!actions) return actionFormat ?? 'your action';
+  return actions.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
+}
+
+function number(value: number): string {
+  return String(Number(value.toFixed(MOST_DECIMALS)));
+}
+
+function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): PromptTokens {
+  const template = tokenizer.chatTemplate;
+  if (!template) {
+    throw new Error(
+      'the `chat` prompt needs a chat template, and this tokenizer has none: add chat_template.jinja beside its ' +
+        'tokenizer.json, or choose the `compact` prompt',
+    );
+  }
+  const system = { role: 'system', content: wording.system() } as const;
+  const openingText = template.render([system], { addGenerationPrompt: false });
+  const opening = tokenizer.encode(openingText);
+  const closing = tokenizer.encode(textAfterResponse(template));
+
+  const user = (content: string): number[] => {
+    const text = template.render([system, { role: 'user', content }], { addGenerationPrompt: true });
+    if (!text.startsWith(openingText)) {
+      throw new Error(
+        'this chat template writes the system message differently once a user message follows; turns cannot be appended to it',
+      );
+    }
+    return tokenizer.encode(text.slice(openingText.length) + prime);
+  };
+  return {
+    opening: () => opening,
+    turn: view => user(wording.turn(view)),
+    folded: (view, past) => user(wording.folded(view, past)),
+    close: response =>
+      response.length > 0 && response[response.length - 1] === closing[0] ? closing.slice(1) : closing,
+    stopTokenIds: [...new Set([tokenizer.eosTokenId, closing[0]].filter(id => id !== undefined))],
+    actionTokenIds: new Set(),
+  };
+}
+
+/** What a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
+function textAfterResponse(template: ChatTemplate): string {
+  const text = template.render(
+    [
+      { role: 'user', content: 'x' },
+      { role: 'assistant', content: PLACEHOLDER },
+    ],
+    { addGenerationPrompt: false },
+  );
+  const at = text.indexOf(PLACEHOLDER);
+  if (at < 0)
+    throw new Error('this chat template changes what the assistant said; its turns cannot be appended');
+  return text.slice(at + PLACEHOLDER.length);
+}

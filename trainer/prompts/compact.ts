@@ -1,0 +1,153 @@
+import { ACTION_SEPARATOR } from '../../shared/response.ts';
+import type { Tokenizer } from '../policy/tokenizer.ts';
+import { readGrid } from './grid.ts';
+import { type Prompt, type PromptTask, type PromptTokens, responseRules, type TurnView } from './prompt.ts';
+
+/** Before a grid drawn whole, and before one without its border of walls. */
+const GRID = '<grid>';
+const WALLED = '<walled>';
+/** Before a state that is text. */
+const TEXT = '<text>';
+/** After a response without a valid action. */
+const INVALID = '<invalid>';
+const NEW_ROW = '\n';
+const RESPONSE_WORDS = ['<think>', '</think>', '<answer>', '</answer>', ACTION_SEPARATOR];
+
+/** How many actions are left, as one token. */
+const left = (count: number): string => `<${count} left>`;
+
+/**
+ * The prompt for small policies from scratch: a few tokens a turn and no sentences, e.g. for Sokoban
+ * `<10 left><walled>_OX_\n__P_\n____\n____<think>`. The policy learns what the symbols mean.
+ */
+export function compactPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
+  const rules = responseRules(task);
+  const pieces = compactPieces(task);
+  const turn = (view: TurnView): string => pieces(view).join('');
+  return {
+    task,
+    ...rules,
+    wording: {
+      system: () => '',
+      turn,
+      folded: (view, past) => [...past.map(entry => turn(entry.view) + entry.response), turn(view)].join(''),
+    },
+    tokens: tokenizer && compactTokens(task, pieces, rules.prime, tokenizer),
+  };
+}
+
+/**
+ * The words a tokenizer needs for the compact prompts of these tasks, for `buildWordTokenizer`.
+ * @throws Error naming the environment that has no vocabulary, being free text
+ */
+export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
+  const words = new Set<string>([...RESPONSE_WORDS, GRID, WALLED, INVALID, NEW_ROW]);
+  for (const { description, maxActionsPerTrajectory } of tasks) {
+    if (!description.vocabulary) {
+      throw new Error(
+        `${description.environmentId} has no fixed vocabulary, so a word-level tokenizer cannot write its states: ` +
+          'give a tokenizer of a pretrained model, or choose another environment or observation format',
+      );
+    }
+    if (!isGridTask(description.legend, description.vocabulary, description.actions)) words.add(TEXT);
+    for (let count = 1; count <= maxActionsPerTrajectory; count++) words.add(left(count));
+    for (const word of description.vocabulary) words.add(word);
+    for (const action of description.actions ?? []) words.add(action);
+  }
+  return [...words];
+}
+
+/** Every word is a symbol of one character or an action: states are grids. */
+function isGridTask(
+  legend: PromptTask['description']['legend'],
+  vocabulary: readonly string[],
+  actions: readonly string[] = [],
+): boolean {
+  const symbols = new Set(legend.map(entry => entry.symbol));
+  return vocabulary.every(
+    word => actions.includes(word) || (symbols.has(word) && Array.from(word).length === 1),
+  );
+}
+
+/** A turn as pieces; each is one token, but for the text of a state that is no grid. */
+function compactPieces(task: PromptTask): (view: TurnView) => string[] {
+  const { legend } = task.description;
+  const symbols = new Set(legend.map(entry => entry.symbol));
+  const wall = legend.find(entry => /\bwall\b/i.test(entry.meaning))?.symbol;
+  return view => {
+    const pieces: string[] = view.lastInvalid ? [INVALID] : [];
+    pieces.push(left(view.actionsLeft));
+    const grid = readGrid(view.state, symbols, wall);
+    if (!grid) {
+      pieces.push(TEXT, view.state);
+      return pieces;
+    }
+    pieces.push(grid.walled ? WALLED : GRID);
+    for (let row = 0; row < grid.rows.length; row++) {
+      if (row > 0) pieces.push(NEW_ROW);
+      for (const cell of grid.rows[row]) pieces.push(cell);
+    }
+    return pieces;
+  };
+}
+
+function compactTokens(
+  task: PromptTask,
+  pieces: (view: TurnView) => string[],
+  prime: string,
+  tokenizer: Tokenizer,
+): PromptTokens {
+  const known = new Map<string, number>();
+  const append = (ids: number[], piece: string): void => {
+    const id = known.get(piece) ?? tokenizer.idOf(piece);
+    if (id !== undefined) {
+      known.set(piece, id);
+      ids.push(id);
+    } else {
+      for (const part of encodeKnown(piece, tokenizer, task)) ids.push(part);
+    }
+  };
+  const turn = (view: TurnView): number[] => {
+    const ids: number[] = [];
+    for (const piece of pieces(view)) append(ids, piece);
+    append(ids, prime);
+    return ids;
+  };
+  const stop = tokenizer.idOf('</answer>');
+  if (stop === undefined) {
+    throw new Error(
+      'the `compact` prompt needs a tokenizer in which </answer> is one token: build one from the environments’ vocabulary, or choose the `chat` prompt',
+    );
+  }
+  const actions = (task.description.actions ?? task.description.vocabulary ?? []).map(name =>
+    tokenizer.idOf(name),
+  );
+  return {
+    opening: () => [],
+    turn,
+    folded: (view, past) => {
+      const ids: number[] = [];
+      for (const entry of past) {
+        for (const id of turn(entry.view).slice(0, -1)) ids.push(id);
+        for (const id of encodeKnown(entry.response, tokenizer, task)) ids.push(id);
+      }
+      for (const id of turn(view)) ids.push(id);
+      return ids;
+    },
+    close: () => [],
+    stopTokenIds: tokenizer.eosTokenId === undefined ? [stop] : [stop, tokenizer.eosTokenId],
+    actionTokenIds: new Set(actions.filter(id => id !== undefined)),
+  };
+}
+
+/** @throws Error when the text comes back from its ids changed: a word the vocabulary lacks */
+function encodeKnown(text: string, tokenizer: Tokenizer, task: PromptTask): number[] {
+  const ids = tokenizer.encode(text);
+  if (tokenizer.decode(ids) !== text) {
+    throw new Error(
+      `the tokenizer cannot write ${JSON.stringify(text)} of ${task.description.environmentId}; it reads ` +
+        `${JSON.stringify(tokenizer.decode(ids))}: the vocabulary was built for another environment or configuration`,
+    );
+  }
+  return ids;
+}

@@ -1,0 +1,101 @@
+import type { ResponseFormat } from '../../shared/response.ts';
+import type { ChatMessage } from '../policy/tokenizer-chat.ts';
+
+/** What a player is told about an environment; `describe` of the server gives it for the effective configuration. */
+export interface TaskDescription {
+  readonly environmentId: string;
+  readonly instruction: string;
+  readonly legend: readonly { readonly symbol: string; readonly meaning: string }[];
+  /** Names of a discrete space's actions, in the order of their ids. */
+  readonly actions?: readonly string[];
+  /** How an action is written where it is free text. */
+  readonly actionFormat?: string;
+  /** Words that observations and actions are made of; absent for free text. */
+  readonly vocabulary?: readonly string[];
+}
+
+/** A task under the caps of a tag: all that a prompt depends on besides the state. */
+export interface PromptTask {
+  readonly description: TaskDescription;
+  readonly maxTurns: number;
+  readonly maxActionsPerTurn: number;
+  readonly maxActionsPerTrajectory: number;
+  /** Longest response in tokens. */
+  readonly responseLength: number;
+  /** The response begins with `<think>…</think>`. */
+  readonly think: boolean;
+}
+
+/** The state a turn's prompt shows. */
+export interface TurnView {
+  /** From 1. */
+  readonly turn: number;
+  readonly state: string;
+  readonly actionsLeft: number;
+  /** Reward of the turn before, without the format penalty; absent on the first turn. */
+  readonly lastReward?: number;
+  /** The turn before held no valid action, so the state is unchanged. */
+  readonly lastInvalid: boolean;
+}
+
+/** A turn that is over, for prompts that retell it. */
+export interface PastTurn {
+  readonly view: TurnView;
+  /** The response as the environment understood it. */
+  readonly response: string;
+}
+
+/** The wording of a prompt: pure functions to text. */
+export interface Wording {
+  system(): string;
+  /** The user's message of a turn, without the prime. */
+  turn(view: TurnView): string;
+  /** One user message with all turns so far and the current one. */
+  folded(view: TurnView, past: readonly PastTurn[]): string;
+}
+
+/**
+ * A prompt as tokens, made to be appended: `opening`, then for each turn `turn`, the sampled response, `close`. What was
+ * sampled is never tokenised again.
+ */
+export interface PromptTokens {
+  opening(): readonly number[];
+  /** The turn up to the prime, the prime included. */
+  turn(view: TurnView): readonly number[];
+  folded(view: TurnView, past: readonly PastTurn[]): readonly number[];
+  /** What ends the response before the next turn can begin; less where the response ended itself. */
+  close(response: ArrayLike<number>): readonly number[];
+  /** Sampling stops after any of these. */
+  readonly stopTokenIds: readonly number[];
+  /** Tokens that name an action; empty where names are more than a token. */
+  readonly actionTokenIds: ReadonlySet<number>;
+}
+
+export interface Prompt {
+  readonly task: PromptTask;
+  readonly format: ResponseFormat;
+  /** What the response begins with; it stands in the prompt: `<think>`, or `<answer>` without thinking. */
+  readonly prime: string;
+  readonly wording: Wording;
+  /** Absent without a tokenizer. */
+  readonly tokens?: PromptTokens;
+}
+
+/** The response format and the prime that follow from a task. */
+export function responseRules(task: PromptTask): { readonly format: ResponseFormat; readonly prime: string } {
+  return {
+    format: { think: task.think, maxActions: task.maxActionsPerTurn },
+    prime: task.think ? '<think>' : '<answer>',
+  };
+}
+
+/** The conversation as messages, the current turn last. */
+export function promptMessages(prompt: Prompt, view: TurnView, past: readonly PastTurn[]): ChatMessage[] {
+  const messages: ChatMessage[] = [{ role: 'system', content: prompt.wording.system() }];
+  for (const turn of past) {
+    messages.push({ role: 'user', content: prompt.wording.turn(turn.view) });
+    messages.push({ role: 'assistant', content: turn.response });
+  }
+  messages.push({ role: 'user', content: prompt.wording.turn(view) });
+  return messages;
+}
