@@ -1,0 +1,142 @@
+import type { Test } from 'tap';
+import { gradients } from '../graph/gradients.ts';
+import { GraphBuilder } from '../graph/graph.ts';
+import { type OperationCase, operationCases } from '../graph/reference/cases.ts';
+import { interpret } from '../graph/reference/interpreter.ts';
+import { type Graph, sizeOf, type TypedArray } from '../graph/tensor.ts';
+import { ParameterStore } from './parameter-store.ts';
+import { type Runtime, RuntimeError } from './runtime.ts';
+
+export interface ContractTolerance {
+  readonly absolute: number;
+  readonly relative: number;
+}
+
+const FLOAT32_TOLERANCE: ContractTolerance = { absolute: 2e-6, relative: 1e-5 };
+
+/**
+ * What every runtime must do, as subtests: each operation and its gradient like the float64 interpreter,
+ * parameters read at each run, bound outputs, errors that name the fault.
+ */
+export async function runContractSuite(
+  t: Test,
+  create: () => Runtime,
+  tolerance: ContractTolerance = FLOAT32_TOLERANCE,
+): Promise<void> {
+  const runtime = create();
+  t.teardown(() => runtime.close());
+  for (const operationCase of operationCases) {
+    await t.test(`${operationCase.operation} ${operationCase.title}`, async t => {
+      await compareCase(t, runtime, operationCase, tolerance);
+    });
+  }
+  await t.test('parameters are read anew at every run and outputs land in bound arrays', t =>
+    checkBinding(t, runtime),
+  );
+  await t.test('faults are named', t => checkFaults(t, runtime));
+}
+
+/** The case as a graph: its value as `y`, and the gradients of a fixed weighting of y as `x.grad`. */
+export function caseGraph(operationCase: OperationCase): Graph {
+  const g = new GraphBuilder();
+  const inputs = Object.fromEntries(
+    Object.entries(operationCase.inputs).map(([name, { dtype, shape }]) => [
+      name,
+      g.input(name, dtype, shape),
+    ]),
+  );
+  const y = operationCase.build(g, inputs);
+  g.output('y', y);
+  if (y.dtype === 'float32' && operationCase.differentiate.length > 0) {
+    const weights = Array.from({ length: sizeOf(y.shape) }, (_, i) => Math.fround(Math.sin(i + 1)));
+    const loss = g.sum(g.mul(y, g.constant(weights, y.shape)));
+    g.output('loss', loss);
+    const wrt = operationCase.differentiate.map(name => inputs[name]);
+    gradients(g, loss, wrt).forEach((gradient, i) => {
+      g.output(`${operationCase.differentiate[i]}.grad`, gradient);
+    });
+  }
+  return g.build();
+}
+
+async function compareCase(
+  t: Test,
+  runtime: Runtime,
+  operationCase: OperationCase,
+  { absolute, relative }: ContractTolerance,
+): Promise<void> {
+  const graph = caseGraph(operationCase);
+  const inputs = Object.fromEntries(
+    Object.entries(operationCase.inputs).map(([name, { dtype, values }]) => [name, toTyped(dtype, values)]),
+  );
+  const expected = interpret(graph, inputs);
+  const executable = await runtime.compile(graph);
+  const actual = await executable.run(inputs);
+  for (const [name, values] of Object.entries(expected)) {
+    const given = actual[name];
+    const wrong = [...values].flatMap((value, i) =>
+      Math.abs(given[i] - value) <= absolute + relative * Math.abs(value)
+        ? []
+        : [`[${i}] is ${given[i]}, should be ${value}`],
+    );
+    t.strictSame(wrong, [], name);
+  }
+  await executable.dispose();
+}
+
+async function checkBinding(t: Test, runtime: Runtime): Promise<void> {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [2]);
+  g.output('y', g.add(x, g.parameter('w', [2])));
+  g.output('same', x);
+  const parameters = new ParameterStore([{ name: 'w', shape: [2] }]);
+  const y = new Float32Array(2);
+  const executable = await runtime.compile(g.build(), { parameters, outputs: { y } });
+  const inputs = { x: Float32Array.of(1, 2) };
+  const outputs = await executable.run(inputs);
+  t.equal(outputs.y, y);
+  t.strictSame([...y], [1, 2]);
+  t.strictSame([...outputs.same], [1, 2]);
+  parameters.array('w').set([10, 20]);
+  parameters.touch();
+  inputs.x[0] = 5;
+  await executable.run(inputs);
+  t.strictSame([...y], [15, 22]);
+  await executable.run({ x: Float32Array.of(-1, -2) });
+  t.strictSame([...y], [9, 18]);
+}
+
+async function checkFaults(t: Test, runtime: Runtime): Promise<void> {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [2]);
+  g.output('y', g.mul(x, g.parameter('w', [2])));
+  const graph = g.build();
+  const parameters = new ParameterStore([{ name: 'w', shape: [2] }]);
+  const misshapen = new ParameterStore([{ name: 'w', shape: [1, 2] }]);
+  await t.rejects(runtime.compile(graph), /'w'.*ParameterStore/);
+  await t.rejects(
+    runtime.compile(graph, { parameters: misshapen }),
+    /'w' has shape \[1,2\], the graph wants \[2\]/,
+  );
+  await t.rejects(
+    runtime.compile(graph, { parameters, outputs: { z: new Float32Array(2) } }),
+    /no output 'z'; it has y/,
+  );
+  await t.rejects(
+    runtime.compile(graph, { parameters, outputs: { y: new Float32Array(3) } }),
+    /Float32Array of 2 elements/,
+  );
+  const executable = await runtime.compile(graph, { parameters });
+  await t.rejects(executable.run({}), RuntimeError);
+  await t.rejects(executable.run({ x: new Float32Array(3) }), /'x' is float32\[2\].*got Float32Array of 3/);
+  await t.rejects(executable.run({ x: new Int32Array(2) }), /got Int32Array of 2/);
+  await t.rejects(
+    executable.run({ x: new Float32Array(2), q: new Float32Array(2) }),
+    /no input 'q'; it has x/,
+  );
+}
+
+function toTyped(dtype: string, values: readonly number[]): TypedArray {
+  if (dtype === 'float32') return Float32Array.from(values);
+  return dtype === 'int32' ? Int32Array.from(values) : Uint8Array.from(values);
+}

@@ -1,0 +1,198 @@
+import type { MatmulAttributes } from '../../graph/operations/matmul.ts';
+import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
+import type { Graph, Shape, Tensor } from '../../graph/tensor.ts';
+import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
+import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
+
+/** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
+type Lowering = (context: LoweringContext, node: Tensor, inputs: readonly string[], result: string) => void;
+
+/** Writes a graph as an ONNX model; parameters become inputs beside the graph's own. */
+export function lower(graph: Graph): OnnxModel {
+  const context = new LoweringContext(graph);
+  for (const node of graph.nodes) {
+    if (context.isLowered(node)) continue;
+    if (node.operation === 'constant') {
+      context.bind(node, context.constant(node));
+      continue;
+    }
+    if (node.operation === 'stopGradient') {
+      context.bind(node, context.valueOf(node.inputs[0]));
+      continue;
+    }
+    const lowering = lowerings[node.operation];
+    if (lowering === undefined) throw new Error(`the ONNX runtime has no lowering for '${node.operation}'`);
+    const result = context.resultName(node);
+    lowering(
+      context,
+      node,
+      node.inputs.map(input => context.valueOf(input)),
+      result,
+    );
+    context.bind(node, result);
+  }
+  return context.finish();
+}
+
+function direct(opType: string, options: EmitOptions = {}): Lowering {
+  return (context, _node, inputs, result) => {
+    context.emit(opType, inputs, options, result);
+  };
+}
+
+function reduction(opType: string): Lowering {
+  return (context, node, [x], result) => {
+    const { axes, keepDims } = node.attributes as ReduceAttributes;
+    context.emit(opType, [x, context.int64(axes)], { attributes: { keepdims: keepDims ? 1 : 0 } }, result);
+  };
+}
+
+function reshapeTo(context: LoweringContext, x: string, shape: Shape, result?: string): string {
+  return context.emit('Reshape', [x, context.int64(shape)], {}, result);
+}
+
+const matmul: Lowering = (context, node, [a, b], result) => {
+  const { transposeA, transposeB, scale } = node.attributes as MatmulAttributes;
+  if (!transposeA && !transposeB && scale === 1) {
+    context.emit('MatMul', [a, b], {}, result);
+    return;
+  }
+  const [left, right] = node.inputs;
+  if (left.shape.length === 2 && right.shape.length === 2) {
+    const attributes = { transA: Number(transposeA), transB: Number(transposeB), alpha: { float: scale } };
+    context.emit('Gemm', [a, b], { attributes }, result);
+    return;
+  }
+  const attributes = { transA: Number(transposeA), transB: Number(transposeB), alpha: { float: scale } };
+  context.emit('FusedMatMul', [a, b], { domain: MICROSOFT, attributes }, result);
+};
+
+const slice: Lowering = (context, node, [x], result) => {
+  const { axis, start, end } = node.attributes as { axis: number; start: number; end: number };
+  const bounds = [[start], [end], [axis]].map(values => context.int64(values));
+  context.emit('Slice', [x, ...bounds], {}, result);
+};
+
+const pad: Lowering = (context, node, [x], result) => {
+  const { axis, before, after } = node.attributes as { axis: number; before: number; after: number };
+  const pads = [before, after].flatMap(count => node.shape.map((_, i) => (i === axis ? count : 0)));
+  context.emit('Pad', [x, context.int64(pads)], {}, result);
+};
+
+const scatterAddRows: Lowering = (context, node, [updates, ids], result) => {
+  const wide = context.emit('Cast', [ids], { attributes: { to: TENSOR_TYPE.int64 } });
+  const indices = reshapeTo(context, wide, [...node.inputs[1].shape, 1]);
+  const attributes = { reduction: 'add' };
+  context.emit('ScatterND', [context.zeros(node.shape), indices, updates], { attributes }, result);
+};
+
+const takeLast: Lowering = (context, node, [x, ids], result) => {
+  const column = reshapeTo(context, ids, [...node.shape, 1]);
+  const taken = context.emit('GatherElements', [x, column], { attributes: { axis: -1 } });
+  reshapeTo(context, taken, node.shape, result);
+};
+
+const putLast: Lowering = (context, node, [values, ids], result) => {
+  const column = [...node.inputs[0].shape, 1];
+  const at = reshapeTo(context, ids, column);
+  const what = reshapeTo(context, values, column);
+  context.emit(
+    'ScatterElements',
+    [context.zeros(node.shape), at, what],
+    { attributes: { axis: -1 } },
+    result,
+  );
+};
+
+const rmsNorm: Lowering = (context, node, [x, weight], result) => {
+  const epsilon = node.attributes.epsilon as number;
+  const attributes = { axis: -1, epsilon: { float: epsilon } };
+  const inverse = context
+    .usersOf(node.inputs[0])
+    .find(
+      user =>
+        user.operation === 'inverseRms' && user.attributes.epsilon === epsilon && !context.isLowered(user),
+    );
+  const results = [result];
+  if (inverse !== undefined) {
+    const name = context.resultName(inverse);
+    results.push(name);
+    context.bind(inverse, name);
+  }
+  context.emitMany('SimplifiedLayerNormalization', [x, weight], results, { attributes });
+};
+
+const inverseRms: Lowering = (context, node, [x], result) => {
+  const squares = context.emit('Mul', [x, x]);
+  const mean = context.emit('ReduceMean', [squares, context.int64([-1])], { attributes: { keepdims: 1 } });
+  const shifted = context.emit('Add', [mean, context.float(node.attributes.epsilon as number)]);
+  context.emit('Reciprocal', [context.emit('Sqrt', [shifted])], {}, result);
+};
+
+const rope: Lowering = (context, node, [x, cos, sin], result) => {
+  const [batch, time, heads, size] = node.shape;
+  const rows = reshapeTo(context, x, [batch, time, heads * size]);
+  const rotated = context.emit('RotaryEmbedding', [rows, cos, sin], { attributes: { num_heads: heads } });
+  reshapeTo(context, rotated, node.shape, result);
+};
+
+const lastAxis: EmitOptions = { attributes: { axis: -1 } };
+
+const lowerings: Readonly<Record<string, Lowering | undefined>> = {
+  neg: direct('Neg'),
+  exp: direct('Exp'),
+  log: direct('Log'),
+  sqrt: direct('Sqrt'),
+  reciprocal: direct('Reciprocal'),
+  abs: direct('Abs'),
+  sign: direct('Sign'),
+  sigmoid: direct('Sigmoid'),
+  silu: direct('QuickGelu', { domain: MICROSOFT, attributes: { alpha: { float: 1 } } }),
+  tanh: direct('Tanh'),
+  cos: direct('Cos'),
+  sin: direct('Sin'),
+  relu: direct('Relu'),
+  add: direct('Add'),
+  sub: direct('Sub'),
+  mul: direct('Mul'),
+  div: direct('Div'),
+  maximum: direct('Max'),
+  minimum: direct('Min'),
+  less: direct('Less'),
+  greater: direct('Greater'),
+  equal: direct('Equal'),
+  logicalAnd: direct('And'),
+  logicalOr: direct('Or'),
+  logicalNot: direct('Not'),
+  where: direct('Where'),
+  cast: (context, node, [x], result) => {
+    context.emit('Cast', [x], { attributes: { to: TENSOR_TYPE[node.dtype] } }, result);
+  },
+  matmul,
+  reshape: (context, node, [x], result) => {
+    reshapeTo(context, x, node.shape, result);
+  },
+  transpose: (context, node, [x], result) => {
+    const perm = node.attributes.permutation as readonly number[];
+    context.emit('Transpose', [x], { attributes: { perm } }, result);
+  },
+  broadcastTo: (context, node, [x], result) => {
+    context.emit('Expand', [x, context.int64(node.shape)], {}, result);
+  },
+  slice,
+  pad,
+  concat: (context, node, inputs, result) => {
+    context.emit('Concat', inputs, { attributes: { axis: node.attributes.axis as number } }, result);
+  },
+  sum: reduction('ReduceSum'),
+  max: reduction('ReduceMax'),
+  softmax: direct('Softmax', lastAxis),
+  logSoftmax: direct('LogSoftmax', lastAxis),
+  gather: direct('Gather', { attributes: { axis: 0 } }),
+  scatterAddRows,
+  takeLast,
+  putLast,
+  rmsNorm,
+  inverseRms,
+  rope,
+};
