@@ -1,0 +1,16 @@
+import { type AdvantageEstimator, spread } from './estimator.ts';
+import { groupOutcomes } from './groups.ts';
+
+/**
+ * GRPO without its two biases: A = R − mean over the group, not divided by the std. The other half is the loss:
+ * aggregate with `dr_grpo`, Σ / (B·L), so that long answers are not favoured.
+ *
+ * Source: Liu et al., 2025 (Understanding R1-Zero-Like Training).
+ */
+export const drGrpo: AdvantageEstimator = {
+  needs: ['groups'],
+  estimate(sequences) {
+    const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
+    return { advantages: spread(sequences, values), returns: spread(sequences, values) };
+  },
+};

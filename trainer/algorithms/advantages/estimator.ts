@@ -1,0 +1,76 @@
+/** One training sequence as an advantage estimator sees it; arrays run over its tokens. */
+export interface AdvantageSequence {
+  /** 1 on sampled tokens; prompt, observations and padding are 0. */
+  readonly mask: ArrayLike<number>;
+  /** Reward of each token: a turn's reward stands at its last sampled token. */
+  readonly rewards: ArrayLike<number>;
+  /** Value head's estimate at the state before each token. */
+  readonly values?: ArrayLike<number>;
+  /** Position of each turn's last sampled token, ascending. A turn without reward is still a turn. */
+  readonly turnEnds?: readonly number[];
+  /** Episodes of one group started from the same state. */
+  readonly groupId: number | string;
+  /** Sequences cut from one episode share its id and its total reward; absent: each is its own episode. */
+  readonly episodeId?: number | string;
+  /** What the policy saw before each turn, for estimators that compare equal states. */
+  readonly states?: readonly string[];
+}
+
+export interface AdvantageSettings {
+  /** Discount from token to token; from turn to turn in `gigpo` and `rebn`. */
+  readonly gamma: number;
+  /** λ of generalised advantage estimation from token to token. */
+  readonly lambda: number;
+  /** λ from the last token of a turn to the first of the next (`gae`); absent: same as `lambda`. */
+  readonly turnLambda?: number;
+  /** Discount from turn to turn of `bi_level_gae`. */
+  readonly highLevelGamma: number;
+  /** Weight of the step advantage in `gigpo`. */
+  readonly stepWeight: number;
+  /** Divide by the standard deviation in `gigpo`; without it only means are subtracted. */
+  readonly stdNormalize: boolean;
+  /** Whiten over the batch (`gae`, `bi_level_gae`, `reinforce_pp`, `reinforce_pp_baseline`). */
+  readonly whiten: boolean;
+  /**
+   * Let the reward-to-go of `reinforce_pp` pass over observation tokens, so that masked equals compacted. verl
+   * cuts it there: a turn never learns from the reward of a later one.
+   */
+  readonly acrossTurns: boolean;
+}
+
+export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
+  gamma: 1,
+  lambda: 1,
+  highLevelGamma: 0.95,
+  stepWeight: 1,
+  stdNormalize: true,
+  whiten: true,
+  acrossTurns: true,
+};
+
+/** One array per sequence, each over its tokens. */
+export interface Advantages {
+  readonly advantages: readonly Float64Array[];
+  /** Targets of the value head. */
+  readonly returns: readonly Float64Array[];
+}
+
+/** What an estimator reads besides masks and rewards. */
+export type AdvantageNeed = 'values' | 'turnEnds' | 'states' | 'groups';
+
+export interface AdvantageEstimator {
+  readonly needs: readonly AdvantageNeed[];
+  estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
+}
+
+/** Σ of a sequence's rewards: the outcome that group estimators compare. */
+export function outcome(sequence: AdvantageSequence): number {
+  let sum = 0;
+  for (let t = 0; t < sequence.rewards.length; t++) sum += sequence.rewards[t];
+  return sum;
+}
+
+/** The same value at every sampled token, 0 elsewhere: the shape of an outcome advantage. */
+export function spread(sequences: readonly AdvantageSequence[], values: ArrayLike<number>): Float64Array[] {
+  return sequences.map(({ mask }, i) => Float64Array.from(mask, on => (on ? values[i] : 0)));
+}

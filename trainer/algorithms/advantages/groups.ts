@@ -1,0 +1,39 @@
+import { mean, positionsBy, unbiasedStd } from '../statistics.ts';
+import { type AdvantageSequence, outcome } from './estimator.ts';
+
+/** A sequence's outcome beside the statistics of its group; each episode of the group counts once. */
+export interface GroupOutcome {
+  readonly score: number;
+  /** Mean and unbiased standard deviation over the group's episodes; 0 and 1 in a group of one episode. */
+  readonly mean: number;
+  readonly std: number;
+  /** Number of episodes in the group. */
+  readonly episodes: number;
+  /** Positions in the batch of the sequences that stand for the group's episodes. */
+  readonly members: readonly number[];
+}
+
+/**
+ * Group statistics for every sequence. Sequences of one episode (context modes with a sample per turn) carry the
+ * same reward and enter once, or long episodes would weigh more (RAGEN V2 `compute_grpo_outcome_advantage`).
+ */
+export function groupOutcomes(sequences: readonly AdvantageSequence[]): GroupOutcome[] {
+  const scores = sequences.map(outcome);
+  const result = new Array<GroupOutcome>(sequences.length);
+  for (const positions of positionsBy(sequences, sequence => sequence.groupId).values()) {
+    const episodes = positionsBy(positions, position => sequences[position].episodeId ?? { position });
+    const members = [...episodes.values()].map(([first]) => positions[first]);
+    const values = members.map(position => scores[position]);
+    const single = members.length === 1;
+    const statistics = { mean: single ? 0 : mean(values), std: single ? 1 : unbiasedStd(values) };
+    for (const position of positions) {
+      result[position] = { score: scores[position], ...statistics, episodes: members.length, members };
+    }
+  }
+  return result;
+}
+
+/** Standard deviation of each sequence's group, for `soft_advantage_reweight`. */
+export function groupStds(sequences: readonly AdvantageSequence[]): Float64Array {
+  return Float64Array.from(groupOutcomes(sequences), group => group.std);
+}

@@ -1,0 +1,35 @@
+import { mean, populationStd } from '../statistics.ts';
+import type { AdvantageEstimator, AdvantageSequence } from './estimator.ts';
+import { turnOfToken, turnReturns } from './turns.ts';
+
+const STD_FLOOR = 1e-9;
+
+/**
+ * Return batch normalisation: each turn's discounted return G_k = r_k + γ·G_(k+1), normalised over all turns of the
+ * batch, A = (G − mean) / (std + 1e-9) with the population std; every token of a turn has its turn's advantage.
+ * Needs no groups and no value head.
+ *
+ * Source: Liu et al., 2025 (GEM).
+ */
+export const rebn: AdvantageEstimator = {
+  needs: ['turnEnds'],
+  estimate(sequences, { gamma }) {
+    const perTurn = sequences.map(sequence => turnReturns(sequence, gamma));
+    const all = perTurn.flatMap(returns => Array.from(returns));
+    const center = mean(all);
+    const scale = 1 / (populationStd(all) + STD_FLOOR);
+    return {
+      advantages: sequences.map((sequence, i) =>
+        atTurns(
+          sequence,
+          perTurn[i].map(g => (g - center) * scale),
+        ),
+      ),
+      returns: sequences.map((sequence, i) => atTurns(sequence, perTurn[i])),
+    };
+  },
+};
+
+function atTurns(sequence: AdvantageSequence, values: ArrayLike<number>): Float64Array {
+  return Float64Array.from(turnOfToken(sequence), turn => (turn < 0 ? 0 : values[turn]));
+}

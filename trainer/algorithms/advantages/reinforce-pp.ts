@@ -1,0 +1,36 @@
+import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
+import { whitenMasked } from './whiten.ts';
+
+/**
+ * REINFORCE++: A_t = reward-to-go R_t = r_t + γ·R′ of each sampled token, whitened over the batch.
+ *
+ * R′ belongs to the next sampled token, so that a turn learns from later turns; with `acrossTurns: false` it is cut at
+ * every observation token as verl cuts it.
+ *
+ * Source: Hu, 2025 (REINFORCE++); verl 0.6.1 `compute_reinforce_plus_plus_outcome_advantage`.
+ */
+export const reinforcePp: AdvantageEstimator = {
+  needs: [],
+  estimate(sequences, settings) {
+    const returns = sequences.map(sequence => rewardToGo(sequence, settings));
+    const masks = sequences.map(sequence => sequence.mask);
+    return { advantages: settings.whiten ? whitenMasked(returns, masks) : returns, returns };
+  },
+};
+
+function rewardToGo(
+  { mask, rewards }: AdvantageSequence,
+  { gamma, acrossTurns }: AdvantageSettings,
+): Float64Array {
+  const returns = new Float64Array(mask.length);
+  let next = 0;
+  for (let t = mask.length - 1; t >= 0; t--) {
+    if (mask[t]) {
+      next = rewards[t] + gamma * next;
+      returns[t] = next;
+    } else if (!acrossTurns) {
+      next = 0;
+    }
+  }
+  return returns;
+}

@@ -1,0 +1,31 @@
+import { mean, unbiasedVariance } from '../statistics.ts';
+
+const VARIANCE_FLOOR = 1e-8;
+
+/**
+ * (x − mean) / √(var + 1e-8) with mean and unbiased variance over the masked-in entries of all arrays; every
+ * entry is mapped, masked ones too (verl 0.6.1 `masked_whiten`).
+ * @throws RangeError with fewer than two masked-in entries, which have no variance
+ */
+export function whiten(arrays: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
+  const valid: number[] = [];
+  arrays.forEach((array, i) => {
+    for (let t = 0; t < array.length; t++) if (masks[i][t]) valid.push(array[t]);
+  });
+  if (valid.length < 2) {
+    throw new RangeError(
+      `whitening advantages needs at least two sampled tokens in the batch, got ${valid.length}: use a larger batch or whiten: false`,
+    );
+  }
+  const center = mean(valid);
+  const scale = 1 / Math.sqrt(unbiasedVariance(valid) + VARIANCE_FLOOR);
+  return arrays.map(array => array.map(x => (x - center) * scale));
+}
+
+/** {@link whiten}, then 0 on masked entries. */
+export function whitenMasked(
+  arrays: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+): Float64Array[] {
+  return whiten(arrays, masks).map((array, i) => array.map((x, t) => (masks[i][t] ? x : 0)));
+}
