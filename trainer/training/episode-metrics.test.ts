@@ -1,39 +1,9 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import type { Episode, Turn } from '../rollout/episode.ts';
+import type { Turn } from '../rollout/episode.ts';
 import { groupMetrics, lengthMetrics, tagMetrics } from './episode-metrics.ts';
-
-const turnOf = (part: Partial<Turn>): Turn => ({
-  state: '',
-  actionsLeft: 10,
-  actions: [],
-  reward: 0,
-  penalty: 0,
-  info: {},
-  response: '',
-  rawResponse: '',
-  tokens: [0, 0],
-  ...part,
-});
-
-const episodeOf = (part: Partial<Episode>): Episode => ({
-  episodeId: 'e',
-  environmentId: 'FrozenLake-v0',
-  tag: 'Lake',
-  groupId: 0,
-  seed: 1,
-  server: '',
-  turns: [],
-  success: false,
-  terminated: true,
-  truncated: false,
-  tokenIds: new Int32Array(0),
-  mask: new Uint8Array(0),
-  logProbs: new Float32Array(0),
-  versions: new Int32Array(0),
-  ...part,
-});
+import { episodeOf, turnOf } from './episodes.test-data.ts';
 
 interface GoldenTurn {
   readonly active_before: readonly number[];

@@ -1,0 +1,89 @@
+import t from 'tap';
+import type { Episode } from '../rollout/episode.ts';
+import { episodeOf, turnOf } from './episodes.test-data.ts';
+import { type ExperienceSettings, trainingSequences } from './experience.ts';
+
+const settings: ExperienceSettings = {
+  advantage: 'gae',
+  gamma: 1,
+  lambda: 1,
+  turnLambda: 1,
+  highLevelGamma: 1,
+  stepWeight: 1,
+  whiten: false,
+  rewardScale: 1,
+};
+const rounded = (values: ArrayLike<number>) => Array.from(values, value => Number(value.toFixed(5)));
+
+/** Two turns: prompt, two sampled tokens, observation, one sampled token. */
+const twoTurns = (part: Partial<Episode> = {}) =>
+  episodeOf({
+    tokenIds: Int32Array.of(9, 1, 2, 8, 3),
+    mask: Uint8Array.of(0, 1, 1, 0, 1),
+    values: Float32Array.of(0, 0.5, 0.25, 0, 0.125),
+    turns: [
+      turnOf({ tokens: [1, 3], reward: 0.5, penalty: -0.25, state: 'a' }),
+      turnOf({ tokens: [4, 5], reward: 1, state: 'b' }),
+    ],
+    ...part,
+  });
+
+t.test('rewards stand at the end of their turn: the returns to go say so', async t => {
+  const [sequence] = trainingSequences([twoTurns()], settings);
+  const returns = rounded(sequence.returns!);
+  t.same([returns[1], returns[2], returns[4]], [1.25, 1.25, 1]);
+  t.same(rounded(sequence.advantages)[1], 0.75);
+  const [scaled] = trainingSequences([twoTurns()], { ...settings, rewardScale: 0.1 });
+  t.equal(rounded(scaled.returns!)[1], 0.125);
+});
+
+t.test('lambda 0 between turns stops the trace at the turn end', async t => {
+  const [sequence] = trainingSequences([twoTurns()], { ...settings, turnLambda: 0 });
+  t.equal(rounded(sequence.returns!)[1], 0.25 + 0.125, 'reward of the turn + value of the next');
+});
+
+t.test('a normalised return takes the place of the turn rewards', async t => {
+  const [sequence] = trainingSequences([twoTurns()], settings, [3]);
+  const returns = rounded(sequence.returns!);
+  t.same([returns[1], returns[4]], [3, 3]);
+});
+
+t.test('a turn cut off before its first token gives its reward to the turn before', async t => {
+  const episode = twoTurns();
+  const turns = [...episode.turns, turnOf({ tokens: [5, 5], penalty: -0.5 })];
+  const [sequence] = trainingSequences([{ ...episode, turns }], settings);
+  t.equal(rounded(sequence.returns!)[4], 0.5);
+});
+
+t.test('samples of one episode all carry its return, and one without trained tokens is left out', async t => {
+  const sample = (mask: number[]) => ({
+    tokenIds: Int32Array.of(9, 1),
+    mask: Uint8Array.from(mask),
+    logProbs: new Float32Array(2),
+    versions: new Int32Array(2),
+  });
+  const parted = (score: number, member: number) =>
+    episodeOf({
+      episodeId: `e${member}`,
+      member,
+      samples: [sample([0, 1]), sample([0, 1]), sample([0, 0])],
+      turns: [turnOf({ tokens: [1, 2], sample: 0 }), turnOf({ tokens: [1, 2], sample: 1, reward: score })],
+    });
+  const sequences = trainingSequences([parted(1, 0), parted(0, 1)], { ...settings, advantage: 'dr_grpo' });
+  t.same(
+    sequences.map(sequence => sequence.advantages[1]),
+    [0.5, 0.5, -0.5, -0.5],
+  );
+  t.equal(sequences[0].returns, undefined, 'no targets without a value head');
+});
+
+t.test('entropy is rewarded on the tokens named, never on prompts', async t => {
+  const entropyTokens = new Map([['Lake', new Set([2, 9])]]);
+  const [sequence] = trainingSequences([twoTurns()], { ...settings, entropyTokens });
+  t.same(Array.from(sequence.entropyMask!), [0, 0, 1, 0, 0]);
+});
+
+t.test('nothing to train on gives nothing', async t => {
+  t.same(trainingSequences([], settings), []);
+  t.same(trainingSequences([episodeOf()], settings), []);
+});

@@ -1,0 +1,46 @@
+import t from 'tap';
+import type { TrainingSequence, UpdateSettings } from '../policy/policy.ts';
+import { averageRows, splitEvenly, updatePolicy } from './update.ts';
+
+const settings = {} as UpdateSettings;
+const sequence = (id: number): TrainingSequence => ({
+  tokenIds: Int32Array.of(id, id),
+  mask: Uint8Array.of(0, 1),
+  logProbs: new Float32Array(2),
+  advantages: new Float32Array(2),
+});
+
+t.test('a batch is cut into steps of nearly equal size', async t => {
+  const sizes = (n: number, largest: number) =>
+    splitEvenly(new Array(n).fill(0), largest).map(part => part.length);
+  t.same(sizes(256, 32), new Array(8).fill(32));
+  t.same(sizes(33, 32), [16, 17]);
+  t.same(sizes(0, 32), []);
+});
+
+t.test('every sequence is trained on once an epoch, in an order that the seed fixes', async t => {
+  const run = async (seed: number) => {
+    const seen: number[][] = [];
+    const policy = {
+      update: async (batch: { sequences: readonly TrainingSequence[] }) => {
+        seen.push(batch.sequences.map(item => item.tokenIds[0]));
+        return { loss: seen.length };
+      },
+    };
+    const plan = { settings, epochs: 2, miniBatch: 4, seed };
+    const result = await updatePolicy(policy, [0, 1, 2, 3, 4, 5, 6, 7].map(sequence), plan);
+    return { seen, result };
+  };
+  const { seen, result } = await run(1);
+  t.same(result, { metrics: { loss: 2.5 }, steps: 4, trainedTokens: 16 });
+  t.same(seen.slice(0, 2).flat().sort(), [0, 1, 2, 3, 4, 5, 6, 7]);
+  t.same(seen.slice(2).flat().sort(), [0, 1, 2, 3, 4, 5, 6, 7]);
+  t.notSame(seen.slice(0, 2), seen.slice(2), 'the second epoch is in another order');
+  t.same((await run(1)).seen, seen);
+  t.notSame((await run(2)).seen, seen);
+});
+
+t.test('rows are averaged name by name', async t => {
+  t.same(averageRows([{ a: 1, b: 4 }, { a: 3 }]), { a: 2, b: 4 });
+  t.same(averageRows([]), {});
+});

@@ -1,0 +1,63 @@
+import { Random } from '../../shared/random.ts';
+import type { Policy, TrainingSequence, UpdateSettings } from '../policy/policy.ts';
+import { mixSeed } from '../rollout/seeds.ts';
+import type { Metrics } from './episode-metrics.ts';
+import { mean } from './statistics.ts';
+
+export interface UpdatePlan {
+  readonly settings: UpdateSettings;
+  /** Passes over the batch, each in an order of its own. */
+  readonly epochs: number;
+  /** Sequences of one optimiser step; the batch is cut into steps of nearly equal size, none larger. */
+  readonly miniBatch: number;
+  /** Seeds the orders. */
+  readonly seed: number;
+}
+
+export interface UpdateResult {
+  /** Means over the optimiser steps. */
+  readonly metrics: Metrics;
+  readonly steps: number;
+  readonly trainedTokens: number;
+}
+
+/** Runs the optimiser steps of one iteration. An empty batch changes nothing. */
+export async function updatePolicy(
+  policy: Pick<Policy, 'update'>,
+  sequences: readonly TrainingSequence[],
+  plan: UpdatePlan,
+): Promise<UpdateResult> {
+  const rows: Metrics[] = [];
+  let trainedTokens = 0;
+  for (let epoch = 0; epoch < plan.epochs; epoch++) {
+    const order = Random.fromSeed(mixSeed(plan.seed, epoch)).shuffle(sequences);
+    for (const batch of splitEvenly(order, plan.miniBatch)) {
+      rows.push({ ...(await policy.update({ sequences: batch }, plan.settings)) });
+      for (const sequence of batch) trainedTokens += countOnes(sequence.mask);
+    }
+  }
+  return { metrics: averageRows(rows), steps: rows.length, trainedTokens };
+}
+
+/** Cuts items into the fewest parts of at most `largest`, their sizes differing by one at most. */
+export function splitEvenly<T>(items: readonly T[], largest: number): T[][] {
+  const parts = Math.ceil(items.length / largest);
+  return Array.from({ length: parts }, (_, i) =>
+    items.slice(Math.floor((i * items.length) / parts), Math.floor(((i + 1) * items.length) / parts)),
+  );
+}
+
+/** Mean of every name over the rows that have it. */
+export function averageRows(rows: readonly Metrics[]): Metrics {
+  const out: Metrics = {};
+  for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
+    out[name] = mean(rows.filter(row => name in row).map(row => row[name]));
+  }
+  return out;
+}
+
+export function countOnes(mask: ArrayLike<number>): number {
+  let ones = 0;
+  for (let t = 0; t < mask.length; t++) if (mask[t]) ones++;
+  return ones;
+}
