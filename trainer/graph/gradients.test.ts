@@ -34,6 +34,7 @@ for (const operationCase of operationCases) {
       const loss = (): number => interpret(graph, values).loss[0];
       for (const name of operationCase.differentiate) {
         const input = values[name];
+        const wrong: string[] = [];
         for (let i = 0; i < input.length; i++) {
           const centre = input[i];
           input[i] = centre + STEP;
