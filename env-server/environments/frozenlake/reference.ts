@@ -55,9 +55,9 @@ export function bestDirection(lake: Lake, position: number, stepsToGo: number): 
   return choices.indexOf(Math.max(...choices));
 }
 
-export const optimal: ReferencePolicy<FrozenLakeState> = {
+export const optimal = {
   title: 'Value iteration with the slip probabilities and the steps left until max_steps',
-  plan({ lake, position, steps }, count) {
+  plan({ lake, position, steps }: FrozenLakeState, count: number) {
     const actions: string[] = [];
     let at = position;
     for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {
@@ -67,6 +67,6 @@ export const optimal: ReferencePolicy<FrozenLakeState> = {
     }
     return actions;
   },
-};
+} satisfies ReferencePolicy<FrozenLakeState>;
 
 export const random = randomPolicy<FrozenLakeState>(ACTIONS);

@@ -1,0 +1,100 @@
+import type { Random } from '../../../shared/random.ts';
+import { InvalidConfig, InvalidOptions } from '../environment.ts';
+import { readLayout } from '../grid.ts';
+import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
+import { drawLevel, type Level } from './generator.ts';
+import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
+import { solve } from './solver.ts';
+
+/** Attempts before a configuration counts as one that makes no rooms. */
+const MOST_ATTEMPTS = 5000;
+
+/**
+ * @throws InvalidOptions when the layout is no room
+ * @throws InvalidConfig when no room of that kind is found
+ */
+export function createState(config: SokobanConfig, rng: Random, options: SokobanOptions): SokobanState {
+  const level = options.layout ? readLevel(options.layout, config.symbols) : randomLevel(config, rng);
+  const { rows, cols, cells, player, boxes } = level;
+  const targets = cells.split(TARGET).length - 1;
+  const room = { rows, cols, cells, targets, form: config.observation_format, symbols: config.symbols };
+  return { room, player, boxes, boxes_on_target: 0 };
+}
+
+function randomLevel(config: SokobanConfig, rng: Random): Level {
+  const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
+  const [rows, cols] = config.dim_room;
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    const level = drawLevel(rows, cols, boxes, config.search_depth, rng);
+    if (!level) continue;
+    if (shortest === 0 && longest === undefined) return level;
+    const solution = solve({ ...level, targets: boxes }, level.player, level.boxes, longest);
+    if (solution && solution.length >= shortest) return level;
+  }
+  const lengths = shortest > 0 || longest !== undefined ? ' with a solution of the wanted length' : '';
+  throw new InvalidConfig(
+    '/num_boxes',
+    `found no ${rows} × ${cols} room with ${boxes} boxes${lengths} in ${MOST_ATTEMPTS} attempts; ask for fewer boxes, a larger room or other lengths`,
+  );
+}
+
+interface Cell {
+  readonly ground: string;
+  readonly holds?: 'player' | 'box';
+}
+
+/** Symbols of the configuration first, then those of common level files. */
+function alphabet(symbols: Symbols): Map<string, Cell> {
+  const floor: Cell = { ground: FLOOR };
+  const target: Cell = { ground: TARGET };
+  const wall: Cell = { ground: WALL };
+  const box: Cell = { ground: FLOOR, holds: 'box' };
+  const boxOnTarget: Cell = { ground: TARGET, holds: 'box' };
+  const player: Cell = { ground: FLOOR, holds: 'player' };
+  const playerOnTarget: Cell = { ground: TARGET, holds: 'player' };
+  return new Map([
+    ['#', wall],
+    ['-', floor],
+    [' ', floor],
+    ['.', target],
+    ['*', boxOnTarget],
+    ['$', box],
+    ['@', player],
+    ['+', playerOnTarget],
+    [symbols.wall, wall],
+    [symbols.floor, floor],
+    [symbols.target, target],
+    [symbols.box_on_target, boxOnTarget],
+    [symbols.box, box],
+    [symbols.player, player],
+    [symbols.player_on_target, playerOnTarget],
+  ]);
+}
+
+function readLevel(layout: string | readonly string[], symbols: Symbols): Level {
+  const { rows, cols, cells } = readLayout(layout);
+  const known = alphabet(symbols);
+  const players: number[] = [];
+  const boxes: number[] = [];
+  const ground = cells.map((symbol, at) => {
+    const cell = known.get(symbol);
+    if (!cell) {
+      throw new InvalidOptions(
+        '/layout',
+        `unknown symbol ${JSON.stringify(symbol)}; a room is made of ${Object.values(symbols).join(' ')}`,
+      );
+    }
+    if (cell.holds === 'player') players.push(at);
+    if (cell.holds === 'box') boxes.push(at);
+    return cell.ground;
+  });
+  if (players.length !== 1) {
+    throw new InvalidOptions('/layout', `the room needs exactly one player, it has ${players.length}`);
+  }
+  const targets = ground.filter(symbol => symbol === TARGET).length;
+  if (targets === 0) throw new InvalidOptions('/layout', 'the room has no target');
+  if (boxes.length < targets) {
+    throw new InvalidOptions('/layout', `the room has ${boxes.length} boxes for ${targets} targets`);
+  }
+  return { rows, cols, cells: ground.join(''), player: players[0], boxes };
+}

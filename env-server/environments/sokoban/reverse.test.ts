@@ -1,0 +1,30 @@
+import t from 'tap';
+import { golden } from '../golden.test-data.ts';
+import { pullApart } from './reverse.ts';
+
+interface Rooms {
+  rooms: { tag: string; room_fixed: number[][]; room_state: number[][] }[];
+}
+
+/** The golden rooms do not say where the player stood before the pulling, so every floor cell is tried. */
+t.test('the boxes of every golden room are where the search pulls them from some start', async t => {
+  for (const { tag, room_fixed, room_state } of golden<Rooms>('sokoban_seed_rooms.json').rooms) {
+    const fixed = room_fixed.flat();
+    const state = room_state.flat();
+    const cellsOf = (codes: number[], ...wanted: number[]) =>
+      codes.flatMap((code, cell) => (wanted.includes(code) ? [cell] : []));
+    const wanted = cellsOf(state, 3, 4);
+    const found = cellsOf(fixed, 1).some(player => {
+      const pulled = pullApart({
+        rows: room_fixed.length,
+        cols: room_fixed[0].length,
+        floor: Uint8Array.from(fixed, code => (code === 0 ? 0 : 1)),
+        player,
+        targets: cellsOf(fixed, 2),
+        searchDepth: tag === 'LargerSokoban' ? 10 : 300,
+      });
+      return pulled?.boxes.toSorted((a, b) => a - b).join() === wanted.join();
+    });
+    t.ok(found, tag);
+  }
+});

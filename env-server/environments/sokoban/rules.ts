@@ -1,0 +1,98 @@
+import { namedActions } from '../actions.ts';
+import type { StepInfo } from '../environment.ts';
+import type { SokobanConfig, Symbols } from './config.ts';
+
+export const WALL = '#';
+export const FLOOR = '_';
+export const TARGET = 'O';
+
+/** Fixed for an episode and shared by all its states. */
+export type Room = {
+  readonly rows: number;
+  readonly cols: number;
+  /** Row-major, `#` wall, `_` floor, `O` target. */
+  readonly cells: string;
+  readonly targets: number;
+  readonly form: SokobanConfig['observation_format'];
+  readonly symbols: Symbols;
+};
+
+export type SokobanState = {
+  readonly room: Room;
+  readonly player: number;
+  /** Cells of the boxes, ascending. */
+  readonly boxes: readonly number[];
+  /** Boxes on targets as of the last action; 0 after reset, whatever the room shows. */
+  readonly boxes_on_target: number;
+};
+
+export const ACTIONS = namedActions(['Up', 'Down', 'Left', 'Right'], 1);
+export const DIRECTIONS = 4;
+
+export const STEP_REWARD = -0.1;
+export const BOX_REWARD = 1;
+export const SOLVED_REWARD = 10;
+
+/** The cell in a direction (0 Up, 1 Down, 2 Left, 3 Right), or −1 where the board ends. */
+export function neighbour(room: Pick<Room, 'rows' | 'cols'>, cell: number, direction: number): number {
+  const { cols } = room;
+  switch (direction) {
+    case 0:
+      return cell - cols;
+    case 1:
+      return cell + cols < room.rows * cols ? cell + cols : -1;
+    case 2:
+      return cell % cols > 0 ? cell - 1 : -1;
+    default:
+      return cell % cols < cols - 1 ? cell + 1 : -1;
+  }
+}
+
+export function isWall(room: Pick<Room, 'cells'>, cell: number): boolean {
+  return cell < 0 || room.cells[cell] === WALL;
+}
+
+export function countOnTarget(room: Pick<Room, 'cells'>, boxes: readonly number[]): number {
+  let count = 0;
+  for (let i = 0; i < boxes.length; i++) if (room.cells[boxes[i]] === TARGET) count++;
+  return count;
+}
+
+export function isSolved(state: SokobanState): boolean {
+  return countOnTarget(state.room, state.boxes) === state.room.targets;
+}
+
+/** The boxes after one of them moved, still ascending. */
+export function withBoxMoved(boxes: readonly number[], from: number, to: number): number[] {
+  const moved = boxes.slice();
+  let at = moved.indexOf(from);
+  for (; at > 0 && moved[at - 1] > to; at--) moved[at] = moved[at - 1];
+  for (; at < moved.length - 1 && moved[at + 1] < to; at++) moved[at] = moved[at + 1];
+  moved[at] = to;
+  return moved;
+}
+
+/** Where a move leads: the same state when something is in the way. */
+export function move(state: SokobanState, direction: number): SokobanState {
+  const { room, player, boxes } = state;
+  const next = neighbour(room, player, direction);
+  if (isWall(room, next)) return state;
+  if (!boxes.includes(next)) return { room, player: next, boxes, boxes_on_target: state.boxes_on_target };
+  const beyond = neighbour(room, next, direction);
+  if (isWall(room, beyond) || boxes.includes(beyond)) return state;
+  return {
+    room,
+    player: next,
+    boxes: withBoxMoved(boxes, next, beyond),
+    boxes_on_target: state.boxes_on_target,
+  };
+}
+
+const info = (success: boolean, valid: boolean, effective: boolean): StepInfo =>
+  Object.freeze({ success, action_is_valid: valid, action_is_effective: effective });
+
+export const UNKNOWN_ACTION = info(false, false, false);
+export const BLOCKED = info(false, true, false);
+export const MOVED = info(false, true, true);
+export const SOLVED = info(true, true, true);
+export const SOLVED_STANDING = info(true, true, false);

@@ -1,0 +1,53 @@
+import type { Description, EnvironmentSpec } from '../environment.ts';
+import { configSchema, optionsSchema, PRESETS, type SokobanConfig } from './config.ts';
+import { ACTIONS, BOX_REWARD, SOLVED_REWARD, STEP_REWARD } from './rules.ts';
+
+const LONGEST_OBSERVATION = 100_000;
+
+export const spec: EnvironmentSpec = {
+  id: 'Sokoban-v0',
+  title: 'Sokoban',
+  description: [
+    'A warehouse keeper pushes boxes onto targets. The player moves up, down, left or right; a box in the way is',
+    'pushed along if the cell behind it is free, and boxes can never be pulled. The episode ends when every',
+    'target holds a box. Some pushes cannot be undone and leave a room that cannot be solved any more.',
+    '',
+    'Every action costs 0.1. An action after which more boxes stand on targets than before pays 1, one after which',
+    'fewer do costs 1, and solving the room pays 10. The count starts at 0, so boxes that stand on targets from',
+    'the start pay with the first action. An action that is not one of the four changes nothing and costs nothing.',
+    '',
+    'A room is dug by a random walk; player and targets are placed at random; a search then pulls the boxes',
+    'off their targets, so every room can be solved.',
+  ].join('\n'),
+  tags: ['grid', 'puzzle', 'planning', 'deterministic'],
+  configSchema,
+  optionsSchema,
+  presets: PRESETS,
+  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  actionSpace: ACTIONS.space,
+  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'structured'],
+  rewardRange: [STEP_REWARD - BOX_REWARD, STEP_REWARD + BOX_REWARD + SOLVED_REWARD],
+  knownOptimum: { success: 1, source: 'breadth-first search solves every generated room' },
+  maxEpisodeSteps: 100,
+  exampleAction: 'Up',
+  history: [{ version: 0, change: 'First version.' }],
+};
+
+export function describe(config: SokobanConfig): Description {
+  const { symbols, observation_format: form } = config;
+  const instruction =
+    'Push every box onto a target. You push a box by walking into it; the cell behind it must be free, and boxes cannot be pulled.';
+  const actions = ACTIONS.names;
+  if (form === 'coord') return { instruction, actions };
+  const legend = [
+    { symbol: symbols.wall, meaning: 'wall' },
+    { symbol: symbols.floor, meaning: 'floor' },
+    { symbol: symbols.target, meaning: 'target' },
+    { symbol: symbols.box_on_target, meaning: 'box on target' },
+    { symbol: symbols.box, meaning: 'box' },
+    { symbol: symbols.player, meaning: 'you' },
+    { symbol: symbols.player_on_target, meaning: 'you on a target' },
+  ];
+  if (form === 'grid_coord') return { instruction, legend, actions };
+  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
+}
