@@ -1,6 +1,14 @@
 import { errors, Pool } from 'undici';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
-import { type Operation, type OperationResult, type Request, ROUTES, type Schemas } from './operations.ts';
+import {
+  type Operation,
+  type OperationResult,
+  type Request,
+  ROUTES,
+  type Schemas,
+  toItem,
+} from './operations.ts';
+import { type BatchReply, isProblem, readBatch } from './reply.ts';
 
 export interface HttpDoorSettings {
   /** Connections kept open. */
@@ -18,6 +26,8 @@ export const DEFAULT_HTTP: HttpDoorSettings = {
 };
 
 const EXCERPT_LENGTH = 200;
+/** Operations whose REST route answers in another form than frames and batches do. */
+const NOT_JSON: ReadonlySet<Operation> = new Set(['render', 'trajectory']);
 
 /** The REST door of a server: one attempt at one operation each call. */
 export class HttpDoor {
@@ -47,51 +57,36 @@ export class HttpDoor {
     request: Request<O>,
     signal?: AbortSignal,
   ): Promise<OperationResult<O>> {
+    if (NOT_JSON.has(request.op)) {
+      const [reply] = await this.exchangeBatch([request], signal);
+      if (reply instanceof Error) throw reply;
+      return reply as OperationResult<O>;
+    }
     const { method, path } = ROUTES[request.op];
     const rest: Record<string, unknown> = { ...request.input };
     const target = path.replace(/\{(\w+)\}/g, (_, name: string) => {
       const value = String(rest[name]);
       delete rest[name];
-      return name === 'env_id'
-        ? value.split('/').map(encodeURIComponent).join('/')
-        : encodeURIComponent(value);
+      return encodeURIComponent(value);
     });
-    const hasBody = method === 'POST';
-    const query = hasBody ? '' : queryOf(rest);
-    let status: number;
-    let text: string;
-    let retryAfter: string | undefined;
-    try {
-      const response = await this.#pool.request({
-        method,
-        path: this.#prefix + target + query,
-        headers: {
-          ...this.#headers,
-          ...(hasBody ? { 'content-type': 'application/json' } : {}),
-          ...(request.key === undefined ? {} : { 'idempotency-key': request.key }),
-        },
-        body: hasBody ? JSON.stringify(rest) : undefined,
-        signal,
-      });
-      status = response.statusCode;
-      const header = response.headers['retry-after'];
-      retryAfter = Array.isArray(header) ? header[0] : header;
-      text = await response.body.text();
-    } catch (error) {
-      signal?.throwIfAborted();
-      throw this.#failure(error, request.op);
-    }
-    if (status === 204) return null as OperationResult<O>;
-    const value = parse(text);
-    if (value === undefined) throw new BadReply(this.#server, request.op, text.slice(0, EXCERPT_LENGTH));
-    if (status < 400) return value as OperationResult<O>;
-    if (!isProblem(value)) throw new BadReply(this.#server, request.op, text.slice(0, EXCERPT_LENGTH));
-    const seconds = Number(retryAfter);
-    throw new ServerProblem(
-      this.#server,
+    const asBody = method === 'POST';
+    return (await this.#send(
       request.op,
-      value,
-      retryAfter !== undefined && seconds >= 0 ? seconds * 1000 : undefined,
+      method,
+      asBody ? target : target + queryOf(rest),
+      asBody ? rest : undefined,
+      request.key,
+      signal,
+    )) as OperationResult<O>;
+  }
+
+  /** Many requests in one; each gets its result or its error, in order. @throws like {@link exchange} */
+  async exchangeBatch(requests: readonly Request[], signal?: AbortSignal): Promise<BatchReply[]> {
+    const body = { items: requests.map(toItem) };
+    return readBatch(
+      this.#server,
+      requests,
+      await this.#send('batch', 'POST', '/v1/batch', body, undefined, signal),
     );
   }
 
@@ -99,7 +94,48 @@ export class HttpDoor {
     return this.#pool.destroy();
   }
 
-  #failure(error: unknown, op: Operation): Error {
+  async #send(
+    op: string,
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    body: unknown,
+    key: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<unknown> {
+    let status: number;
+    let text: string;
+    let header: string | string[] | undefined;
+    try {
+      const response = await this.#pool.request({
+        method,
+        path: this.#prefix + path,
+        headers: {
+          ...this.#headers,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(key === undefined ? {} : { 'idempotency-key': key }),
+        },
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal,
+      });
+      status = response.statusCode;
+      header = response.headers['retry-after'];
+      text = await response.body.text();
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw this.#failure(error, op);
+    }
+    if (status === 204) return null;
+    const value = parse(text);
+    if (value === undefined || (status >= 400 && !isProblem(value))) {
+      throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
+    }
+    if (status < 400) return value;
+    const seconds = Number(Array.isArray(header) ? header[0] : header);
+    const retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
+    throw new ServerProblem(this.#server, op, value as Schemas['Problem'], retryAfterMs);
+  }
+
+  #failure(error: unknown, op: string): Error {
     if (error instanceof errors.ConnectTimeoutError) {
       return new ConnectTimeout(this.#server, this.#settings.connectTimeoutMs, error);
     }
@@ -122,11 +158,4 @@ function parse(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** A value that has what every problem document has. */
-export function isProblem(value: unknown): value is Schemas['Problem'] {
-  return (
-    typeof value === 'object' && value !== null && 'code' in value && 'status' in value && 'detail' in value
-  );
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Availability } from './availability.ts';
 import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
 
 /** When and how often a request is repeated. */
@@ -18,21 +19,6 @@ export const DEFAULT_RETRY: RetryPolicy = {
   patienceMs: 600_000,
   attempts: 4,
 };
-
-/** Tells what a client is doing about a server that does not answer. */
-export interface WaitEvents {
-  readonly onWaiting?: (event: WaitEvent) => void;
-  readonly onBack?: (event: { readonly server: string; readonly waitedMs: number }) => void;
-}
-
-export interface WaitEvent {
-  readonly server: string;
-  readonly error: Error;
-  /** From 1. */
-  readonly attempt: number;
-  readonly waitedMs: number;
-  readonly delayMs: number;
-}
 
 /**
  * `away`: the server is down, draining or full, and is waited for. `lost`: the request may have been carried out and is
@@ -72,38 +58,40 @@ export async function retrying<T>(
   server: string,
   attempt: () => Promise<T>,
   policy: RetryPolicy,
-  events: WaitEvents = {},
-  signal?: AbortSignal,
+  availability: Availability,
+  signal: AbortSignal,
 ): Promise<T> {
-  let awayCount = 0;
-  let lostCount = 0;
-  let awaySince = 0;
+  let away = 0;
+  let lost = 0;
   for (;;) {
     try {
       const result = await attempt();
-      if (awayCount > 0) events.onBack?.({ server, waitedMs: performance.now() - awaySince });
+      if (away > 0) availability.answered();
       return result;
     } catch (error) {
-      signal?.throwIfAborted();
+      signal.throwIfAborted();
       const failure = classify(error);
       if (failure === 'final') throw error;
       if (failure === 'lost') {
-        lostCount++;
-        if (lostCount >= policy.attempts) throw error;
-        await sleep(retryDelay(error, lostCount, policy, Math.random()), undefined, { signal });
+        lost++;
+        if (lost >= policy.attempts) throw error;
+        await pause(retryDelay(error, lost, policy, Math.random()), signal);
         continue;
       }
-      const now = performance.now();
-      if (awayCount === 0) awaySince = now;
-      awayCount++;
-      const waitedMs = now - awaySince;
+      away++;
+      const waitedMs = availability.failed(error as Error);
       if (waitedMs >= policy.patienceMs) throw new ServerUnavailable(server, waitedMs, error);
-      const delayMs = Math.min(
-        retryDelay(error, awayCount, policy, Math.random()),
-        Math.max(1, policy.patienceMs - waitedMs),
-      );
-      events.onWaiting?.({ server, error: error as Error, attempt: awayCount, waitedMs, delayMs });
-      await sleep(delayMs, undefined, { signal });
+      const left = Math.max(1, policy.patienceMs - waitedMs);
+      await pause(Math.min(left, retryDelay(error, away, policy, Math.random())), signal);
     }
+  }
+}
+
+/** Waits, and throws the signal's reason as soon as it is aborted. */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal });
+  } catch {
+    signal.throwIfAborted();
   }
 }

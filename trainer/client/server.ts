@@ -1,0 +1,148 @@
+import { Availability, type WaitEvents } from './availability.ts';
+import { Batcher } from './batcher.ts';
+import { ClientClosed } from './errors.ts';
+import { DEFAULT_HTTP, HttpDoor, type HttpDoorSettings } from './http-door.ts';
+import {
+  needsKey,
+  type Operation,
+  type OperationInput,
+  type OperationResult,
+  type Request,
+  type Schemas,
+} from './operations.ts';
+import type { BatchReply } from './reply.ts';
+import { requestKeys } from './request-key.ts';
+import { classify, DEFAULT_RETRY, type RetryPolicy, retrying } from './retry.ts';
+import { DEFAULT_SOCKET, SocketDoor, type SocketDoorSettings } from './socket-door.ts';
+
+export interface EnvServerSettings {
+  /** Where the server is, e.g. `http://127.0.0.1:8080`; a path prefix is kept. */
+  readonly url: string;
+  readonly token?: string;
+  /** Share of new groups this server gets, relative to the others; 1 unless told otherwise. */
+  readonly weight?: number;
+  /** Door for {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
+  readonly transport?: 'websocket' | 'http';
+  /** Most requests in one batch. */
+  readonly maxBatch?: number;
+  readonly retry?: Partial<RetryPolicy>;
+  readonly http?: Partial<HttpDoorSettings>;
+  readonly socket?: Partial<SocketDoorSettings>;
+}
+
+const DEFAULT_MAX_BATCH = 256;
+
+/**
+ * The client of one environment server. Requests are repeated until they succeed, the failure is final or the server stays
+ * away too long; whatever changes something carries a key, so that nothing happens twice.
+ *
+ * @example
+ * const server = new EnvServer({ url: 'http://127.0.0.1:8080' });
+ * const session = await server.call('create', { env_id: 'FrozenLake-v0', seed: 7 });
+ * const { reward } = await server.call('step', { session_id: session.session_id, action: 'Up' });
+ * await server.close();
+ */
+export class EnvServer {
+  readonly name: string;
+  readonly weight: number;
+  readonly #http: HttpDoor;
+  readonly #socket: SocketDoor | undefined;
+  readonly #batcher: Batcher;
+  readonly #retry: RetryPolicy;
+  readonly #availability: Availability;
+  readonly #closed = new AbortController();
+  readonly #nextKey = requestKeys();
+
+  /**
+   * @param events told when the server is away and when it is back
+   * @throws Error when the URL is not http(s) or the weight is not positive
+   */
+  constructor(settings: EnvServerSettings, events: WaitEvents = {}) {
+    const url = parseUrl(settings.url);
+    this.name = url.origin;
+    this.weight = settings.weight ?? 1;
+    if (!(this.weight > 0))
+      throw new RangeError(`the weight of ${this.name} must be above 0, got ${this.weight}`);
+    this.#retry = { ...DEFAULT_RETRY, ...settings.retry };
+    this.#availability = new Availability(this.name, events);
+    const http = new HttpDoor(url, settings.token, { ...DEFAULT_HTTP, ...settings.http });
+    this.#http = http;
+    const maxBatch = settings.maxBatch ?? DEFAULT_MAX_BATCH;
+    if (settings.transport === 'http') {
+      this.#batcher = new Batcher(requests => http.exchangeBatch(requests, this.#closed.signal), maxBatch);
+    } else {
+      const socketSettings = { ...DEFAULT_SOCKET, ...settings.socket };
+      const socket = new SocketDoor(url, settings.token, socketSettings, this.#retry, this.#availability);
+      this.#socket = socket;
+      this.#batcher = new Batcher(requests => socket.exchangeBatch(requests), maxBatch);
+    }
+  }
+
+  /** The server is down, draining or full, and requests wait for it. */
+  get away(): boolean {
+    return this.#availability.away;
+  }
+
+  /** A request with a key of its own where it changes something: repeated as often as need be, it acts once. */
+  request<O extends Operation>(op: O, input: OperationInput<O>): Request<O> {
+    return needsKey(op) ? { op, input, key: this.#nextKey() } : { op, input };
+  }
+
+  /**
+   * One operation by REST.
+   * @throws ServerProblem, ServerUnavailable, ReplyTimeout, BadReply, ClientClosed
+   */
+  call<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
+    const request = this.request(op, input);
+    return this.#retrying(() => this.#http.exchange(request, this.#closed.signal));
+  }
+
+  /**
+   * Requests that belong together, sent with all others of the same turn of the event loop, many batches in flight on one
+   * connection. Each gets its result or the problem that repeating does not help; the rest as for {@link call}.
+   */
+  batch(requests: readonly Request[]): Promise<BatchReply[]> {
+    return this.#retrying(async () => {
+      const replies = await this.#batcher.add(requests);
+      for (const reply of replies) {
+        if (reply instanceof Error && classify(reply) !== 'final') throw reply;
+      }
+      return replies;
+    });
+  }
+
+  /** {@link batch} for a single request. */
+  async batched<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
+    const [reply] = await this.batch([this.request(op, input) as Request]);
+    if (reply instanceof Error) throw reply;
+    return reply as OperationResult<O>;
+  }
+
+  /** The environment under a configuration: instruction, legend, actions, spaces. */
+  describe(
+    environmentId: string,
+    config: { readonly [key: string]: unknown } = {},
+  ): Promise<Schemas['Environment']> {
+    return this.call('describe_environment', { env_id: environmentId, config });
+  }
+
+  /** Ends every request under way with ClientClosed. Sessions stay until their time is over. */
+  async close(): Promise<void> {
+    this.#socket?.close();
+    this.#closed.abort(new ClientClosed(this.name));
+    await this.#http.close();
+  }
+
+  #retrying<T>(attempt: () => Promise<T>): Promise<T> {
+    return retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
+  }
+}
+
+function parseUrl(text: string): URL {
+  if (!/^https?:\/\//.test(text) || !URL.canParse(text)) {
+    throw new Error(
+      `a server's url reads http://host:port or https://host:port, got ${JSON.stringify(text)}`,
+    );
+  }
+  return new URL(text);
+}

@@ -1,0 +1,186 @@
+import type { PastTurn, Prompt, PromptTokens, TurnView } from '../prompts/prompt.ts';
+import type { EpisodeSample } from './episode.ts';
+import { type SampledTokens, TokenBuffer } from './token-buffer.ts';
+
+export const CONTEXT_MODES = ['full', 'limited_multi_turn', 'single_turn'] as const;
+
+/**
+ * What of an episode a turn's prompt shows.
+ * - `full`: all of it; one training sample an episode.
+ * - `limited_multi_turn`: the last `window` turns; a sample a turn, which trains that turn.
+ * - `single_turn`: the last `window` turns told in one user message; a sample a turn.
+ */
+export type ContextMode = (typeof CONTEXT_MODES)[number];
+
+export interface ContextSettings {
+  readonly mode: ContextMode;
+  /** Turns a prompt shows at most, the current one included; 0: no limit. */
+  readonly window: number;
+  /** Longest sequence the policy takes, prompt and response together, in tokens. */
+  readonly maxSequenceLength: number;
+}
+
+export const FULL_CONTEXT: Pick<ContextSettings, 'mode' | 'window'> = { mode: 'full', window: 0 };
+
+/** What the agent is to be given for a turn. */
+export interface ContextStep {
+  readonly sequenceId: number;
+  readonly append: readonly number[];
+  /** Tokens the response may take; less than asked for where the context is nearly full. */
+  readonly maxNewTokens: number;
+}
+
+/** A turn whose prompt alone does not fit the policy's context. */
+export class PromptTooLong extends Error {
+  constructor(length: number, settings: ContextSettings, turn: number) {
+    super(
+      `the prompt of turn ${turn} has ${length} tokens, the policy's context holds ${settings.maxSequenceLength}: ` +
+        'raise policy.context or choose a shorter prompt',
+    );
+    this.name = 'PromptTooLong';
+  }
+}
+
+interface TurnTokens {
+  readonly past: PastTurn;
+  readonly prompt: readonly number[];
+  readonly response: ArrayLike<number>;
+}
+
+/**
+ * The token sequences of one episode. Turns are appended and never tokenised again. Where the context would overflow, or
+ * the mode says so, a new sequence begins: the opening, the turns that still fit, the new turn; sampled tokens of earlier
+ * sequences stand in it as context, so that each is trained on once.
+ */
+export class EpisodeContext {
+  readonly #prompt: Prompt;
+  readonly #tokens: PromptTokens;
+  readonly #settings: ContextSettings;
+  readonly #newSequence: () => number;
+  readonly #release: (sequenceId: number) => void;
+  readonly #samples: EpisodeSample[] = [];
+  readonly #turns: TurnTokens[] = [];
+  #buffer: TokenBuffer | undefined;
+  #sequenceId = -1;
+  /** First of the turns that the open sequence holds. */
+  #first = 0;
+  #current: { readonly view: TurnView; readonly prompt: readonly number[] } | undefined;
+
+  /**
+   * @param newSequence names a sequence that no episode has used
+   * @param release told of each sequence that will not be continued
+   */
+  constructor(
+    prompt: Prompt,
+    tokens: PromptTokens,
+    settings: ContextSettings,
+    newSequence: () => number,
+    release: (sequenceId: number) => void,
+  ) {
+    this.#prompt = prompt;
+    this.#tokens = tokens;
+    this.#settings = settings;
+    this.#newSequence = newSequence;
+    this.#release = release;
+  }
+
+  /** Begins a turn. @throws PromptTooLong */
+  begin(view: TurnView): ContextStep {
+    const { mode, maxSequenceLength } = this.#settings;
+    const wanted = this.#prompt.task.responseLength;
+    if (mode !== 'full') return this.#restart(view, this.#windowStart());
+    const prompt = this.#tokens.turn(view);
+    const last = this.#turns.at(-1);
+    if (!this.#buffer || !last || this.#windowStart() > this.#first)
+      return this.#restart(view, this.#windowStart());
+    const append = [...this.#tokens.close(last.response), ...prompt];
+    if (this.#buffer.length + append.length + wanted > maxSequenceLength)
+      return this.#restart(view, this.#first + 1);
+    this.#buffer.addContext(append);
+    this.#current = { view, prompt };
+    return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted };
+  }
+
+  /**
+   * Ends the turn with what was sampled.
+   * @param response the response as later prompts retell it, the prime included
+   * @returns where the tokens stand, and in which of the episode's samples
+   */
+  accept(sampled: SampledTokens, response: string): { tokens: [start: number, end: number]; sample: number } {
+    if (!this.#buffer || !this.#current) throw new Error('accept without a turn begun');
+    const tokens = this.#buffer.addSampled(sampled);
+    this.#turns.push({
+      past: { view: this.#current.view, response },
+      prompt: this.#current.prompt,
+      response: sampled.tokenIds,
+    });
+    this.#current = undefined;
+    return { tokens, sample: this.#samples.length };
+  }
+
+  /** Ends the episode: every sequence to train on, in order. */
+  finish(): EpisodeSample[] {
+    this.#closeSequence();
+    return this.#samples;
+  }
+
+  #windowStart(): number {
+    const { window } = this.#settings;
+    return window === 0 ? 0 : Math.max(0, this.#turns.length + 1 - window);
+  }
+
+  /** A new sequence with the turns from `first` on, fewer where they do not fit. */
+  #restart(view: TurnView, first: number): ContextStep {
+    this.#closeSequence();
+    const { maxSequenceLength } = this.#settings;
+    const wanted = this.#prompt.task.responseLength;
+    let ids = this.#sequence(view, first);
+    while (ids.length + wanted > maxSequenceLength && first < this.#turns.length) {
+      first++;
+      ids = this.#sequence(view, first);
+    }
+    if (ids.length >= maxSequenceLength) throw new PromptTooLong(ids.length, this.#settings, view.turn);
+    this.#first = first;
+    this.#sequenceId = this.#newSequence();
+    this.#buffer = new TokenBuffer();
+    this.#buffer.addContext(ids);
+    this.#current = { view, prompt: this.#tokens.turn(view) };
+    return {
+      sequenceId: this.#sequenceId,
+      append: ids,
+      maxNewTokens: Math.min(wanted, maxSequenceLength - ids.length),
+    };
+  }
+
+  #sequence(view: TurnView, first: number): number[] {
+    const kept = this.#turns.slice(first);
+    if (this.#settings.mode === 'single_turn') {
+      return [
+        ...this.#tokens.opening(),
+        ...this.#tokens.folded(
+          view,
+          kept.map(turn => turn.past),
+        ),
+      ];
+    }
+    const ids = [...this.#tokens.opening()];
+    for (const turn of kept) {
+      append(ids, turn.prompt);
+      append(ids, turn.response);
+      append(ids, this.#tokens.close(turn.response));
+    }
+    append(ids, this.#tokens.turn(view));
+    return ids;
+  }
+
+  #closeSequence(): void {
+    if (!this.#buffer) return;
+    this.#samples.push(this.#buffer.sample());
+    this.#buffer = undefined;
+    this.#release(this.#sequenceId);
+  }
+}
+
+function append(ids: number[], more: ArrayLike<number>): void {
+  for (let i = 0; i < more.length; i++) ids.push(more[i]);
+}

@@ -1,0 +1,78 @@
+import type { EpisodeSample } from './episode.ts';
+
+const FIRST_CAPACITY = 256;
+
+/** What an agent sampled, with all arrays present or none needed. */
+export interface SampledTokens {
+  readonly tokenIds: ArrayLike<number>;
+  readonly logProbs?: ArrayLike<number>;
+  readonly values?: ArrayLike<number>;
+  readonly versions?: ArrayLike<number>;
+}
+
+/** A growing token sequence with what is known of each token. */
+export class TokenBuffer {
+  #length = 0;
+  #hasValues = false;
+  #tokenIds = new Int32Array(FIRST_CAPACITY);
+  #mask = new Uint8Array(FIRST_CAPACITY);
+  #logProbs = new Float32Array(FIRST_CAPACITY);
+  #values = new Float32Array(FIRST_CAPACITY);
+  #versions = new Int32Array(FIRST_CAPACITY);
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Appends tokens that nobody is trained on. */
+  addContext(ids: ArrayLike<number>): void {
+    this.#reserve(ids.length);
+    this.#tokenIds.set(ids, this.#length);
+    this.#length += ids.length;
+  }
+
+  /** Appends sampled tokens; returns where they stand. */
+  addSampled(sampled: SampledTokens): [start: number, end: number] {
+    const start = this.#length;
+    const count = sampled.tokenIds.length;
+    this.#reserve(count);
+    this.#tokenIds.set(sampled.tokenIds, start);
+    this.#mask.fill(1, start, start + count);
+    if (sampled.logProbs) this.#logProbs.set(sampled.logProbs, start);
+    if (sampled.versions) this.#versions.set(sampled.versions, start);
+    if (sampled.values) {
+      this.#values.set(sampled.values, start);
+      this.#hasValues = true;
+    }
+    this.#length += count;
+    return [start, this.#length];
+  }
+
+  /** A copy of the sequence as it is now. */
+  sample(): EpisodeSample {
+    const end = this.#length;
+    return {
+      tokenIds: this.#tokenIds.slice(0, end),
+      mask: this.#mask.slice(0, end),
+      logProbs: this.#logProbs.slice(0, end),
+      ...(this.#hasValues ? { values: this.#values.slice(0, end) } : {}),
+      versions: this.#versions.slice(0, end),
+    };
+  }
+
+  #reserve(count: number): void {
+    const needed = this.#length + count;
+    let capacity = this.#tokenIds.length;
+    if (needed <= capacity) return;
+    while (capacity < needed) capacity *= 2;
+    const grow = <T extends Int32Array | Uint8Array | Float32Array>(from: T, to: T): T => {
+      to.set(from);
+      return to;
+    };
+    this.#tokenIds = grow(this.#tokenIds, new Int32Array(capacity));
+    this.#mask = grow(this.#mask, new Uint8Array(capacity));
+    this.#logProbs = grow(this.#logProbs, new Float32Array(capacity));
+    this.#values = grow(this.#values, new Float32Array(capacity));
+    this.#versions = grow(this.#versions, new Int32Array(capacity));
+  }
+}
