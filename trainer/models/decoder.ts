@@ -76,16 +76,13 @@ export function decoderHidden(
   layout: SequenceLayout,
 ): Tensor {
   const [rows, time] = ids.shape;
-  const { hiddenSize } = config;
-  let hidden = g.gather(embeddings(g, config), g.reshape(ids, [rows * time]));
+  const segments = decoderSegments(config);
+  let hidden = segments.embed(g, g.reshape(ids, [rows * time]));
   for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = layerPrefix(layer);
-    const first = norm(g, config, hidden, `${prefix}.input_layernorm.weight`, hiddenSize);
-    hidden = g.add(hidden, attention(g, config, first, `${prefix}.self_attn`, rows, time, layout));
-    const second = norm(g, config, hidden, `${prefix}.post_attention_layernorm.weight`, hiddenSize);
-    hidden = g.add(hidden, feedForward(g, config, second, `${prefix}.mlp`));
+    const mixed = mixRows(g, config, segments.project(g, layer, hidden), rows, time, layout);
+    hidden = segments.finishLayer(g, layer, hidden, mixed);
   }
-  return norm(g, config, hidden, 'model.norm.weight', hiddenSize);
+  return segments.finish(g, hidden);
 }
 
 /** Logits [n, vocabularySize] of final hidden states [n, hiddenSize]. */
@@ -103,46 +100,100 @@ export function decoderValues(g: GraphBuilder, config: DecoderConfig, hidden: Te
   return g.reshape(g.add(g.matmul(hidden, weight, { transposeB: true }), bias), [hidden.shape[0]]);
 }
 
+/** What attention of one layer reads: rows of normalised, projected and not yet rotated heads. */
+export interface Projections {
+  /** [rows, heads · headDimension] */
+  readonly query: Tensor;
+  /** [rows, keyValueHeads · headDimension] */
+  readonly key: Tensor;
+  readonly value: Tensor;
+}
+
+/** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
+export interface DecoderSegments {
+  /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
+  embed(g: GraphBuilder, ids: Tensor): Tensor;
+  /** Hidden states before a layer → what its attention reads. */
+  project(g: GraphBuilder, layer: number, hidden: Tensor): Projections;
+  /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
+  finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
+  /** Hidden states after the last layer → normalised, as logits and values read them. */
+  finish(g: GraphBuilder, hidden: Tensor): Tensor;
+}
+
+export function decoderSegments(config: DecoderConfig): DecoderSegments {
+  const { hiddenSize } = config;
+  return {
+    embed: (g, ids) => g.gather(embeddings(g, config), ids),
+    project(g, layer, hidden) {
+      const prefix = `${layerPrefix(layer)}.self_attn`;
+      const x = norm(g, config, hidden, `${layerPrefix(layer)}.input_layernorm.weight`, hiddenSize);
+      return {
+        query: projectHeads(g, config, x, prefix, 'q'),
+        key: projectHeads(g, config, x, prefix, 'k'),
+        value: projectHeads(g, config, x, prefix, 'v'),
+      };
+    },
+    finishLayer(g, layer, hidden, mixed) {
+      const prefix = layerPrefix(layer);
+      const output = linear(g, mixed, `${prefix}.self_attn.o_proj`, hiddenSize, config.outputBias);
+      const attended = g.add(hidden, output);
+      const x = norm(g, config, attended, `${prefix}.post_attention_layernorm.weight`, hiddenSize);
+      return g.add(attended, feedForward(g, config, x, `${prefix}.mlp`));
+    },
+    finish: (g, hidden) => norm(g, config, hidden, 'model.norm.weight', hiddenSize),
+  };
+}
+
 function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
   return g.parameter('model.embed_tokens.weight', [config.vocabularySize, config.hiddenSize]);
 }
 
-/** Causal self-attention of normalised states [rows · time, hiddenSize]; grouped queries share their key and value. */
-function attention(
+/** Attention of normalised states over a cut: [rows · time, …] in, [rows · time, heads · headDimension] out. */
+function mixRows(
   g: GraphBuilder,
   config: DecoderConfig,
-  x: Tensor,
-  prefix: string,
+  { query, key, value }: Projections,
   rows: number,
   time: number,
   layout: SequenceLayout,
 ): Tensor {
-  const { heads, keyValueHeads, headDimension, queryKeyValueBias } = config;
+  const { heads, keyValueHeads, headDimension } = config;
   const groups = heads / keyValueHeads;
-  const project = (name: string, count: number) => {
-    const out = linear(g, x, `${prefix}.${name}_proj`, count * headDimension, queryKeyValueBias);
-    return g.reshape(out, [rows, time, count, headDimension]);
-  };
-  const rotate = (name: 'q' | 'k', projected: Tensor) => {
-    const normed = config.queryKeyNorm
-      ? norm(g, config, projected, `${prefix}.${name}_norm.weight`, headDimension)
-      : projected;
-    return g.transpose(g.rope(normed, layout.cos, layout.sin), [0, 2, 1, 3]);
-  };
-  const query = g.reshape(rotate('q', project('q', heads)), [
+  const split = (x: Tensor, count: number) => g.reshape(x, [rows, time, count, headDimension]);
+  const headsFirst = (x: Tensor) => g.transpose(x, [0, 2, 1, 3]);
+  const rotate = (x: Tensor) => g.rope(x, layout.cos, layout.sin);
+  // Grouped queries stand below each other, so that their shared key and value are never copied.
+  const queries = g.reshape(headsFirst(rotate(split(query, heads))), [
     rows,
     keyValueHeads,
     groups * time,
     headDimension,
   ]);
-  const key = rotate('k', project('k', keyValueHeads));
-  const value = g.transpose(project('v', keyValueHeads), [0, 2, 1, 3]);
-  const scores = g.matmul(query, key, { transposeB: true, scale: 1 / Math.sqrt(headDimension) });
-  const perHead = g.add(g.reshape(scores, [rows, heads, time, time]), layout.attentionBias);
-  const weights = g.reshape(g.softmax(perHead), [rows, keyValueHeads, groups * time, time]);
-  const mixed = g.reshape(g.matmul(weights, value), [rows, heads, time, headDimension]);
-  const joined = g.reshape(g.transpose(mixed, [0, 2, 1, 3]), [rows * time, heads * headDimension]);
-  return linear(g, joined, `${prefix}.o_proj`, config.hiddenSize, config.outputBias);
+  const keys = headsFirst(rotate(split(key, keyValueHeads)));
+  const values = headsFirst(split(value, keyValueHeads));
+  const scores = g.matmul(queries, keys, { transposeB: true, scale: 1 / Math.sqrt(headDimension) });
+  const biased = g.add(g.reshape(scores, [rows, heads, time, time]), layout.attentionBias);
+  const weights = g.reshape(g.softmax(biased), [rows, keyValueHeads, groups * time, time]);
+  const mixed = g.reshape(g.matmul(weights, values), [rows, heads, time, headDimension]);
+  return g.reshape(headsFirst(mixed), [rows * time, heads * headDimension]);
+}
+
+function projectHeads(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  x: Tensor,
+  prefix: string,
+  name: 'q' | 'k' | 'v',
+): Tensor {
+  const { headDimension } = config;
+  const count = name === 'q' ? config.heads : config.keyValueHeads;
+  const width = count * headDimension;
+  const projected = linear(g, x, `${prefix}.${name}_proj`, width, config.queryKeyValueBias);
+  if (name === 'v' || !config.queryKeyNorm) return projected;
+  const perHead = g.reshape(projected, [x.shape[0], count, headDimension]);
+  const weight = `${prefix}.${name}_norm.weight`;
+  return g.reshape(norm(g, config, perHead, weight, headDimension), [x.shape[0], width]);
 }
 
 function feedForward(g: GraphBuilder, config: DecoderConfig, x: Tensor, prefix: string): Tensor {

@@ -1,0 +1,182 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { gradients } from '../graph/gradients.ts';
+import { GraphBuilder } from '../graph/graph.ts';
+import { adamwStep, clipFactor } from '../policy/local/adamw.ts';
+import { OnnxRuntime } from '../runtime/onnx/onnx-runtime.ts';
+import { ParameterStore } from '../runtime/parameter-store.ts';
+import { type DecoderConfig, parseConfig } from './config.ts';
+import {
+  decoderHidden,
+  decoderLogits,
+  decoderValues,
+  paddedAnywhere,
+  rightPadded,
+  ropeTables,
+} from './decoder.ts';
+import { parameterSpecs } from './parameters.ts';
+import { SafetensorsReader } from './safetensors.ts';
+
+const runtime = new OnnxRuntime();
+t.after(() => runtime.close());
+
+const MODELS = ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'];
+const folderOf = (model: string) => new URL(`../../test-data/golden/models/${model}/`, import.meta.url);
+const read = (model: string, file: string) =>
+  JSON.parse(readFileSync(new URL(file, folderOf(model)), 'utf8'));
+
+async function goldenWeights(model: string, config: DecoderConfig): Promise<ParameterStore> {
+  const store = new ParameterStore(parameterSpecs(config, false));
+  await using file = await SafetensorsReader.open(new URL('model.safetensors', folderOf(model)).pathname);
+  for (const { name } of store.layout) await file.read(name, store.array(name));
+  return store;
+}
+
+interface Batch {
+  readonly ids: number[][];
+  readonly mask: number[][];
+  readonly positions: number[][];
+}
+
+/** The golden batch, padded left and right, with its loss over valid positions and the gradients of all weights. */
+function buildLoss(config: DecoderConfig, batch: Batch) {
+  const g = new GraphBuilder();
+  const [rows, time] = [batch.ids.length, batch.ids[0].length];
+  const half = config.headDimension / 2;
+  const ids = g.input('ids', 'int32', [rows, time]);
+  const mask = g.input('mask', 'float32', [rows, time]);
+  const angles = ropeTables(config, batch.positions.flat());
+  const layout = paddedAnywhere(g, mask, {
+    cos: g.constant(angles.cos, [rows, time, half]),
+    sin: g.constant(angles.sin, [rows, time, half]),
+  });
+  const logits = decoderLogits(g, config, decoderHidden(g, config, ids, layout));
+  const perRow = g.reshape(logits, [rows, time, config.vocabularySize]);
+  const predictions = g.slice(g.logSoftmax(perRow), 1, 0, time - 1);
+  const logProbs = g.takeLast(predictions, g.slice(ids, 1, 1, time));
+  const valid = g.mul(g.slice(mask, 1, 0, time - 1), g.slice(mask, 1, 1, time));
+  const loss = g.neg(g.div(g.sum(g.mul(logProbs, valid)), g.sum(valid)));
+  const names = parameterSpecs(config, false);
+  const grads = gradients(
+    g,
+    loss,
+    names.map(({ name, shape }) => g.parameter(name, shape)),
+  );
+  names.forEach(({ name }, i) => {
+    g.output(name, grads[i]);
+  });
+  g.output('logits', perRow);
+  g.output('logProbs', logProbs);
+  g.output('loss', loss);
+  return g.build();
+}
+
+for (const model of MODELS) {
+  t.test(`${model} is transformers' in logits, log-probabilities, loss and gradients`, async t => {
+    const config = parseConfig(read(model, 'config.json'));
+    const { forward, cross_entropy } = read(model, 'expected.json');
+    const batch: Batch = {
+      ids: forward.input_ids,
+      mask: forward.attention_mask,
+      positions: forward.position_ids,
+    };
+    const [rows, time] = [batch.ids.length, batch.ids[0].length];
+    const executable = await runtime.compile(buildLoss(config, batch), {
+      parameters: await goldenWeights(model, config),
+    });
+    const out = await executable.run({
+      ids: Int32Array.from(batch.ids.flat()),
+      mask: Float32Array.from(batch.mask.flat()),
+    });
+    for (let row = 0; row < rows; row++) {
+      const last = batch.mask[row].lastIndexOf(1);
+      const expected: number[] = forward[`logits_last_valid_row${row}`];
+      const start = (row * time + last) * config.vocabularySize;
+      const worst = expected.reduce((max, x, i) => Math.max(max, Math.abs(x - out.logits[start + i])), 0);
+      t.ok(worst < 1e-4, `logits of row ${row}: error ${worst}`);
+      for (let p = 0; p + 1 < time; p++) {
+        if (!batch.mask[row][p] || !batch.mask[row][p + 1]) continue;
+        const error = Math.abs(forward.next_token_logprob[row][p] - out.logProbs[row * (time - 1) + p]);
+        if (error > 1e-5) t.fail(`log-probability at ${row}, ${p}: error ${error}`);
+      }
+    }
+    t.ok(Math.abs(out.loss[0] - cross_entropy.loss_mean_over_valid) < 1e-5, `loss ${out.loss[0]}`);
+    for (const [name, wanted] of Object.entries(
+      cross_entropy.grads as Record<string, Record<string, number>>,
+    )) {
+      const grad = Float64Array.from(out[name]);
+      const norm = Math.hypot(...grad);
+      t.ok(Math.abs(norm - wanted.norm) < 1e-4 * wanted.norm + 1e-6, `norm of ${name}`);
+      const sum = grad.reduce((a, b) => a + b, 0);
+      t.ok(Math.abs(sum - wanted.sum) < 1e-4 * (Math.abs(wanted.sum) + wanted.norm), `sum of ${name}`);
+      const head = wanted.head as unknown as number[];
+      t.ok(
+        head.every((x, i) => Math.abs(x - grad[i]) < 1e-4 * Math.abs(x) + 2e-6),
+        `first elements of ${name}`,
+      );
+    }
+  });
+
+  t.test(`${model} takes transformers' ten AdamW steps`, async t => {
+    const config = parseConfig(read(model, 'config.json'));
+    const { forward, adamw } = read(model, 'expected.json');
+    const batch: Batch = {
+      ids: forward.input_ids,
+      mask: forward.attention_mask,
+      positions: forward.position_ids,
+    };
+    const parameters = await goldenWeights(model, config);
+    const grads = parameters.emptyLike();
+    const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
+    const executable = await runtime.compile(buildLoss(config, batch), { parameters, outputs });
+    const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
+    const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
+    const settings = {
+      learningRate: adamw.lr,
+      beta1: adamw.betas[0],
+      beta2: adamw.betas[1],
+      epsilon: adamw.eps,
+      weightDecay: adamw.weight_decay,
+      clipNorm: adamw.clip_grad_norm,
+    };
+    for (let step = 1; step <= adamw.losses.length; step++) {
+      const { loss } = await executable.run(inputs);
+      const norm = Math.sqrt(grads.flat.reduce((sum, x) => sum + x * x, 0));
+      const expected = adamw.losses[step - 1];
+      t.ok(
+        Math.abs(loss[0] - expected) < 1e-5 * Math.max(1, expected),
+        `loss ${loss[0]} before step ${step}`,
+      );
+      t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
+      adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
+    }
+  });
+}
+
+t.test('rows padded on the right need no mask, and the value head starts at 0', async t => {
+  const model = 'qwen3-tiny';
+  const config = parseConfig(read(model, 'config.json'));
+  const { forward } = read(model, 'expected.json');
+  const store = new ParameterStore(parameterSpecs(config, true));
+  const golden = await goldenWeights(model, config);
+  for (const { name } of golden.layout) store.array(name).set(golden.array(name));
+  const [rows, time] = [2, forward.input_ids[0].length];
+  const g = new GraphBuilder();
+  const ids = g.input('ids', 'int32', [rows, time]);
+  const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time));
+  g.output('logits', decoderLogits(g, config, hidden));
+  g.output('values', decoderValues(g, config, hidden));
+  const executable = await runtime.compile(g.build(), { parameters: store });
+  const padded = Int32Array.from([...forward.input_ids[0], ...forward.input_ids[2]]);
+  const { logits, values } = await executable.run({ ids: padded });
+  [0, 2].forEach((source, row) => {
+    const last = forward.attention_mask[source].lastIndexOf(1);
+    const start = (row * time + last) * config.vocabularySize;
+    const expected: number[] = forward[`logits_last_valid_row${source}`];
+    t.ok(
+      expected.every((x, i) => Math.abs(x - logits[start + i]) < 1e-4),
+      `row ${source}`,
+    );
+  });
+  t.ok(values.every(value => value === 0));
+});

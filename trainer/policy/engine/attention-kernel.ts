@@ -1,0 +1,329 @@
+import {
+  type Code,
+  FunctionLocals,
+  f32,
+  f32x4,
+  forLoop,
+  i32,
+  i32x4,
+  type Local,
+  wasmModule,
+} from './wasm-code.ts';
+
+/** Positions a page of the cache holds. Four vectors of four, so that one pass over a page keeps four sums in flight. */
+export const PAGE_POSITIONS = 16;
+const LANES = 4;
+const VECTORS_PER_PAGE = PAGE_POSITIONS / LANES;
+const FLOAT_BYTES = 4;
+const VECTOR_BYTES = LANES * FLOAT_BYTES;
+/** Sums kept in registers at once while values are mixed; x86-64 has sixteen vector registers. */
+const MIX_REGISTERS = 8;
+/** Scores of positions that are not there yet; exp of it is 0. */
+const NO_SCORE = -1e30;
+
+/** Words of a run record: what one sequence does in a tick. */
+export const RUN_WORDS = 4;
+
+export interface AttentionShape {
+  readonly heads: number;
+  readonly keyValueHeads: number;
+  /** A multiple of 4. */
+  readonly headDimension: number;
+}
+
+/** Fixed places in the shared memory, in bytes. */
+export interface AttentionPlaces {
+  /** cos then sin of a position's angles, [positions, 2, headDimension / 2]. */
+  readonly angles: number;
+  /** One head's query. */
+  readonly query: number;
+  /** Scores of one query against all positions, rounded up to whole pages. */
+  readonly scores: number;
+  /** Rows of the tick: [rows, heads · headDimension], twice [rows, keyValueHeads · headDimension]. */
+  readonly queries: number;
+  readonly keys: number;
+  readonly values: number;
+  /** [rows, heads · headDimension] */
+  readonly mixed: number;
+  readonly runs: number;
+}
+
+/** Bytes of one page: keys and values of all layers for 16 positions of one sequence. */
+export function pageBytes(shape: AttentionShape, layers: number): number {
+  return layers * layerBytes(shape);
+}
+
+/** Bytes of one layer in a page. */
+export function layerBytes(shape: AttentionShape): number {
+  return shape.keyValueHeads * headBytes(shape);
+}
+
+function headBytes(shape: AttentionShape): number {
+  return 2 * PAGE_POSITIONS * shape.headDimension * FLOAT_BYTES;
+}
+
+/** `run(runCount, layerOffset)`: attention of every row of the tick in one layer. */
+export type AttentionKernel = (runCount: number, layerOffset: number) => void;
+
+/**
+ * Attention over a paged cache for a batch of sequences of any lengths, compiled for one shape.
+ *
+ * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
+ * first row in its sequence, address of the sequence's list of page addresses. For each run and head the kernel turns
+ * the row's key and query by their rotary angles, writes key and value into the page of the row's position, and mixes
+ * the values of all positions up to it: rows of one run see each other causally.
+ *
+ * Inside a page every (layer, key-value head) has its keys as [4, headDimension, 4] (four positions side by side, so
+ * that a score vector needs no sum across lanes) and its values as [16, headDimension].
+ */
+export function compileAttention(
+  shape: AttentionShape,
+  places: AttentionPlaces,
+  memory: WebAssembly.Memory,
+  memoryPages: number,
+): AttentionKernel {
+  const { heads, keyValueHeads, headDimension } = shape;
+  const half = headDimension / 2;
+  const groups = heads / keyValueHeads;
+  const rowBytes = {
+    query: heads * headDimension * FLOAT_BYTES,
+    key: keyValueHeads * headDimension * FLOAT_BYTES,
+  };
+  const headVectorBytes = headDimension * FLOAT_BYTES;
+  const keyBlockBytes = headDimension * VECTOR_BYTES;
+  const valuesInHead = VECTORS_PER_PAGE * keyBlockBytes;
+
+  const locals = new FunctionLocals(['i32', 'i32']);
+  const [runCount, layerOffset] = locals.parameters;
+  const [run, runEnd, record, row, rowEnd, position, pageList, head, headOffset] = locals.locals('i32', 9);
+  const [angle, source, target, page, pageAddress, pageEnd, score, scoreEnd, group, index] = locals.locals(
+    'i32',
+    10,
+  );
+  const [largest, total] = locals.locals('f32', 2);
+  const [power, whole, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
+  const sums = locals.locals('v128', MIX_REGISTERS);
+
+  const at = (base: Code, offset: Code): Code => i32.add(base, offset);
+  const scaled = (value: Code, bytes: number): Code => i32.mul(value, i32.const(bytes));
+  /** Address of this head's part of the page that `page` counts. */
+  const headOfPage = at(i32.load(at(pageList.get, i32.shl(page.get, i32.const(2)))), headOffset.get);
+  const positionInPage = i32.and(position.get, i32.const(PAGE_POSITIONS - 1));
+
+  /** Turns the head at `source` by the row's angles; `put` stores element j of the result. */
+  const rotate = (put: (j: number, value: Code) => Code): Code => {
+    const code: number[] = [];
+    for (let j = 0; j < half; j++) {
+      const u = f32.load(source.get, j * FLOAT_BYTES);
+      const v = f32.load(source.get, (half + j) * FLOAT_BYTES);
+      const cos = f32.load(angle.get, j * FLOAT_BYTES);
+      const sin = f32.load(angle.get, (half + j) * FLOAT_BYTES);
+      code.push(...put(j, f32.sub(f32.mul(u, cos), f32.mul(v, sin))));
+      code.push(...put(half + j, f32.add(f32.mul(v, cos), f32.mul(u, sin))));
+    }
+    return code;
+  };
+
+  const writeKeyAndValue: Code[] = [
+    page.set(i32.shrU(position.get, i32.const(4))),
+    pageAddress.set(headOfPage),
+    source.set(
+      at(i32.const(places.keys), at(scaled(row.get, rowBytes.key), scaled(head.get, headVectorBytes))),
+    ),
+    target.set(
+      at(
+        pageAddress.get,
+        at(
+          scaled(i32.shrU(positionInPage, i32.const(2)), keyBlockBytes),
+          scaled(i32.and(position.get, i32.const(LANES - 1)), FLOAT_BYTES),
+        ),
+      ),
+    ),
+    rotate((j, value) => f32.store(target.get, value, j * VECTOR_BYTES)),
+    source.set(at(source.get, i32.const(places.values - places.keys))),
+    target.set(at(pageAddress.get, scaled(positionInPage, headVectorBytes))),
+    ...times(headDimension / LANES, j =>
+      f32x4.store(target.get, f32x4.load(source.get, j * VECTOR_BYTES), valuesInHead + j * VECTOR_BYTES),
+    ),
+  ];
+
+  const scoreBase = i32.const(places.scores);
+  const scorePages: Code = forLoop(
+    page,
+    i32.const(0),
+    pageEnd.get,
+    i32.const(1),
+    pageAddress.set(headOfPage),
+    ...times(VECTORS_PER_PAGE, block => sums[block].set(f32x4.constant(0))),
+    ...times(headDimension, d => [
+      ...factor.set(f32x4.loadSplat(i32.const(places.query), d * FLOAT_BYTES)),
+      ...times(VECTORS_PER_PAGE, block =>
+        sums[block].set(
+          f32x4.multiplyAdd(
+            factor.get,
+            f32x4.load(pageAddress.get, block * keyBlockBytes + d * VECTOR_BYTES),
+            sums[block].get,
+          ),
+        ),
+      ).flat(),
+    ]),
+    ...times(VECTORS_PER_PAGE, block => f32x4.store(score.get, sums[block].get, block * VECTOR_BYTES)),
+    score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+  );
+  const hideFuture: Code = forLoop(
+    index,
+    at(scoreBase, scaled(i32.add(position.get, i32.const(1)), FLOAT_BYTES)),
+    scoreEnd.get,
+    i32.const(FLOAT_BYTES),
+    f32.store(index.get, f32.const(NO_SCORE)),
+  );
+  const overScores = (...body: readonly Code[]): Code =>
+    forLoop(index, scoreBase, scoreEnd.get, i32.const(VECTOR_BYTES), ...body);
+  const softmax: Code[] = [
+    vectorLargest.set(f32x4.constant(NO_SCORE)),
+    overScores(vectorLargest.set(f32x4.max(vectorLargest.get, f32x4.load(index.get)))),
+    largest.set(acrossLanes(vectorLargest.get, f32.max)),
+    vectorLargest.set(f32x4.splat(largest.get)),
+    vectorTotal.set(f32x4.constant(0)),
+    overScores(
+      ...exponential(power, whole, f32x4.sub(f32x4.load(index.get), vectorLargest.get)),
+      f32x4.store(index.get, power.get),
+      vectorTotal.set(f32x4.add(vectorTotal.get, power.get)),
+    ),
+    total.set(acrossLanes(vectorTotal.get, f32.add)),
+  ];
+
+  /** Mixes a slice of up to eight vectors of the values, starting at vector `first`. */
+  const mix = (first: number, count: number): Code => [
+    ...times(count, j => sums[j].set(f32x4.constant(0))).flat(),
+    ...score.set(scoreBase),
+    ...forLoop(
+      page,
+      i32.const(0),
+      pageEnd.get,
+      i32.const(1),
+      pageAddress.set(headOfPage),
+      ...times(PAGE_POSITIONS, p => [
+        ...factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
+        ...times(count, j =>
+          sums[j].set(
+            f32x4.multiplyAdd(
+              factor.get,
+              f32x4.load(pageAddress.get, valuesInHead + p * headVectorBytes + (first + j) * VECTOR_BYTES),
+              sums[j].get,
+            ),
+          ),
+        ).flat(),
+      ]),
+      score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+    ),
+    ...factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
+    ...times(count, j =>
+      f32x4.store(target.get, f32x4.mul(sums[j].get, factor.get), (first + j) * VECTOR_BYTES),
+    ).flat(),
+  ];
+  const slices: Code[] = [];
+  for (let first = 0; first < headDimension / LANES; first += MIX_REGISTERS) {
+    slices.push(mix(first, Math.min(MIX_REGISTERS, headDimension / LANES - first)));
+  }
+
+  const attend: Code = forLoop(
+    group,
+    i32.const(0),
+    i32.const(groups),
+    i32.const(1),
+    index.set(
+      at(scaled(row.get, rowBytes.query), scaled(at(scaled(head.get, groups), group.get), headVectorBytes)),
+    ),
+    source.set(at(i32.const(places.queries), index.get)),
+    target.set(at(i32.const(places.mixed), index.get)),
+    rotate((j, value) =>
+      f32.store(
+        i32.const(places.query),
+        f32.mul(value, f32.const(1 / Math.sqrt(headDimension))),
+        j * FLOAT_BYTES,
+      ),
+    ),
+    score.set(scoreBase),
+    scorePages,
+    hideFuture,
+    ...softmax,
+    ...slices,
+  );
+
+  const body: Code[] = [
+    runEnd.set(at(i32.const(places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
+    forLoop(
+      run,
+      i32.const(places.runs),
+      runEnd.get,
+      i32.const(RUN_WORDS * FLOAT_BYTES),
+      record.set(run.get),
+      pageList.set(i32.load(record.get, 12)),
+      forLoop(
+        head,
+        i32.const(0),
+        i32.const(keyValueHeads),
+        i32.const(1),
+        headOffset.set(at(layerOffset.get, scaled(head.get, headBytes(shape)))),
+        position.set(i32.load(record.get, 8)),
+        rowEnd.set(at(i32.load(record.get), i32.load(record.get, 4))),
+        forLoop(
+          row,
+          i32.load(record.get),
+          rowEnd.get,
+          i32.const(1),
+          angle.set(at(i32.const(places.angles), scaled(position.get, headVectorBytes))),
+          ...writeKeyAndValue,
+          pageEnd.set(i32.add(i32.shrU(position.get, i32.const(4)), i32.const(1))),
+          scoreEnd.set(at(scoreBase, scaled(pageEnd.get, PAGE_POSITIONS * FLOAT_BYTES))),
+          attend,
+          position.set(i32.add(position.get, i32.const(1))),
+        ),
+      ),
+    ),
+  ];
+  const module = wasmModule('attend', locals, body, { minimumPages: memoryPages, maximumPages: memoryPages });
+  const instance = new WebAssembly.Instance(module, { env: { memory } });
+  return instance.exports.attend as AttentionKernel;
+}
+
+/**
+ * exp(x) for x ≤ 0 into `power`: x = n·ln 2 + r, a polynomial in r (Cephes expf, error 1e-7), times 2ⁿ by its bits.
+ */
+function exponential(power: Local, whole: Local, x: Code): Code[] {
+  const smallest = -87;
+  const coefficients = [1.9875691e-4, 1.3981999e-3, 8.333452e-3, 4.1665796e-2, 1.6666666e-1, 0.5, 1, 1];
+  const horner = coefficients
+    .slice(1)
+    .reduce<Code>(
+      (sum, coefficient) => f32x4.multiplyAdd(sum, power.get, f32x4.constant(coefficient)),
+      f32x4.constant(coefficients[0]),
+    );
+  const exponentBias = 127;
+  const mantissaBits = 23;
+  return [
+    power.set(f32x4.max(x, f32x4.constant(smallest))),
+    whole.set(f32x4.nearest(f32x4.mul(power.get, f32x4.constant(Math.LOG2E)))),
+    power.set(f32x4.multiplyAdd(whole.get, f32x4.constant(-0.693359375), power.get)),
+    power.set(f32x4.multiplyAdd(whole.get, f32x4.constant(2.1219444e-4), power.get)),
+    power.set(
+      f32x4.mul(
+        horner,
+        i32x4.shl(
+          i32x4.add(i32x4.truncate(whole.get), i32x4.constant(exponentBias)),
+          i32.const(mantissaBits),
+        ),
+      ),
+    ),
+  ];
+}
+
+function acrossLanes(vector: Code, combine: (a: Code, b: Code) => Code): Code {
+  const [a, b, c, d] = [0, 1, 2, 3].map(index => f32x4.lane(vector, index));
+  return combine(combine(a, b), combine(c, d));
+}
+
+function times<T>(count: number, make: (index: number) => T): T[] {
+  return Array.from({ length: count }, (_, index) => make(index));
+}

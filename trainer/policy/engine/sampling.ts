@@ -1,0 +1,126 @@
+import type { Random } from '../../../shared/random.ts';
+import type { SamplingSettings } from '../policy.ts';
+
+/** The token drawn and its log-probability under the distribution it was drawn from. */
+export interface Draw {
+  token: number;
+  logProb: number;
+}
+
+/**
+ * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates nothing
+ * unless top-k or top-p sorts.
+ *
+ * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
+ * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
+ */
+export class Sampler {
+  readonly #weights: Float64Array;
+  readonly #order: Int32Array;
+  readonly #draw: Draw = { token: 0, logProb: 0 };
+
+  constructor(vocabularySize: number) {
+    this.#weights = new Float64Array(vocabularySize);
+    this.#order = new Int32Array(vocabularySize);
+  }
+
+  /**
+   * @param logits a row begins at `start`
+   * @param allowed 1 where a token may be drawn, a row beginning at `allowedStart`; null allows all
+   * @returns an object that the next call overwrites
+   * @throws RangeError when a logit that counts is NaN, or no token is left
+   */
+  draw(
+    logits: Float32Array,
+    start: number,
+    settings: SamplingSettings,
+    rng: Random,
+    allowed: Uint8Array | null = null,
+    allowedStart = 0,
+  ): Draw {
+    const weights = this.#weights;
+    const count = weights.length;
+    const best = largest(logits, start, count, allowed, allowedStart);
+    if (best === -1) throw new RangeError('no token can be drawn: logits are NaN or the grammar allows none');
+    const draw = this.#draw;
+    if (settings.temperature === 0) {
+      draw.token = best;
+      draw.logProb = 0;
+      return draw;
+    }
+    const scale = 1 / settings.temperature;
+    const top = logits[start + best];
+    let total = 0;
+    for (let i = 0; i < count; i++) {
+      const free = allowed === null || allowed[allowedStart + i] !== 0;
+      const weight = free ? Math.exp((logits[start + i] - top) * scale) : 0;
+      weights[i] = weight;
+      total += weight;
+    }
+    if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
+    let rest = rng.float() * total;
+    let token = best;
+    for (let i = 0; i < count; i++) {
+      const weight = weights[i];
+      if (weight === 0) continue;
+      token = i;
+      if (rest < weight) break;
+      rest -= weight;
+    }
+    draw.token = token;
+    draw.logProb = Math.log(weights[token] / total);
+    return draw;
+  }
+
+  /** Sets the weights of tokens outside top-k and top-p to 0; gives the sum of what is left. */
+  #truncate({ topK, topP }: SamplingSettings, total: number): number {
+    const weights = this.#weights;
+    const order = this.#order;
+    for (let i = 0; i < order.length; i++) order[i] = i;
+    order.sort((a, b) => weights[b] - weights[a] || a - b);
+    const most = topK > 0 ? Math.min(topK, order.length) : order.length;
+    let among = 0;
+    for (let i = 0; i < most; i++) among += weights[order[i]];
+    const wanted = topP < 1 ? topP * (topK > 0 ? among : total) : Infinity;
+    let kept = 0;
+    let mass = 0;
+    while (kept < most && (kept === 0 || mass < wanted)) mass += weights[order[kept++]];
+    for (let i = kept; i < order.length; i++) weights[order[i]] = 0;
+    return mass;
+  }
+}
+
+/** @throws RangeError naming the setting that is out of range */
+export function checkSampling(settings: SamplingSettings): void {
+  const { temperature, topK, topP, maxNewTokens } = settings;
+  if (!(temperature >= 0) || !Number.isFinite(temperature)) {
+    throw new RangeError(`temperature must be a number of at least 0, got ${temperature}`);
+  }
+  if (!Number.isInteger(topK) || topK < 0)
+    throw new RangeError(`topK must be an integer of at least 0, got ${topK}`);
+  if (!(topP > 0 && topP <= 1)) throw new RangeError(`topP must be above 0 and at most 1, got ${topP}`);
+  if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1) {
+    throw new RangeError(`maxNewTokens must be an integer of at least 1, got ${maxNewTokens}`);
+  }
+}
+
+function largest(
+  logits: Float32Array,
+  start: number,
+  count: number,
+  allowed: Uint8Array | null,
+  allowedStart: number,
+): number {
+  let best = -1;
+  let value = -Infinity;
+  for (let i = 0; i < count; i++) {
+    if (allowed !== null && allowed[allowedStart + i] === 0) continue;
+    const logit = logits[start + i];
+    if (Number.isNaN(logit)) return -1;
+    if (logit > value) {
+      value = logit;
+      best = i;
+    }
+  }
+  return best;
+}
