@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Metrics } from './episode-metrics.ts';
-import type { RunFolder } from './run-folder.ts';
+import { type RunFolder, writeAtomically } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';
 const POLICY_FOLDER = 'policy';
@@ -16,8 +16,6 @@ export interface TrainerState {
   readonly updates: number;
   /** Seed of the next group to open. */
   readonly nextSeed: number;
-  /** Id of the next group to open. */
-  readonly nextGroup: number;
   readonly episodes: number;
   readonly turns: number;
   /** Tokens sampled and tokens trained on, in all. */
@@ -27,6 +25,8 @@ export interface TrainerState {
   readonly seconds: number;
   /** Success of each validation so far. */
   readonly validations: readonly ValidationRecord[];
+  /** Hashes of the levels that training must not see, where it must not. */
+  readonly validationLevels: readonly string[];
   readonly watch: WatchState;
 }
 
@@ -51,21 +51,21 @@ export function initialState(startSeed: number): TrainerState {
     step: 0,
     updates: 0,
     nextSeed: startSeed,
-    nextGroup: 0,
     episodes: 0,
     turns: 0,
     sampledTokens: 0,
     trainedTokens: 0,
     seconds: 0,
     validations: [],
+    validationLevels: [],
     watch: { emptyBatches: 0, firstStds: [], lowStds: 0, lowValidations: 0 },
   };
 }
 
 /**
  * Writes policy and state beside the other checkpoints and moves them into place in one step: a checkpoint is
- * there whole or not at all. Older ones beyond `keep` are removed. One of the same step is left as it is: a run
- * is deterministic, so it holds the same.
+ * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
+ * is the same, and gets the new state.
  * @param savePolicy writes the policy, optimiser included, into the folder given
  * @returns the checkpoint's folder
  */
@@ -76,7 +76,10 @@ export async function saveCheckpoint(
   keep: number,
 ): Promise<string> {
   const folder = join(run.checkpoints, folderName(state.step));
-  if (checkpointFolders(run).includes(folder)) return folder;
+  if (checkpointFolders(run).includes(folder)) {
+    writeAtomically(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
+    return folder;
+  }
   const partial = `${folder}.partial`;
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true });

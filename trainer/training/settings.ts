@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
-import { ConfigError } from '../../shared/config.ts';
-import type { LossSettings } from '../algorithms/losses/settings.ts';
+import { ADVANTAGES } from '../algorithms/advantages/registry.ts';
+import { AGGREGATIONS } from '../algorithms/losses/settings.ts';
+import { PROMPT_NAMES } from '../prompts/templates.ts';
 
 const strict = { additionalProperties: false } as const;
 /** A section whose keys all have defaults, so that it may be left out. */
@@ -75,7 +76,7 @@ const RolloutSettings = Type.Object(
     /** Groups of each tag, summing to `env_groups`; empty: evenly over `tags`. */
     n_groups: Type.Record(Type.String(), Type.Integer({ minimum: 1 }), { default: {} }),
     start_seed: count(10_000),
-    prompt: Type.Enum(['compact', 'chat'], { default: 'compact' }),
+    prompt: Type.Enum([...PROMPT_NAMES], { default: 'compact' }),
     context_mode: Type.Enum(['full'], { default: 'full' }),
     /** Tokens of one response. */
     response_length: positive(400),
@@ -114,22 +115,7 @@ const WarmStartSettings = Type.Object(
 
 const AlgorithmSettings = Type.Object(
   {
-    advantage: Type.Enum(
-      [
-        'gae',
-        'bi_level_gae',
-        'grpo',
-        'dr_grpo',
-        'rloo',
-        'reinforce_pp',
-        'reinforce_pp_baseline',
-        'gigpo',
-        'opo',
-        'maxrl',
-        'rebn',
-      ],
-      { default: 'gae' },
-    ),
+    advantage: Type.Enum([...ADVANTAGES], { default: 'gae' }),
     gamma: share(1),
     /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`). */
     lambda: share(1),
@@ -175,9 +161,7 @@ const LossConfig = Type.Object(
     clip_low: notNegative(0.2),
     clip_high: notNegative(0.28),
     dual_clip: notNegative(3),
-    aggregation: Type.Enum(['token_mean', 'seq_mean_token_mean', 'seq_mean_token_sum', 'dr_grpo'], {
-      default: 'token_mean',
-    }),
+    aggregation: Type.Enum([...AGGREGATIONS], { default: 'token_mean' }),
     entropy_coefficient: notNegative(0.001),
     value_coefficient: notNegative(1),
     value_clip: notNegative(0.5),
@@ -254,6 +238,8 @@ export const RunSettings = Type.Object(
       {
         seed: count(123),
         episodes: positive(512),
+        /** Leaves out of training whatever starts from a validation level. */
+        unseen_levels: flag(false),
         /** Null: the training tags. */
         tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
         ...sampling(0.5),
@@ -272,88 +258,3 @@ export const RunSettings = Type.Object(
   strict,
 );
 export type RunSettings = Static<typeof RunSettings>;
-
-/**
- * What the schema cannot say: names that must exist, sums that must match, parts that exclude each other.
- * @throws ConfigError
- */
-export function checkRunSettings(settings: RunSettings, where: string): void {
-  const problems: { key: string; where: string; message: string }[] = [];
-  const add = (key: string, message: string) => problems.push({ key, where, message });
-  const known = Object.keys(settings.tags);
-  const tagsOf = (key: string, names: readonly string[]) => {
-    for (const name of names) {
-      if (!known.includes(name))
-        add(key, `no tag is named ${name}; defined under \`tags\`: ${known.join(', ') || 'none'}`);
-    }
-  };
-  tagsOf('train_tags', settings.train_tags);
-  tagsOf('validation.tags', settings.validation.tags ?? []);
-  const { env_groups, group_size, n_groups } = settings.rollout;
-  const named = Object.keys(n_groups);
-  if (named.length > 0) {
-    for (const name of named) {
-      if (!settings.train_tags.includes(name)) add('rollout.n_groups', `${name} is not among train_tags`);
-    }
-    const sum = Object.values(n_groups).reduce((a, b) => a + b, 0);
-    if (sum !== env_groups) add('rollout.n_groups', `sums to ${sum}, but env_groups is ${env_groups}`);
-  } else if (env_groups < settings.train_tags.length) {
-    add('rollout.env_groups', `${env_groups} groups cannot serve ${settings.train_tags.length} tags`);
-  }
-  const { advantage, mini_batch_size } = settings.algorithm;
-  const needsValues = advantage === 'gae' || advantage === 'bi_level_gae';
-  if (needsValues && !settings.policy.value_head) {
-    add('algorithm.advantage', `${advantage} needs policy.value_head: true`);
-  }
-  const needsGroup = ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp_baseline', 'gigpo', 'opo', 'maxrl'];
-  if (needsGroup.includes(advantage) && group_size < 2) {
-    add(
-      'algorithm.advantage',
-      `${advantage} compares episodes of a group: rollout.group_size must be at least 2, got ${group_size}`,
-    );
-  }
-  if (mini_batch_size > env_groups * group_size) {
-    add(
-      'algorithm.mini_batch_size',
-      `${mini_batch_size} is more than the ${env_groups * group_size} episodes of an iteration`,
-    );
-  }
-  if (settings.policy.init === 'scratch' && settings.policy.hidden_size % settings.policy.heads !== 0) {
-    add(
-      'policy.heads',
-      `must divide policy.hidden_size ${settings.policy.hidden_size}, got ${settings.policy.heads}`,
-    );
-  }
-  if (problems.length > 0) throw new ConfigError(problems);
-}
-
-/** Groups of each training tag in an iteration; an even split gives the first tags the remainder. */
-export function groupsPerTag(settings: RunSettings): { readonly tag: string; readonly groups: number }[] {
-  const { env_groups, n_groups } = settings.rollout;
-  const tags = settings.train_tags;
-  if (Object.keys(n_groups).length > 0) {
-    return tags.filter(tag => n_groups[tag] > 0).map(tag => ({ tag, groups: n_groups[tag] }));
-  }
-  const base = Math.floor(env_groups / tags.length);
-  return tags.map((tag, i) => ({ tag, groups: base + (i < env_groups % tags.length ? 1 : 0) }));
-}
-
-/** The loss as the policy's update takes it. */
-export function lossSettings(settings: RunSettings): LossSettings {
-  const { loss } = settings;
-  return {
-    policy: loss.policy,
-    clipLow: loss.clip_low,
-    clipHigh: loss.clip_high,
-    dualClip: loss.dual_clip,
-    aggregation: loss.aggregation,
-    maxResponseLength: settings.policy.context,
-    entropyCoefficient: loss.entropy_coefficient,
-    kl: { estimator: 'k3', coefficient: 0 },
-    value: {
-      coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
-      clip: loss.value_clip,
-    },
-    offPolicy: { kind: 'none' },
-  };
-}

@@ -1,0 +1,120 @@
+import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
+import type { TrainerState, ValidationRecord } from './checkpoint.ts';
+import type { LoopOutcome } from './loop.ts';
+import { type RunFolder, writeAtomically } from './run-folder.ts';
+import type { RunSettings } from './settings.ts';
+
+/** Outcome of a run, for programs; shares from 0 to 1. */
+export interface RunSummary {
+  readonly run: string;
+  readonly ended: 'finished' | 'stopped' | string;
+  readonly step: number;
+  readonly steps: number;
+  readonly episodes: number;
+  readonly sampled_tokens: number;
+  readonly trained_tokens: number;
+  readonly seconds: number;
+  readonly before?: ValidationSummary;
+  readonly after?: ValidationSummary;
+  readonly references: {
+    readonly [tag: string]: { readonly random: number | null; readonly optimum: number | null };
+  };
+}
+
+export interface ValidationSummary {
+  readonly step: number;
+  readonly success: number;
+  readonly tags: {
+    readonly [tag: string]: { readonly success: number; readonly low: number; readonly high: number };
+  };
+}
+
+export function summarise(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
+  const { state, ended } = outcome;
+  const first = state.validations.at(0);
+  const last = state.validations.at(-1);
+  const tags = validationTags(settings);
+  return {
+    run: run.path,
+    ended: typeof ended === 'string' ? ended : `early_stopped/${ended.type}: ${ended.reason}`,
+    step: state.step,
+    steps: settings.training.steps,
+    episodes: state.episodes,
+    sampled_tokens: state.sampledTokens,
+    trained_tokens: state.trainedTokens,
+    seconds: state.seconds,
+    ...(first ? { before: validationSummary(first, tags) } : {}),
+    ...(last ? { after: validationSummary(last, tags) } : {}),
+    references: Object.fromEntries(
+      tags.map(tag => [
+        tag,
+        { random: settings.tags[tag].random_success, optimum: settings.tags[tag].optimum_success },
+      ]),
+    ),
+  };
+}
+
+/** Writes `summary.json` and `report.md` into the run's folder. */
+export function writeReport(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
+  const summary = summarise(run, settings, outcome);
+  writeAtomically(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
+  writeAtomically(run.report, reportText(summary, outcome.state, settings));
+  return summary;
+}
+
+function validationTags(settings: RunSettings): readonly string[] {
+  return settings.validation.tags ?? settings.train_tags;
+}
+
+function validationSummary(record: ValidationRecord, tags: readonly string[]): ValidationSummary {
+  const of = (tag: string, name: string) => record.metrics[`val-env/${tag}/${name}`];
+  return {
+    step: record.step,
+    success: record.metrics['val-env/success'],
+    tags: Object.fromEntries(
+      tags.map(tag => [
+        tag,
+        { success: of(tag, 'success'), low: of(tag, 'success_low'), high: of(tag, 'success_high') },
+      ]),
+    ),
+  };
+}
+
+function reportText(summary: RunSummary, state: TrainerState, settings: RunSettings): string {
+  const tags = validationTags(settings);
+  const { validation } = settings;
+  const rows = state.validations.map(record => {
+    const cells = tags.map(tag => {
+      const { success, low, high } = validationSummary(record, tags).tags[tag];
+      return `${shownShare(success)} (${shownShare(low)} to ${shownShare(high)})`;
+    });
+    return `| ${record.step} | ${shownDuration(record.seconds)} | ${cells.join(' | ')} |`;
+  });
+  const references = tags.map(tag => {
+    const { random, optimum } = summary.references[tag];
+    const known = [
+      ...(random === null ? [] : [`random policy ${shownShare(random)}`]),
+      ...(optimum === null ? [] : [`optimum ${shownShare(optimum)}`]),
+    ];
+    return `- ${tag} (${settings.tags[tag].env_id}): ${known.join(', ') || 'no reference known'}`;
+  });
+  return [
+    `# ${settings.run.name}`,
+    '',
+    `${summary.ended} after ${summary.step} of ${summary.steps} steps: ${shownCount(summary.episodes)} episodes,`,
+    `${shownCount(summary.sampled_tokens)} tokens sampled and ${shownCount(summary.trained_tokens)} trained on in ` +
+      `${shownDuration(summary.seconds)}; seed ${settings.seed}.`,
+    '',
+    `Success on ${validation.episodes} validation episodes (seeds from ${validation.seed}, temperature ` +
+      `${validation.temperature}), with the 95 % interval:`,
+    '',
+    `| step | time | ${tags.join(' | ')} |`,
+    `|---|---|${tags.map(() => '---|').join('')}`,
+    ...rows,
+    '',
+    ...references,
+    '',
+    'The whole configuration is in `config.yaml`, every number of every step in `metrics.jsonl`.',
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,59 @@
+import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { OptimizerSettings } from '../policy/policy.ts';
+import { learningRateAt } from './schedule.ts';
+import type { RunSettings } from './settings.ts';
+
+/** Groups of each training tag in an iteration; an even split gives the first tags the remainder. */
+export function groupsPerTag(settings: RunSettings): { readonly tag: string; readonly groups: number }[] {
+  const { env_groups, n_groups } = settings.rollout;
+  const tags = settings.train_tags;
+  if (Object.keys(n_groups).length > 0) {
+    return tags.map(tag => ({ tag, groups: n_groups[tag] }));
+  }
+  const base = Math.floor(env_groups / tags.length);
+  return tags.map((tag, i) => ({ tag, groups: base + (i < env_groups % tags.length ? 1 : 0) }));
+}
+
+/** The loss as the policy's update takes it. */
+export function lossSettings(settings: RunSettings): LossSettings {
+  const { loss } = settings;
+  return {
+    policy: loss.policy,
+    clipLow: loss.clip_low,
+    clipHigh: loss.clip_high,
+    dualClip: loss.dual_clip,
+    aggregation: loss.aggregation,
+    maxResponseLength: settings.policy.context,
+    entropyCoefficient: loss.entropy_coefficient,
+    kl: { estimator: 'k3', coefficient: 0 },
+    value: {
+      coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
+      clip: loss.value_clip,
+    },
+    offPolicy: { kind: 'none' },
+  };
+}
+
+/** The optimiser of an iteration, counted from 0. */
+export function optimizerSettings(
+  { optimizer, training }: RunSettings,
+  iteration: number,
+): OptimizerSettings {
+  return {
+    learningRate: learningRateAt(
+      {
+        peak: optimizer.learning_rate,
+        warmup: optimizer.warmup_iterations,
+        total: training.steps,
+        decay: optimizer.decay,
+        finalShare: optimizer.final_share,
+      },
+      iteration,
+    ),
+    beta1: optimizer.beta1,
+    beta2: optimizer.beta2,
+    epsilon: optimizer.epsilon,
+    weightDecay: optimizer.weight_decay,
+    clipNorm: optimizer.clip_norm,
+  };
+}

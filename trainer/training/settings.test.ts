@@ -1,0 +1,84 @@
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { ConfigError } from '../../shared/config.ts';
+import { loadRunSettings } from './settings-check.ts';
+import { groupsPerTag, lossSettings, optimizerSettings } from './settings-derived.ts';
+
+const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
+/** Files that others extend and that are no runs of their own. */
+const PARTS = ['base.yaml', 'tags.yaml'];
+
+const problemsOf = (...overrides: string[]) => {
+  try {
+    loadRunSettings(`${configs}quickstart.yaml`, overrides);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  return [];
+};
+
+t.test('every recipe that ships is valid', async t => {
+  const recipes = readdirSync(configs).filter(name => name.endsWith('.yaml') && !PARTS.includes(name));
+  t.ok(recipes.length > 0);
+  for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
+});
+
+t.test(
+  'tags must exist, groups must add up, and members of a group are needed where they are compared',
+  async t => {
+    const first = (...overrides: string[]) => {
+      const [problem] = problemsOf(...overrides);
+      return `${problem?.key}: ${problem?.message}`;
+    };
+    t.match(
+      first('train_tags=[Lake]'),
+      /train_tags: no tag is named Lake; defined under `tags`: .*FrozenLake/,
+    );
+    t.match(first('validation.tags=[Nowhere]'), /validation\.tags: no tag/);
+    t.match(first('rollout.n_groups.FrozenLake=3'), /n_groups: sums to 3, but env_groups is 256/);
+    t.match(first('rollout.n_groups.Bandit=256'), /n_groups: Bandit is not among train_tags/);
+    t.match(
+      first('train_tags=[FrozenLake, Bandit]', 'rollout.n_groups.Bandit=256'),
+      /gives FrozenLake of train_tags no/,
+    );
+    t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
+    t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
+    t.match(first('policy.heads=3'), /policy\.heads: must divide/);
+    t.match(first('validation.unseen_levels=true', 'training.validate_first=false'), /unseen_levels: needs/);
+  },
+);
+
+t.test('levels of training, validation and warm start never share a seed', async t => {
+  t.same(problemsOf('validation.seed=9744'), []);
+  t.match(
+    problemsOf('validation.seed=9745')[0].message,
+    /seeds 10000 to 53519 overlap those of validation\.seed/,
+  );
+  t.match(problemsOf('warm_start.start_seed=200')[0].key, 'warm_start.start_seed');
+});
+
+t.test('groups are split over the tags evenly or as named', async t => {
+  const mixture = ['train_tags=[FrozenLake, Sokoban, Bandit]'];
+  t.same(
+    groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, mixture)).map(({ groups }) => groups),
+    [86, 85, 85],
+  );
+  const named = [...mixture, 'rollout.n_groups={Sokoban: 200, FrozenLake: 50, Bandit: 6}'];
+  t.same(groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, named)), [
+    { tag: 'FrozenLake', groups: 50 },
+    { tag: 'Sokoban', groups: 200 },
+    { tag: 'Bandit', groups: 6 },
+  ]);
+});
+
+t.test('the loss has no value term without a value head; the learning rate follows the schedule', async t => {
+  const ppo = loadRunSettings(`${configs}quickstart.yaml`);
+  const grpo = loadRunSettings(`${configs}frozenlake-grpo.yaml`);
+  t.equal(lossSettings(ppo).value.coefficient, 0.5);
+  t.equal(lossSettings(grpo).value.coefficient, 0);
+  t.ok(Math.abs(optimizerSettings(ppo, 0).learningRate - 5e-5) < 1e-12);
+  t.equal(optimizerSettings(ppo, 9).learningRate, 5e-4);
+});

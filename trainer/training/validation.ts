@@ -1,0 +1,74 @@
+import { createHash } from 'node:crypto';
+import type { Episode } from '../rollout/episode.ts';
+import { type GroupPlan, planGroups } from '../rollout/tag.ts';
+import { groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
+import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
+import { mean, wilsonInterval } from './statistics.ts';
+
+export interface ValidationPlan extends DrawSettings {
+  readonly tags: readonly string[];
+  /** Episodes in all, split evenly over the tags. */
+  readonly episodes: number;
+  /** Seed of the first level; every episode has the next. */
+  readonly seed: number;
+  readonly responseLength: number;
+}
+
+/** The groups of a validation: always the same for the same plan, each a single episode. */
+export function validationGroups(plan: ValidationPlan): GroupPlan[] {
+  const base = Math.floor(plan.episodes / plan.tags.length);
+  const tags = plan.tags.map((tag, i) => ({
+    tag,
+    groups: base + (i < plan.episodes % plan.tags.length ? 1 : 0),
+  }));
+  return planGroups({ tags, groupSize: 1, firstSeed: plan.seed });
+}
+
+/** Plays the validation episodes; the same levels and the same draws every time. */
+export function playValidation(
+  rollouts: Rollouts,
+  plan: ValidationPlan,
+  signal: AbortSignal,
+  onEpisode?: (finished: number) => void,
+): Promise<Played> {
+  const { temperature, topK, topP } = plan;
+  return rollouts.play(validationGroups(plan), {
+    temperature,
+    topK,
+    topP,
+    seed: plan.seed,
+    signal,
+    onEpisode,
+  });
+}
+
+/**
+ * `val-env/<tag>/…` as in {@link tagMetrics} with Wilson's interval of the success, and over all tags
+ * `val-env/success` and `val-env/return`.
+ */
+export function validationMetrics(episodes: readonly Episode[], responseLength: number): Metrics {
+  const out: Metrics = {};
+  for (const [name, value] of Object.entries(tagMetrics(episodes))) out[`val-env/${name}`] = value;
+  for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
+    const [low, high] = successInterval(members);
+    out[`val-env/${tag}/success_low`] = low;
+    out[`val-env/${tag}/success_high`] = high;
+  }
+  const rows = groupBy(episodes, episode => episode.tag);
+  out['val-env/success'] = mean(episodes.map(episode => (episode.success ? 1 : 0)));
+  out['val-env/return'] = mean([...rows.keys()].map(tag => out[`val-env/${tag}/episodic_return`]));
+  for (const [name, value] of Object.entries(lengthMetrics(episodes, responseLength))) {
+    out[`val-env/${name}`] = value;
+  }
+  return out;
+}
+
+export function successInterval(episodes: readonly Episode[]): readonly [low: number, high: number] {
+  return wilsonInterval(episodes.filter(episode => episode.success).length, episodes.length);
+}
+
+/** Names the level an episode started from: equal for equal environments and first observations. */
+export function levelHash(episode: Pick<Episode, 'environmentId' | 'turns'>): string {
+  const first = episode.turns[0]?.state ?? '';
+  return createHash('sha256').update(`${episode.environmentId}\n${first}`).digest('base64url').slice(0, 16);
+}
