@@ -1,0 +1,97 @@
+import { mean, unbiasedStd } from '../statistics.ts';
+import { selectGroups, ZERO_SCORE } from './selection.ts';
+import type { FilterScore, FilterSettings } from './settings.ts';
+
+/** What the filter knows of one group: one entry per episode in each list. */
+export interface FilterGroup {
+  /** Total rewards, format penalties included. */
+  readonly rewards: readonly number[];
+  /** Mean entropy over each episode's sampled tokens; needed by the entropy scores. */
+  readonly entropies?: readonly number[];
+  /** Sampled tokens of each episode; needed by the score `length`. */
+  readonly lengths?: readonly number[];
+}
+
+export interface FilterResult {
+  /** Positions of the kept groups, ascending. */
+  readonly kept: readonly number[];
+  /** Score of every group. */
+  readonly scores: readonly number[];
+  /** `rollout/in_group_*`, `rollout/chosen_*`, `rollout/filter_*`; means over no group are 0. */
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+interface Statistics {
+  readonly std: number;
+  readonly max: number;
+  readonly mean: number;
+  readonly sum: number;
+}
+
+/** Which list a score is made of, under which name it is logged, and which statistic it is. */
+const SCORES: Readonly<
+  Record<FilterScore, { source: keyof FilterGroup; label: string; pick: keyof Statistics }>
+> = {
+  reward_std: { source: 'rewards', label: 'reward', pick: 'std' },
+  reward_mean: { source: 'rewards', label: 'reward', pick: 'mean' },
+  reward_sum: { source: 'rewards', label: 'reward', pick: 'sum' },
+  reward_max: { source: 'rewards', label: 'reward', pick: 'max' },
+  entropy: { source: 'entropies', label: 'entropy', pick: 'mean' },
+  entropy_std: { source: 'entropies', label: 'entropy', pick: 'std' },
+  length: { source: 'lengths', label: 'length', pick: 'mean' },
+};
+
+/**
+ * SNR-adaptive filtering: keeps the groups whose episodes tell the policy something. Whole groups go or stay.
+ *
+ * A group's score is a statistic over its episodes (std unbiased; 0 for a single episode). Empty groups are refused.
+ *
+ * Source: RAGEN V2 `rollout_filter.py`, which calls reward_std `reward_variance` and reward_mean `reward`.
+ * @throws RangeError for an unknown strategy, or when a group lacks what the score is made of
+ */
+export function filterGroups(groups: readonly FilterGroup[], settings: FilterSettings): FilterResult {
+  const { source, label, pick } = SCORES[settings.score];
+  const statistics = groups.map((group, i) => describe(values(group, source, settings.score, i)));
+  const scores = statistics.map(group => group[pick]);
+  const kept = selectGroups(scores, settings);
+  const metrics: Record<string, number> = {};
+  const average = (positions: readonly number[], key: keyof Statistics) =>
+    positions.length === 0 ? 0 : mean(positions.map(position => statistics[position][key]));
+  const all = groups.map((_, i) => i);
+  for (const [prefix, positions] of [
+    ['rollout/in_group', all],
+    ['rollout/chosen_in_group', kept],
+  ] as const) {
+    for (const key of ['std', 'max', 'mean'] as const) {
+      metrics[`${prefix}_${key}`] = average(positions, key);
+      metrics[`${prefix}_${label}_${key}`] = average(positions, key);
+    }
+    if (label === 'reward') metrics[`${prefix}_reward_sum`] = average(positions, 'sum');
+  }
+  metrics['rollout/filter_kept_count'] = kept.length;
+  metrics['rollout/filter_kept_ratio'] = groups.length === 0 ? 0 : kept.length / groups.length;
+  metrics['rollout/filter_zero_count'] = scores.filter(score => Math.abs(score) <= ZERO_SCORE).length;
+  return { kept, scores, metrics };
+}
+
+function values(
+  group: FilterGroup,
+  source: keyof FilterGroup,
+  score: FilterScore,
+  index: number,
+): readonly number[] {
+  const list = group[source];
+  if (!list || list.length === 0)
+    throw new RangeError(`filter score ${score} needs ${source} of group ${index}`);
+  return list;
+}
+
+function describe(list: readonly number[]): Statistics {
+  const center = mean(list);
+  return {
+    std: list.length > 1 ? unbiasedStd(list) : 0,
+    max: Math.max(...list),
+    mean: center,
+    sum: center * list.length,
+  };
+}

@@ -1,0 +1,42 @@
+import { minP } from './min-p.ts';
+import { FILTER_STRATEGIES, type FilterStrategy, type SelectionSettings } from './settings.ts';
+import { topK, topKAbs } from './top-k.ts';
+import { topP } from './top-p.ts';
+
+/** Scores up to this size count as zero: every episode of the group went alike. */
+export const ZERO_SCORE = 1e-10;
+
+type Select = (scores: readonly number[], settings: SelectionSettings, total: number) => number[];
+
+const STRATEGIES: Readonly<Record<FilterStrategy, Select>> = {
+  none: scores => scores.map((_, i) => i),
+  top_p: topP,
+  top_k: topK,
+  top_k_abs: topKAbs,
+  min_p: minP,
+};
+
+/**
+ * Positions of the groups to keep, ascending.
+ *
+ * Source: RAGEN V2 `RolloutFilter._select_top_groups`.
+ * @throws RangeError for an unknown strategy, listing the valid ones
+ */
+export function selectGroups(scores: readonly number[], settings: SelectionSettings): number[] {
+  if (!Object.hasOwn(STRATEGIES, settings.strategy)) {
+    throw new RangeError(
+      `no filter strategy "${settings.strategy}"; choose one of ${FILTER_STRATEGIES.join(', ')}`,
+    );
+  }
+  const candidates = scores
+    .map((_, i) => i)
+    .filter(i => settings.includeZero || Math.abs(scores[i]) > ZERO_SCORE);
+  if (candidates.length === 0) return [];
+  const select = STRATEGIES[settings.strategy];
+  const kept = select(
+    candidates.map(i => scores[i]),
+    settings,
+    scores.length,
+  );
+  return kept.map(i => candidates[i]).sort((a, b) => a - b);
+}

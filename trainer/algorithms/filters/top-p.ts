@@ -1,0 +1,44 @@
+import type { SelectionSettings } from './settings.ts';
+import { sortedPositions } from './sorting.ts';
+
+/** How far under p·Σ the kept sum may stay, so that rounding does not demand one group more. */
+const LINEAR_SLACK = 0.01;
+
+/**
+ * Nucleus selection of groups. `linear`: best first, keep adding until the kept scores reach p·Σ − 0.01; stops at a
+ * score ≤ 0, and keeps none if the sum was not reached by then. `softmax`: the smallest set of best groups whose
+ * softmax mass reaches p. p ≥ 1 keeps all.
+ *
+ * @returns kept positions, best first
+ */
+export function topP(scores: readonly number[], settings: SelectionSettings): number[] {
+  if (settings.value >= 1) return scores.map((_, i) => i);
+  return settings.mass === 'softmax' ? softmaxMass(scores, settings) : linearMass(scores, settings);
+}
+
+function linearMass(scores: readonly number[], { value, order }: SelectionSettings): number[] {
+  const threshold = value * scores.reduce((sum, score) => sum + score, 0) - LINEAR_SLACK;
+  const kept: number[] = [];
+  let sum = 0;
+  for (const position of sortedPositions(scores, order)) {
+    if (sum >= threshold || scores[position] <= 0) break;
+    sum += scores[position];
+    kept.push(position);
+  }
+  return sum >= threshold ? kept : [];
+}
+
+function softmaxMass(scores: readonly number[], { value, order }: SelectionSettings): number[] {
+  const logits = order === 'largest' ? scores : scores.map(score => -score);
+  const highest = Math.max(...logits);
+  const masses = logits.map(logit => Math.exp(logit - highest));
+  const total = masses.reduce((sum, mass) => sum + mass, 0);
+  const kept: number[] = [];
+  let sum = 0;
+  for (const position of sortedPositions(scores, order)) {
+    kept.push(position);
+    sum += masses[position] / total;
+    if (sum >= value) break;
+  }
+  return kept;
+}
