@@ -1,0 +1,254 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { validateConfig } from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
+import { Random } from '../../shared/random.ts';
+import type { UpdateBatch, UpdateSettings } from '../policy/policy.ts';
+import type { GroupPlan } from '../rollout/tag.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { openTracker } from '../tracking/tracker.ts';
+import { initialState, latestCheckpoint } from './checkpoint.ts';
+import { episodeOf, turnOf } from './episodes.test-data.ts';
+import { type LoopParts, trainLoop } from './loop.ts';
+import type { PlayOptions, Rollouts } from './rollouts.ts';
+import { createRunFolder, type RunFolder } from './run-folder.ts';
+import { RunSettings } from './settings.ts';
+
+/** A policy of one number: each update moves it by the batch's advantages; its sum shows every batch it saw. */
+class OneNumberPolicy {
+  weight = 0;
+  updates = 0;
+
+  async update(batch: UpdateBatch, settings: UpdateSettings) {
+    for (const sequence of batch.sequences) {
+      this.weight = this.weight * 0.999 + settings.optimizer.learningRate * sequence.advantages[1];
+    }
+    this.updates++;
+    return { 'actor/pg_loss': this.weight };
+  }
+
+  async save(folder: string) {
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(
+      join(folder, 'weight.json'),
+      JSON.stringify({ weight: this.weight, updates: this.updates }),
+    );
+  }
+
+  load(folder: string) {
+    Object.assign(this, JSON.parse(readFileSync(join(folder, 'weight.json'), 'utf8')));
+  }
+}
+
+/** Episodes whose reward depends on the group's seed, the draws' seed and the policy. */
+class CoinRollouts implements Rollouts {
+  readonly policy: OneNumberPolicy;
+  readonly played: { groups: readonly GroupPlan[]; options: PlayOptions }[] = [];
+  /** Called at the start of each collection. */
+  onPlay: (collection: number) => void = () => {};
+
+  constructor(policy: OneNumberPolicy) {
+    this.policy = policy;
+  }
+
+  async play(groups: readonly GroupPlan[], options: PlayOptions) {
+    this.played.push({ groups, options });
+    this.onPlay(this.played.length);
+    options.signal.throwIfAborted();
+    const rng = Random.fromSeed(options.seed);
+    const episodes = groups.flatMap(group =>
+      Array.from({ length: group.size }, (_, member) => {
+        const reward = rng.float() + (group.seed % 7) + this.policy.weight > 3.5 ? 1 : 0;
+        return episodeOf({
+          episodeId: `${group.groupId}.${member}`,
+          tag: group.tag,
+          groupId: group.groupId,
+          member,
+          seed: group.seed,
+          success: reward === 1,
+          tokenIds: Int32Array.of(1, 2),
+          mask: Uint8Array.of(0, 1),
+          turns: [turnOf({ reward, tokens: [1, 2], state: `level ${group.seed % 40}` })],
+        });
+      }),
+    );
+    return { episodes, droppedGroups: 0, metrics: {} };
+  }
+}
+
+const settingsIn = (folder: string, over: { [key: string]: Json } = {}) =>
+  validateConfig(
+    {
+      run: { folder, name: 'run' },
+      tags: { Lake: { env_id: 'FrozenLake-v0' } },
+      train_tags: ['Lake'],
+      policy: { value_head: false },
+      rollout: { env_groups: 4, group_size: 4 },
+      algorithm: { advantage: 'dr_grpo', mini_batch_size: 4 },
+      optimizer: { learning_rate: 0.1 },
+      training: { steps: 6, validate_every: 2, checkpoint_every: 3 },
+      validation: { episodes: 5 },
+      tracking: { tensorboard: false, trajectories_every: 4 },
+      ...over,
+    },
+    RunSettings,
+  );
+
+interface Started {
+  readonly run: RunFolder;
+  readonly policy: OneNumberPolicy;
+  readonly rollouts: CoinRollouts;
+  readonly parts: LoopParts;
+}
+
+function start(
+  run: RunFolder,
+  settings: RunSettings,
+  doneSteps = 0,
+  stop = new AbortController().signal,
+): Started {
+  const policy = new OneNumberPolicy();
+  const rollouts = new CoinRollouts(policy);
+  const parts: LoopParts = {
+    settings,
+    run,
+    policy,
+    rollouts,
+    tracker: openTracker(run.metrics, doneSteps, undefined),
+    progress: silentProgress,
+    stop,
+    actionTokens: new Map(),
+  };
+  return { run, policy, rollouts, parts };
+}
+
+/** Rows without what depends on the clock. */
+const timeless = (file: string) =>
+  (readJsonLines(file) as { [name: string]: unknown }[])
+    .map(row =>
+      Object.fromEntries(
+        Object.entries(row).filter(([name]) => !/^(time|timing_s|perf|training\/seconds)/.test(name)),
+      ),
+    )
+    .filter(row => Object.keys(row).length > 1);
+
+t.test('a run collects, learns, validates and checkpoints when it should', async t => {
+  const settings = settingsIn(t.testdir());
+  const { run, policy, rollouts, parts } = start(createRunFolder(settings, 'x'), settings);
+  const { state, ended } = await trainLoop(parts, initialState(10_000));
+  t.equal(ended, 'finished');
+  t.match(state, {
+    step: 6,
+    updates: 24,
+    nextSeed: 10_024,
+    episodes: 96,
+    sampledTokens: 96,
+    trainedTokens: 96,
+  });
+  t.equal(policy.updates, 24);
+  t.same(
+    state.validations.map(record => record.step),
+    [0, 2, 4, 6],
+  );
+  t.same(
+    rollouts.played.map(({ groups }) => groups[0].seed),
+    [123, 10_000, 10_004, 123, 10_008, 10_012, 123, 10_016, 10_020, 123],
+  );
+  const seeds = rollouts.played
+    .filter(({ groups }) => groups[0].seed >= 10_000)
+    .map(({ options }) => options.seed);
+  t.equal(new Set(seeds).size, 6, 'every iteration draws anew');
+  t.same(readdirSync(run.checkpoints).sort(), ['step-000003', 'step-000006']);
+  t.same(readdirSync(run.trajectories).sort(), [
+    'train-000004.jsonl',
+    'validation-000000.jsonl',
+    'validation-000002.jsonl',
+    'validation-000004.jsonl',
+    'validation-000006.jsonl',
+  ]);
+});
+
+t.test('half, resume and half again equals the whole run', async t => {
+  const folders = t.testdir({ whole: {}, parted: {} });
+  const wholeSettings = settingsIn(join(folders, 'whole'));
+  const whole = start(createRunFolder(wholeSettings, 'x'), wholeSettings);
+  const wholeOutcome = await trainLoop(whole.parts, initialState(10_000));
+
+  const settings = settingsIn(join(folders, 'parted'));
+  const run = createRunFolder(settings, 'x');
+  const stop = new AbortController();
+  const first = start(run, settings, 0, stop.signal);
+  first.rollouts.onPlay = collection => collection === 6 && stop.abort();
+  const stopped = await trainLoop(first.parts, initialState(10_000));
+  t.equal(stopped.ended, 'stopped');
+  t.equal(stopped.state.step, 3, 'the iteration being collected was given up');
+
+  const checkpoint = latestCheckpoint(run)!;
+  const second = start(run, settings, checkpoint.state.step);
+  second.policy.load(checkpoint.policy);
+  const outcome = await trainLoop(second.parts, checkpoint.state);
+  t.equal(second.policy.weight, whole.policy.weight);
+  t.same(
+    { ...outcome.state, seconds: 0, validations: [] },
+    { ...wholeOutcome.state, seconds: 0, validations: [] },
+  );
+  t.same(
+    outcome.state.validations.map(record => record.metrics),
+    wholeOutcome.state.validations.map(record => record.metrics),
+  );
+  t.same(timeless(run.metrics), timeless(whole.run.metrics));
+});
+
+t.test('a stop while validating resumes with that validation', async t => {
+  const settings = settingsIn(t.testdir());
+  const run = createRunFolder(settings, 'x');
+  const stop = new AbortController();
+  const first = start(run, settings, 0, stop.signal);
+  first.rollouts.onPlay = collection => collection === 4 && stop.abort();
+  const { state } = await trainLoop(first.parts, initialState(10_000));
+  t.same([state.step, state.validations.length], [2, 1]);
+  const second = start(run, settings, 2);
+  second.policy.load(latestCheckpoint(run)!.policy);
+  const outcome = await trainLoop(second.parts, latestCheckpoint(run)!.state);
+  t.same(
+    outcome.state.validations.map(record => record.step),
+    [0, 2, 4, 6],
+  );
+});
+
+t.test('a learning rate of 0 leaves the policy as it was', async t => {
+  const settings = settingsIn(t.testdir(), { optimizer: { learning_rate: 0 } });
+  const { policy, parts } = start(createRunFolder(settings, 'x'), settings);
+  await trainLoop(parts, initialState(10_000));
+  t.equal(policy.weight, 0);
+  t.equal(policy.updates, 24);
+});
+
+t.test('episodes from validation levels are left out of training where asked', async t => {
+  const validation = { episodes: 5, unseen_levels: true };
+  const settings = settingsIn(t.testdir(), { validation, training: { steps: 2, validate_every: 2 } });
+  const { run, rollouts, parts } = start(createRunFolder(settings, 'x'), settings);
+  const { state } = await trainLoop(parts, initialState(10_000));
+  const seen = new Set([123, 124, 125, 126, 127].map(seed => seed % 40));
+  const kept = rollouts.played
+    .flatMap(({ groups }) => groups)
+    .filter(({ seed }) => seed >= 10_000 && !seen.has(seed % 40));
+  t.equal(state.episodes, 4 * kept.length);
+  t.ok(kept.length < 8);
+  const left = timeless(run.metrics).map(row => row['rollout/validation_levels_left_out'] ?? 0) as number[];
+  t.equal(
+    left.reduce((a, b) => a + b, 0),
+    4 * (8 - kept.length),
+  );
+});
+
+t.test('a fault in a collection ends the run with its error, not silently', async t => {
+  const settings = settingsIn(t.testdir());
+  const { rollouts, parts } = start(createRunFolder(settings, 'x'), settings);
+  rollouts.onPlay = collection => {
+    if (collection === 3) throw new Error('bad luck');
+  };
+  await t.rejects(trainLoop(parts, initialState(10_000)), /bad luck/);
+});
