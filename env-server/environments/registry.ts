@@ -1,3 +1,5 @@
+import { bandit } from './bandit/bandit.ts';
+import { countdown } from './countdown/countdown.ts';
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
@@ -5,7 +7,7 @@ import { sokoban } from './sokoban/sokoban.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 
 /** The environments that come with the server, in the order of their listing. */
-export const BUILT_IN: readonly AnyEnvironment[] = [sokoban, frozenLake, sudoku, game2048];
+export const BUILT_IN: readonly AnyEnvironment[] = [sokoban, frozenLake, bandit, countdown, sudoku, game2048];
 
 const MOST_SUGGESTIONS = 3;
 /** `[namespace/]Name-vN`. */
