@@ -27,10 +27,8 @@ episodes.forEach((golden, number) => {
     for (const [key, wanted] of Object.entries(golden.normalised)) {
       const [grouping, method] = key.split('/') as [RewardGrouping, RewardMethod];
       const found = normalizeRewards(batch, { grouping, method });
-      // Upstream works in float32: mean_std divides a rounding error of 1e-7 by stds of about 0.1.
-      const tolerance = method === 'mean_std' || method === 'asym_clip' ? 1e-5 : 1e-6;
       t.ok(
-        wanted.every((value, i) => Math.abs(found[i] - value) < tolerance),
+        wanted.every((value, i) => Math.abs(found[i] - value) < 1e-6),
         key,
       );
     }
