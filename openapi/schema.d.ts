@@ -566,7 +566,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "episode_over" | "wrong_step" | "session_expired" | "session_closed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "draining" | "step_timeout";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "episode_over" | "wrong_step" | "session_expired" | "session_closed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "draining" | "step_timeout";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -852,7 +852,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -888,7 +888,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -920,7 +920,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -950,7 +950,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -989,7 +989,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1028,7 +1028,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1064,7 +1064,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1099,7 +1099,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1138,7 +1138,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1177,7 +1177,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1209,7 +1209,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1245,7 +1245,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1278,7 +1278,7 @@ export interface operations {
                     "application/json": components["schemas"]["EnvironmentList"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1310,7 +1310,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1346,7 +1346,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1382,7 +1382,7 @@ export interface operations {
                     "application/json": components["schemas"]["BatchResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;

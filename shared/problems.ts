@@ -9,6 +9,12 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'Send one JSON value; `detail` says where the parser stopped.',
   },
+  bad_request: {
+    status: 400,
+    title: 'The HTTP request is malformed',
+    retryable: false,
+    advice: '`detail` says what the parser of HTTP did not understand.',
+  },
   unauthorized: {
     status: 401,
     title: 'A valid token is needed',
@@ -117,6 +123,12 @@ export const PROBLEMS = {
     title: 'Too many sessions',
     retryable: true,
     advice: 'Close sessions that are done or wait for idle ones to expire; `detail` names the limit.',
+  },
+  too_many_snapshots: {
+    status: 429,
+    title: 'Too many snapshots of one session',
+    retryable: false,
+    advice: 'Snapshots go with their session: close it, or clone it and go on in the clone.',
   },
   too_many_requests: {
     status: 429,

@@ -1,0 +1,107 @@
+import fastifyWebsocket from '@fastify/websocket';
+import Fastify, { type FastifyInstance } from 'fastify';
+import { type Logger, pino } from 'pino';
+import { Problem } from '../shared/problems.ts';
+import { createRegistry, type Registry } from './environments/registry.ts';
+import { Authenticator } from './http/auth.ts';
+import { createMetrics } from './http/metrics.ts';
+import { addPages } from './http/pages.ts';
+import { ProblemDesk } from './http/problems.ts';
+import { addBatchRoute, addRestRoutes } from './http/rest.ts';
+import { addWebSocketRoute, SUBPROTOCOL } from './http/websocket.ts';
+import { Dispatcher } from './operations/dispatcher.ts';
+import { Catalogue } from './sessions/catalogue.ts';
+import { SessionManager } from './sessions/manager.ts';
+import type { Principal } from './sessions/principal.ts';
+import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    principal: Principal;
+  }
+}
+
+/** Parts that tests replace. */
+export interface AppParts {
+  readonly registry?: Registry;
+  /** Milliseconds since the epoch. */
+  readonly now?: () => number;
+  readonly log?: Logger;
+}
+
+export interface App {
+  readonly server: FastifyInstance;
+  readonly sessions: SessionManager;
+  readonly authenticator: Authenticator;
+  readonly log: Logger;
+}
+
+/** Routes that need no token. */
+const OPEN = /^\/(livez|readyz|openapi\.json|docs)(\/|\?|$)/;
+
+/**
+ * Puts a server together; it listens nowhere yet.
+ *
+ * @example
+ * const { server } = await createApp();
+ * await server.inject({ method: 'POST', url: '/v1/sessions', payload: { env_id: 'FrozenLake-v0' } });
+ */
+export async function createApp(given: Partial<Settings> = {}, parts: AppParts = {}): Promise<App> {
+  const settings: Settings = { ...DEFAULT_SETTINGS, ...given };
+  const log = parts.log ?? pino({ level: settings.logLevel });
+  const authenticator = new Authenticator(settings.tokens);
+  const desk = new ProblemDesk(log);
+  const sessions = new SessionManager(settings, parts.now);
+  const catalogue = new Catalogue(parts.registry ?? createRegistry());
+  const dispatcher = new Dispatcher({ sessions, catalogue, stepTimeoutMs: settings.stepTimeoutMs });
+  const server = Fastify({
+    loggerInstance: log,
+    disableRequestLogging: true,
+    bodyLimit: settings.bodyLimitBytes,
+    routerOptions: { maxParamLength: 256 },
+    frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
+  }) as unknown as FastifyInstance;
+
+  server.decorateRequest('principal');
+  server.addHook('onRequest', (request, _reply, done) => {
+    if (!OPEN.test(request.url)) request.principal = authenticator.principal(request.headers.authorization);
+    done();
+  });
+  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
+  server.setNotFoundHandler((request, reply) =>
+    desk.reply(new Problem('not_found', `there is no ${request.method} ${request.url}`), request, reply),
+  );
+  parseJson(server);
+  await server.register(fastifyWebsocket, {
+    options: {
+      maxPayload: settings.bodyLimitBytes,
+      handleProtocols: protocols => protocols.has(SUBPROTOCOL) && SUBPROTOCOL,
+    },
+  });
+  addRestRoutes(server, dispatcher);
+  addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
+  addWebSocketRoute(server, dispatcher, desk, settings);
+  await addPages(
+    server,
+    sessions,
+    createMetrics(dispatcher.services, desk, () => server.websocketServer.clients.size),
+  );
+  sessions.start();
+  server.addHook('onClose', async () => sessions.stop());
+  return { server, sessions, authenticator, log };
+}
+
+function parseJson(server: FastifyInstance): void {
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
+    if (body === '') {
+      done(null, undefined);
+      return;
+    }
+    try {
+      done(null, JSON.parse(body as string));
+    } catch (error) {
+      done(new Problem('bad_json', (error as Error).message));
+    }
+  });
+}

@@ -1,0 +1,108 @@
+import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { PROBLEMS } from '../../shared/problems.ts';
+import type { Services } from '../operations/operation.ts';
+import { type EnvironmentTally, LATENCY_BOUNDS_S } from '../sessions/tally.ts';
+import type { ProblemDesk } from './problems.ts';
+
+type Labels = { readonly [name: string]: string | number };
+
+interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
+/**
+ * Counted in plain fields on the hot path and read only when somebody asks: prom-client's own counters
+ * hash their labels on every call.
+ */
+function readMetric(
+  name: string,
+  help: string,
+  type: 'counter' | 'gauge' | 'histogram',
+  read: () => Sample[],
+) {
+  return {
+    name,
+    help,
+    type,
+    aggregator: 'sum',
+    get: async () => ({ name, help, type, values: read(), aggregator: 'sum' }),
+    reset: () => undefined,
+  } as unknown as Metric;
+}
+
+/** The registry behind `/metrics`. */
+export function createMetrics(services: Services, desk: ProblemDesk, sockets: () => number): Registry {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const { sessions, catalogue } = services;
+  const perEnvironment = (value: (tally: EnvironmentTally) => number) => (): Sample[] =>
+    [...catalogue.tallies()].map(tally => ({ labels: { env_id: tally.envId }, value: value(tally) }));
+  const gauge = (name: string, help: string, value: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(value());
+      },
+    });
+
+  gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
+  gauge(
+    'ragen_queue_depth',
+    'Operations that wait for another one on their session.',
+    () => sessions.waiting,
+  );
+  const metrics = [
+    readMetric(
+      'ragen_sessions',
+      'Open sessions.',
+      'gauge',
+      perEnvironment(tally => tally.sessions),
+    ),
+    readMetric(
+      'ragen_episodes_total',
+      'Episodes begun.',
+      'counter',
+      perEnvironment(tally => tally.episodes),
+    ),
+    readMetric(
+      'ragen_environment_faults_total',
+      'Episodes ended by an exception in the environment.',
+      'counter',
+      perEnvironment(tally => tally.faults),
+    ),
+    readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
+      Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
+    ),
+    readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
+      [...desk.counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
+    ),
+    readMetric('ragen_operation_seconds', 'Time of operations on sessions.', 'histogram', () =>
+      [...catalogue.tallies()].flatMap(latencySamples),
+    ),
+  ];
+  for (const metric of metrics) registry.registerMetric(metric);
+  return registry;
+}
+
+function latencySamples(tally: EnvironmentTally): Sample[] {
+  const samples: Sample[] = [];
+  for (const [operation, { counts, sum }] of tally.latencies) {
+    const labels = { env_id: tally.envId, operation };
+    let total = 0;
+    counts.forEach((count, bucket) => {
+      total += count;
+      samples.push({
+        metricName: 'ragen_operation_seconds_bucket',
+        labels: { ...labels, le: LATENCY_BOUNDS_S[bucket] ?? '+Inf' },
+        value: total,
+      });
+    });
+    samples.push({ metricName: 'ragen_operation_seconds_sum', labels, value: sum });
+    samples.push({ metricName: 'ragen_operation_seconds_count', labels, value: total });
+  }
+  return samples;
+}

@@ -1,0 +1,40 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyInstance } from 'fastify';
+import type { Registry } from 'prom-client';
+import { Problem } from '../../shared/problems.ts';
+import type { SessionManager } from '../sessions/manager.ts';
+import { openApiDocument } from './openapi.ts';
+
+const RETRY_AFTER_SECONDS = 5;
+
+/** Health, readiness, metrics, the OpenAPI document and the reference made from it. */
+export async function addPages(
+  app: FastifyInstance,
+  sessions: SessionManager,
+  metrics: Registry,
+): Promise<void> {
+  app.get('/livez', (_request, reply) => reply.send({ status: 'ok' }));
+  app.get('/readyz', (_request, reply) => {
+    if (sessions.draining) {
+      throw new Problem('draining', 'the server is shutting down', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    return reply.send({ status: 'ok' });
+  });
+  app.get('/metrics', async (request, reply) => {
+    if (!request.principal.scopes.has('admin')) {
+      throw new Problem('forbidden', 'metrics need a token with the scope admin');
+    }
+    return reply.type(metrics.contentType).send(await metrics.metrics());
+  });
+  const document = openApiDocument();
+  const text = JSON.stringify(document);
+  app.get('/openapi.json', (_request, reply) => reply.type('application/json; charset=utf-8').send(text));
+  await app.register(swagger, {
+    mode: 'static',
+    specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
+  });
+  await app.register(swaggerUi, { routePrefix: '/docs' });
+}

@@ -1,0 +1,121 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { Problem } from '../../shared/problems.ts';
+import { runBatch } from '../operations/batch.ts';
+import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
+import { execute, nextRequest } from '../operations/execute.ts';
+import type { OperationInput } from '../operations/operation.ts';
+import { RequestKey } from '../operations/schemas.ts';
+import { compileCheck } from '../operations/validation.ts';
+import { type ProblemDesk, traceIdOf } from './problems.ts';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** A route for every operation. */
+export function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): void {
+  for (const compiled of dispatcher.operations) {
+    const { operation, checkRest } = compiled;
+    const gather = gatherer(compiled);
+    app.route({
+      method: operation.method,
+      url: operation.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+      handler(request, reply) {
+        const input = gather(request);
+        checkRest(input);
+        const call = { principal: request.principal, request: nextRequest() };
+        const result = execute(dispatcher.services, call, operation, input);
+        if (result instanceof Promise) return result.then(value => send(reply, compiled, value));
+        return send(reply, compiled, result);
+      },
+    });
+  }
+}
+
+function send(reply: FastifyReply, compiled: CompiledOperation, result: unknown): FastifyReply {
+  const { operation, serialise } = compiled;
+  if (operation.status !== 200) reply.code(operation.status);
+  if (operation.status === 204) return reply.send();
+  const representation = operation.represent?.(result);
+  if (representation)
+    return reply.header('content-type', representation.contentType).send(representation.body);
+  return reply.header('content-type', JSON_TYPE).send(serialise(result));
+}
+
+/** Puts parameters, query, body and request key of a request into one object, as frames have it. */
+function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) => OperationInput {
+  const params = Object.keys(operation.params.properties);
+  const query = Object.keys(operation.query.properties);
+  const elsewhere = [...params, ...query, 'request_key'];
+  return request => {
+    const input = bodyOf(request, elsewhere);
+    for (const name of params) input[name] = (request.params as { [name: string]: string })[name];
+    const given = request.query as { [name: string]: unknown };
+    for (const name in given) {
+      if (Object.hasOwn(input, name))
+        throw unknownKey(name, `the query takes ${query.join(', ') || 'nothing'}`);
+      input[name] = given[name];
+    }
+    if (query.length > 0) Value.Convert(operation.query, input);
+    const key = request.headers['idempotency-key'];
+    if (operation.keyed && key !== undefined) input.request_key = key;
+    return input;
+  };
+}
+
+function bodyOf(request: FastifyRequest, elsewhere: readonly string[]): { [name: string]: unknown } {
+  const { body } = request;
+  if (body === undefined || body === null) return {};
+  if (typeof body !== 'object' || Array.isArray(body)) {
+    throw new Problem('invalid_request', 'the body must be a JSON object');
+  }
+  for (const name of elsewhere) {
+    if (Object.hasOwn(body, name)) throw unknownKey(name, 'it does not belong into the body');
+  }
+  return body as { [name: string]: unknown };
+}
+
+function unknownKey(name: string, why: string): Problem {
+  const detail = `unknown key "${name}": ${why}`;
+  return new Problem('invalid_request', detail, { violations: [{ pointer: `/${name}`, detail }] });
+}
+
+const checkBatch = compileCheck(
+  Type.Object(
+    {
+      items: Type.Array(Type.Unknown(), { minItems: 1 }),
+      wait: Type.Optional(Type.Integer({ minimum: 1 })),
+      request_key: Type.Optional(RequestKey),
+    },
+    { additionalProperties: false },
+  ),
+  'batch',
+);
+
+/** `POST /v1/batch`. */
+export function addBatchRoute(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  desk: ProblemDesk,
+  mostItems: number,
+): void {
+  app.post('/v1/batch', (request, reply) => {
+    const input = bodyOf(request, ['request_key']);
+    const key = request.headers['idempotency-key'];
+    if (key !== undefined) input.request_key = key;
+    checkBatch(input);
+    const result = runBatch(
+      dispatcher,
+      { principal: request.principal, request: nextRequest() },
+      {
+        items: input.items as unknown[],
+        wait: input.wait as number | undefined,
+        requestKey: input.request_key as string | undefined,
+        mostItems,
+        problem: error => desk.document(error, traceIdOf(request.headers.traceparent)),
+      },
+    );
+    reply.header('content-type', JSON_TYPE);
+    return result instanceof Promise ? result.then(text => reply.send(text)) : reply.send(result);
+  });
+}

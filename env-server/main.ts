@@ -1,0 +1,84 @@
+import { Command, Option } from 'commander';
+import { createApp } from './app.ts';
+import { hashToken, refuseOpenServer } from './http/auth.ts';
+import { SETTINGS, type Settings } from './settings.ts';
+
+const MS_PER_S = 1000;
+
+function command(): Command {
+  const program = new Command('ragen-env-server')
+    .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
+    .showHelpAfterError();
+  program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
+    await serve(self.optsWithGlobals(), program);
+  });
+  program
+    .command('hash-token')
+    .description('read a token from standard input and print the sha256 that --tokens wants')
+    .action(async () => console.log(hashToken((await readAll(process.stdin)).trim())));
+  for (const [name, declaration] of Object.entries(SETTINGS)) {
+    const flag = name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
+    const option = new Option(`--${flag} <value>`, declaration.help)
+      .env(`RAGEN_${flag.replaceAll('-', '_').toUpperCase()}`)
+      .default(declaration.default);
+    if (declaration.choices) option.choices([...declaration.choices]);
+    else if (typeof declaration.default === 'number') {
+      option.argParser(text => parseNumber(text, declaration.minimum ?? 0, declaration.integer === true));
+    }
+    program.addOption(option);
+  }
+  return program;
+}
+
+function parseNumber(text: string, minimum: number, integer: boolean): number {
+  const value = Number(text);
+  if (text.trim() === '' || !(value >= minimum) || (integer && !Number.isInteger(value))) {
+    throw new Error(`expected ${integer ? 'an integer' : 'a number'} of at least ${minimum}, got "${text}"`);
+  }
+  return value;
+}
+
+async function serve(settings: Settings, program: Command): Promise<void> {
+  const { server, sessions, authenticator, log } = await createApp(settings);
+  refuseOpenServer(settings.host, authenticator);
+  const portChosen = program.getOptionValueSource('port') !== 'default';
+  const address = await listen();
+  console.log(`ragen env-server listening on ${address}`);
+
+  let stopping = false;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (stopping) process.exit(1);
+      stopping = true;
+      log.info(`${signal}: draining`);
+      sessions.drain();
+      setTimeout(async () => {
+        await server.close();
+        process.exit(0);
+      }, settings.drainSeconds * MS_PER_S);
+    });
+  }
+
+  async function listen(): Promise<string> {
+    try {
+      return await server.listen({ host: settings.host, port: settings.port });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || portChosen) throw error;
+      console.log(`port ${settings.port} is taken; using a free one`);
+      return server.listen({ host: settings.host, port: 0 });
+    }
+  }
+}
+
+async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
+  let text = '';
+  for await (const chunk of stream) text += chunk;
+  return text;
+}
+
+try {
+  await command().parseAsync();
+} catch (error) {
+  console.error(`ragen-env-server: ${(error as Error).message}`);
+  process.exit(1);
+}

@@ -1,0 +1,21 @@
+import { Type } from 'typebox';
+import { sessionOperation } from './operation.ts';
+import { ClonedSessions, Count, GroupId } from './schemas.ts';
+import { sessionView } from './views.ts';
+
+export const clone = sessionOperation({
+  name: 'clone',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/clone',
+  status: 201,
+  summary: 'Open sessions in the same state',
+  description:
+    'The clones draw the same random numbers as the original would. They join its group unless `group_id` says otherwise.',
+  keyed: true,
+  body: { count: Type.Optional(Count), group_id: Type.Optional(GroupId) },
+  result: ClonedSessions,
+  handle({ sessions }, session, input) {
+    const clones = sessions.clone(session, input.count ?? 1, input.group_id);
+    return { sessions: clones.map(sessionView) };
+  },
+});

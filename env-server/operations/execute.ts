@@ -1,0 +1,81 @@
+import { performance } from 'node:perf_hooks';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import { Problem } from '../../shared/problems.ts';
+import type { Principal } from '../sessions/principal.ts';
+import type { ReplyMemory } from '../sessions/replies.ts';
+import type { Operation, OperationInput, Services } from './operation.ts';
+
+/** One request from a client: it may hold many operations. */
+export interface Call {
+  readonly principal: Principal;
+  /** Differs from request to request. */
+  readonly request: number;
+}
+
+let requests = 0;
+
+/** A number for {@link Call}. */
+export function nextRequest(): number {
+  return ++requests;
+}
+
+const MS_PER_S = 1000;
+
+/**
+ * Runs an operation whose input was checked against its schemas. What is ready at once comes at once.
+ * @throws Problem, or what the environment code threw (see `problemOf`)
+ */
+export function execute(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { principal } = call;
+  if (!principal.scopes.has(operation.scope) && !principal.scopes.has('admin')) {
+    throw new Problem('forbidden', `${operation.name} needs a token with the scope ${operation.scope}`);
+  }
+  const start = performance.now();
+  if (operation.target === 'server') {
+    const work = () => operation.handle(services, principal, input);
+    return keyed(operation, input, call, work, () => services.sessions.replies(principal.name));
+  }
+  const session = services.sessions.find(principal, input.session_id as string);
+  const work = () => session.exclusive(() => operation.handle(services, session, input));
+  const result = keyed(operation, input, call, work, () => session.replies);
+  const { tally } = session.variant;
+  if (!(result instanceof Promise)) {
+    tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+    return result;
+  }
+  const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
+  return chain(inTime(result, timeout, operation), value => {
+    tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+    return value;
+  });
+}
+
+function keyed(
+  operation: Operation,
+  input: OperationInput,
+  call: Call,
+  work: () => MaybePromise<unknown>,
+  memory: () => ReplyMemory,
+): MaybePromise<unknown> {
+  const key = input.request_key;
+  if (typeof key !== 'string' || !operation.keyed) return work();
+  return memory().once(key, operation.name, input, call.request, work);
+}
+
+function inTime<T>(result: Promise<T>, timeoutMs: number, operation: Operation): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      reject(
+        new Problem('step_timeout', `${operation.name} was not done within ${timeoutMs} ms; it goes on`, {
+          retryAfterSeconds: 1,
+        }),
+      );
+    }, timeoutMs);
+    result.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -1,0 +1,134 @@
+import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Catalogue } from '../sessions/catalogue.ts';
+import type { SessionManager } from '../sessions/manager.ts';
+import type { Principal, Scope } from '../sessions/principal.ts';
+import type { Session } from '../sessions/session.ts';
+import { SessionId } from './schemas.ts';
+
+export interface Services {
+  readonly sessions: SessionManager;
+  readonly catalogue: Catalogue;
+  /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
+  readonly stepTimeoutMs: number;
+}
+
+/** Parameters, query and body of a request in one flat object, as frames carry them. */
+export type OperationInput = { readonly [key: string]: unknown };
+
+/** How the REST door writes a result that is not sent as JSON. */
+export interface Representation {
+  readonly contentType: string;
+  readonly body: string | Buffer;
+}
+
+interface Declaration {
+  /** `op` of frames and batch items, `operationId` in OpenAPI. */
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** With `{name}` for parameters. */
+  readonly path: string;
+  /** Status of success; 204 has no body. */
+  readonly status: 200 | 201 | 204;
+  readonly scope: Scope;
+  readonly tag: 'sessions' | 'environments';
+  readonly summary: string;
+  readonly description?: string;
+  readonly result: TSchema;
+  /** Changes something, hence honours request keys. */
+  readonly keyed: boolean;
+  /** Content types that `represent` may choose besides JSON. */
+  readonly mediaTypes?: readonly string[];
+}
+
+interface Schemas {
+  readonly params: TObject;
+  readonly query: TObject;
+  readonly body: TObject;
+}
+
+/** An operation on the server as a whole. */
+export interface ServerOperation extends Declaration, Schemas {
+  readonly target: 'server';
+  handle(services: Services, principal: Principal, input: OperationInput): MaybePromise<unknown>;
+  represent?(result: unknown): Representation | undefined;
+}
+
+/** An operation on one session; runs when those that arrived before it are done. */
+export interface SessionOperation extends Declaration, Schemas {
+  readonly target: 'session';
+  handle(services: Services, session: Session, input: OperationInput): MaybePromise<unknown>;
+  represent?(result: unknown): Representation | undefined;
+}
+
+export type Operation = ServerOperation | SessionOperation;
+
+type Input<P extends TProperties, Q extends TProperties, B extends TProperties> = Static<TObject<P>> &
+  Static<TObject<Q>> &
+  Static<TObject<B>>;
+
+interface Properties<P extends TProperties, Q extends TProperties, B extends TProperties> {
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+}
+
+const object = (properties: TProperties | undefined): TObject =>
+  Type.Object(properties ?? {}, { additionalProperties: false });
+
+const NO_PROPERTIES = {};
+
+/** Declares an operation on the server; the handler's input and result are typed by the schemas. */
+export function serverOperation<
+  R extends TSchema,
+  P extends TProperties = typeof NO_PROPERTIES,
+  Q extends TProperties = typeof NO_PROPERTIES,
+  B extends TProperties = typeof NO_PROPERTIES,
+>(
+  declaration: Omit<Declaration, 'result'> &
+    Properties<P, Q, B> & {
+      result: R;
+      handle(services: Services, principal: Principal, input: Input<P, Q, B>): MaybePromise<Static<R>>;
+      represent?(result: Static<R>): Representation | undefined;
+    },
+): ServerOperation {
+  return {
+    ...declaration,
+    handle: declaration.handle as ServerOperation['handle'],
+    represent: declaration.represent as ServerOperation['represent'],
+    target: 'server',
+    params: object(declaration.params),
+    query: object(declaration.query),
+    body: object(declaration.body),
+  };
+}
+
+/** Declares an operation on one session, which its parameter `session_id` names. */
+export function sessionOperation<
+  R extends TSchema,
+  Q extends TProperties = typeof NO_PROPERTIES,
+  B extends TProperties = typeof NO_PROPERTIES,
+>(
+  declaration: Omit<Declaration, 'result' | 'tag' | 'scope'> &
+    Properties<typeof NO_PROPERTIES, Q, B> & {
+      result: R;
+      handle(
+        services: Services,
+        session: Session,
+        input: Input<typeof NO_PROPERTIES, Q, B>,
+      ): MaybePromise<Static<R>>;
+      represent?(result: Static<R>): Representation | undefined;
+    },
+): SessionOperation {
+  return {
+    ...declaration,
+    handle: declaration.handle as SessionOperation['handle'],
+    represent: declaration.represent as SessionOperation['represent'],
+    target: 'session',
+    tag: 'sessions',
+    scope: 'play',
+    params: object({ session_id: SessionId }),
+    query: object(declaration.query),
+    body: object(declaration.body),
+  };
+}

@@ -1,0 +1,25 @@
+import { Type } from 'typebox';
+import { sessionOperation } from './operation.ts';
+import { ReferencePlan } from './schemas.ts';
+
+const DEFAULT_POLICY = 'optimal';
+const MOST_ACTIONS = 10_000;
+
+export const reference = sessionOperation({
+  name: 'reference',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/reference',
+  status: 200,
+  summary: 'What a reference policy would do',
+  description: 'The next actions from the current state, as if nothing random interfered. Steps nothing.',
+  keyed: false,
+  body: {
+    policy: Type.Optional(Type.String({ default: DEFAULT_POLICY })),
+    count: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ACTIONS, default: 1 })),
+  },
+  result: ReferencePlan,
+  async handle(_services, session, input) {
+    const policy = input.policy ?? DEFAULT_POLICY;
+    return { policy, actions: [...(await session.plan(policy, input.count ?? 1))] };
+  },
+});

@@ -1,0 +1,19 @@
+import { Type } from 'typebox';
+import { sessionOperation } from './operation.ts';
+import { Options, Seed, Session } from './schemas.ts';
+import { sessionView } from './views.ts';
+
+export const reset = sessionOperation({
+  name: 'reset',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/reset',
+  status: 200,
+  summary: 'Begin a new episode',
+  keyed: true,
+  body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
+  result: Session,
+  async handle(_services, session, input) {
+    await session.reset(input.seed, input.options);
+    return sessionView(session);
+  },
+});

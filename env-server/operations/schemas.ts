@@ -1,0 +1,303 @@
+import { type Static, type TProperties, type TSchema, Type } from 'typebox';
+import type { Json } from '../../shared/json.ts';
+import { PROBLEMS } from '../../shared/problems.ts';
+
+/** Longest request key, group id and name a client may choose, in characters. */
+const NAME_LENGTH = 128;
+/** Most sessions one request may create. */
+const GROUP_SIZE = 4096;
+const LONGEST_TTL_SECONDS = 7 * 24 * 3600;
+
+/** An object that refuses unknown keys. */
+export const closed = <P extends TProperties>(
+  properties: P,
+  options: { title?: string; description?: string } = {},
+) => Type.Object(properties, { additionalProperties: false, ...options });
+
+const nullable = <S extends TSchema>(schema: S, description: string) =>
+  Type.Union([schema, Type.Null()], { description });
+
+/** Any JSON value. */
+export const AnyJson = (options: { description?: string } = {}) => Type.Unsafe<Json>({ ...options });
+
+export const Bag = Type.Record(Type.String(), AnyJson());
+
+export const SessionId = Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'The session.' });
+export const EnvId = Type.String({
+  minLength: 1,
+  maxLength: NAME_LENGTH,
+  description: 'Environment id, `[namespace/]Name-vN`.',
+});
+export const REQUEST_KEY = {
+  minLength: 1,
+  maxLength: NAME_LENGTH,
+  description: 'Repeating a request with the same key returns the stored reply and changes nothing.',
+};
+export const RequestKey = Type.String(REQUEST_KEY);
+export const Seed = Type.Integer({
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: 'Seeds the episode; drawn at random when absent. The effective seed is always returned.',
+});
+export const Config = Type.Record(Type.String(), AnyJson(), {
+  description:
+    'Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from.',
+});
+export const Options = Type.Record(Type.String(), AnyJson(), {
+  description: 'Pins the start of the episode, by the environment’s `options_schema`.',
+});
+export const Count = Type.Integer({ minimum: 1, maximum: GROUP_SIZE, default: 1 });
+export const TtlSeconds = Type.Number({
+  exclusiveMinimum: 0,
+  maximum: LONGEST_TTL_SECONDS,
+  description: 'Idle seconds after which the session expires; the server’s default when absent.',
+});
+export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });
+export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'structured'], {
+  type: 'string',
+  default: 'text',
+  description: 'Form of the observations, one of the environment’s `observation_formats`.',
+});
+
+export const WrapperChoice = closed(
+  {
+    name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
+    options: Type.Optional(Bag),
+  },
+  { title: 'WrapperChoice' },
+);
+export const Wrappers = Type.Array(WrapperChoice, {
+  maxItems: 16,
+  description: 'Wrappers in the order they are applied.',
+});
+
+export const Observation = Type.Unsafe<string | { [key: string]: unknown }>(
+  Type.Union([Type.String(), Bag], {
+    title: 'Observation',
+    description: 'Text, or an object where the format is `structured`.',
+  }),
+);
+export const Info = Type.Unsafe<{ [key: string]: unknown }>({
+  type: 'object',
+  title: 'Info',
+  description: 'Of a step: what happened, the environment’s own keys included. Empty after a reset.',
+  additionalProperties: true,
+  properties: {
+    success: Type.Boolean({ description: 'The task is solved.' }),
+    action_is_valid: Type.Boolean({ description: 'The environment knows the action.' }),
+    action_is_effective: Type.Boolean({ description: 'The action changed the state.' }),
+  },
+});
+
+const sessionProperties = {
+  session_id: Type.String(),
+  env_id: Type.String(),
+  group_id: nullable(Type.String(), 'Shared by the members of a group.'),
+  episode_id: Type.String({ description: 'Changes with every reset, restore and clone.' }),
+  seed: nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.'),
+  step: Type.Integer({ description: 'Steps taken in this episode.' }),
+  observation: Observation,
+  info: Info,
+  expires_at: Type.String({
+    format: 'date-time',
+    description: 'When the session expires unless it is used.',
+  }),
+};
+
+export const Session = Type.Object(sessionProperties, { title: 'Session' });
+export type Session = Static<typeof Session>;
+
+export const CreatedSession = Type.Object(
+  {
+    ...sessionProperties,
+    sessions: Type.Optional(
+      Type.Array(Session, { description: 'All members, the first included; present when `count` > 1.' }),
+    ),
+  },
+  { title: 'CreatedSession', description: 'The session, or the first of the group.' },
+);
+export type CreatedSession = Static<typeof CreatedSession>;
+
+export const SessionDetail = Type.Object(
+  {
+    ...sessionProperties,
+    return: Type.Number({ description: 'Sum of the rewards of this episode so far.' }),
+    terminated: Type.Boolean(),
+    truncated: Type.Boolean(),
+    structured: Type.Unknown({ description: 'The state as plain JSON.' }),
+    config: Bag,
+    wrappers: Wrappers,
+    options: Bag,
+    observation_format: Type.String(),
+    max_episode_steps: Type.Integer(),
+    created_at: Type.String({ format: 'date-time' }),
+  },
+  { title: 'SessionDetail' },
+);
+export type SessionDetail = Static<typeof SessionDetail>;
+
+export const SessionPage = Type.Object(
+  {
+    sessions: Type.Array(Session),
+    next_cursor: nullable(Type.String(), 'Pass as `cursor` for the next page; null on the last.'),
+  },
+  { title: 'SessionPage' },
+);
+
+export const StepResult = Type.Object(
+  {
+    session_id: Type.String(),
+    episode_id: Type.String(),
+    step: Type.Integer({ description: 'Steps taken in this episode, this one included.' }),
+    observation: Observation,
+    reward: Type.Number(),
+    terminated: Type.Boolean({ description: 'The episode ended by the rules of the environment.' }),
+    truncated: Type.Boolean({ description: 'The episode was cut short, by a step limit for example.' }),
+    info: Info,
+  },
+  { title: 'StepResult' },
+);
+export type StepResult = Static<typeof StepResult>;
+
+export const Snapshot = Type.Object({ snapshot_id: Type.String() }, { title: 'Snapshot' });
+
+export const ClonedSessions = Type.Object({ sessions: Type.Array(Session) }, { title: 'ClonedSessions' });
+
+export const RenderMode = Type.Enum(['text', 'png', 'structured'], { type: 'string' });
+
+export const Rendering = Type.Object(
+  {
+    mode: RenderMode,
+    text: Type.Optional(Type.String()),
+    png: Type.Optional(Type.String({ description: 'The picture in base64.' })),
+    structured: Type.Optional(Type.Unknown()),
+  },
+  { title: 'Rendering', description: 'One of the fields, as `mode` says.' },
+);
+export type Rendering = Static<typeof Rendering>;
+
+export const TrajectoryRecord = Type.Object(
+  {
+    type: Type.Enum(['reset', 'step'], { type: 'string' }),
+    session_id: Type.Optional(Type.String()),
+    episode_id: Type.Optional(Type.String()),
+    env_id: Type.Optional(Type.String()),
+    config: Type.Optional(Bag),
+    wrappers: Type.Optional(Wrappers),
+    seed: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+    options: Type.Optional(Bag),
+    step: Type.Integer(),
+    action: Type.Optional(Type.Unknown()),
+    observation: Observation,
+    reward: Type.Optional(Type.Number()),
+    terminated: Type.Optional(Type.Boolean()),
+    truncated: Type.Optional(Type.Boolean()),
+    info: Info,
+  },
+  { title: 'TrajectoryRecord', description: 'First the reset, then every step.' },
+);
+export type TrajectoryRecord = Static<typeof TrajectoryRecord>;
+
+export const Trajectory = Type.Object({ records: Type.Array(TrajectoryRecord) }, { title: 'Trajectory' });
+
+export const ReferencePlan = Type.Object(
+  {
+    policy: Type.String(),
+    actions: Type.Array(Type.Unknown(), { description: 'Next actions, best first to do; empty when done.' }),
+  },
+  { title: 'ReferencePlan' },
+);
+
+export const EnvironmentSummary = Type.Object(
+  {
+    env_id: Type.String(),
+    title: Type.String(),
+    tags: Type.Array(Type.String()),
+    max_episode_steps: Type.Integer(),
+  },
+  { title: 'EnvironmentSummary' },
+);
+
+export const EnvironmentList = Type.Object(
+  { environments: Type.Array(EnvironmentSummary) },
+  { title: 'EnvironmentList' },
+);
+
+export const SpaceDocument = Type.Object(
+  {
+    json_schema: Type.Unknown({ description: 'JSON Schema of a value.' }),
+    gymnasium: Type.Unknown({ description: 'Type and parameters of the Gymnasium space.' }),
+  },
+  { title: 'Space' },
+);
+
+export const EnvironmentDocument = Type.Object(
+  {
+    env_id: Type.String(),
+    title: Type.String(),
+    description: Type.String({ description: 'The rules, in Markdown.' }),
+    tags: Type.Array(Type.String()),
+    config: Type.Record(Type.String(), AnyJson(), {
+      description: 'The effective configuration this document describes.',
+    }),
+    wrappers: Wrappers,
+    config_schema: Type.Unknown({ description: 'JSON Schema with defaults.' }),
+    options_schema: Type.Unknown({ description: 'JSON Schema of reset options.' }),
+    presets: Type.Record(Type.String(), Bag),
+    instruction: Type.String({ description: 'What a player is told about the task.' }),
+    legend: Type.Array(Type.Object({ symbol: Type.String(), meaning: Type.String() })),
+    actions: Type.Optional(
+      Type.Array(Type.String(), { description: 'Names of the actions in the order of their ids.' }),
+    ),
+    action_format: Type.Optional(
+      Type.String({ description: 'How an action is written where it is free text.' }),
+    ),
+    vocabulary: Type.Optional(
+      Type.Array(Type.String(), { description: 'Words that observations and actions are made of.' }),
+    ),
+    observation_space: SpaceDocument,
+    action_space: SpaceDocument,
+    observation_formats: Type.Array(Type.String()),
+    reward_range: Type.Array(Type.Union([Type.Number(), Type.Null()]), {
+      description: 'Least and greatest reward of a step; null where unbounded.',
+      minItems: 2,
+      maxItems: 2,
+    }),
+    reward_threshold: Type.Optional(Type.Number({ description: 'Mean return that counts as solved.' })),
+    known_optimum: Type.Optional(Type.Object({ success: Type.Number(), source: Type.String() })),
+    max_episode_steps: Type.Integer(),
+    render_modes: Type.Array(Type.String()),
+    references: Type.Array(Type.Object({ name: Type.String(), title: Type.String() })),
+    capabilities: Type.Object({
+      seed: Type.Boolean(),
+      snapshot: Type.Boolean(),
+      render: Type.Boolean(),
+    }),
+    example_action: Type.Unknown(),
+    history: Type.Array(Type.Object({ version: Type.Integer(), change: Type.String() })),
+  },
+  { title: 'Environment' },
+);
+export type EnvironmentDocument = Static<typeof EnvironmentDocument>;
+
+export const ProblemSchema = Type.Object(
+  {
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.Unsafe<keyof typeof PROBLEMS>({ type: 'string', enum: Object.keys(PROBLEMS) }),
+    retryable: Type.Boolean({ description: 'The same request may succeed later.' }),
+    trace_id: Type.String(),
+    retry_after_s: Type.Optional(Type.Number()),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          pointer: Type.String({ description: 'JSON pointer into the request.' }),
+          detail: Type.String(),
+        }),
+      ),
+    ),
+  },
+  { title: 'Problem', description: 'RFC 9457 problem document.' },
+);

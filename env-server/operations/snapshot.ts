@@ -1,0 +1,14 @@
+import { sessionOperation } from './operation.ts';
+import { Snapshot } from './schemas.ts';
+
+export const snapshot = sessionOperation({
+  name: 'snapshot',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/snapshot',
+  status: 201,
+  summary: 'Remember the state',
+  description: 'State and random generator; restoring gives the same future. Lives as long as the session.',
+  keyed: true,
+  result: Snapshot,
+  handle: (_services, session) => ({ snapshot_id: session.snapshot() }),
+});

@@ -1,0 +1,20 @@
+import { sessionOperation } from './operation.ts';
+import { Trajectory } from './schemas.ts';
+
+export const trajectory = sessionOperation({
+  name: 'trajectory',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/trajectory',
+  status: 200,
+  summary: 'The episode so far',
+  description:
+    'Seed, options, every action and its result. Over REST as JSON Lines, a record a line; replaying the actions gives the same states.',
+  keyed: false,
+  result: Trajectory,
+  mediaTypes: ['application/jsonl'],
+  handle: async (_services, session) => ({ records: await session.trajectory() }),
+  represent: ({ records }) => ({
+    contentType: 'application/jsonl; charset=utf-8',
+    body: `${records.map(record => JSON.stringify(record)).join('\n')}\n`,
+  }),
+});

@@ -1,0 +1,86 @@
+import { type TProperties, type TSchema, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
+import type { TLocalizedValidationError } from 'typebox/error';
+import { Problem, type Violation } from '../../shared/problems.ts';
+import type { Operation } from './operation.ts';
+import { RequestKey } from './schemas.ts';
+
+const MOST_VIOLATIONS = 20;
+
+/**
+ * A compiled check.
+ * @throws Problem `invalid_request` with a violation for every fault
+ */
+export type Check = (value: unknown) => void;
+
+/** Compiles the check of a schema. */
+export function compileCheck(schema: TSchema, what: string): Check {
+  const validator = Compile(schema);
+  return value => {
+    if (validator.Check(value)) return;
+    const violations = violationsOf(validator.Errors(value), schema);
+    throw new Problem('invalid_request', `${what}: ${violations[0].detail}`, { violations });
+  };
+}
+
+/** The schema of an operation's input as one flat object; frames and batch items add their envelope. */
+export function inputSchema(operation: Operation, door: 'rest' | 'frame'): TSchema {
+  const properties: TProperties = {
+    ...operation.params.properties,
+    ...operation.query.properties,
+    ...operation.body.properties,
+    ...(operation.keyed && { request_key: Type.Optional(RequestKey) }),
+    ...(door === 'frame' && {
+      id: Type.Optional(Type.Union([Type.String(), Type.Integer()])),
+      op: Type.String(),
+    }),
+  };
+  return Type.Object(properties, { additionalProperties: false });
+}
+
+function violationsOf(errors: readonly TLocalizedValidationError[], schema: TSchema): Violation[] {
+  const violations: Violation[] = [];
+  for (const error of errors) {
+    // A closed object reports each unknown key a second time as a value of the schema `false`.
+    if (error.keyword === 'boolean') continue;
+    violations.push(...violationsOfError(error, schema));
+    if (violations.length >= MOST_VIOLATIONS) break;
+  }
+  return violations.length > 0 ? violations : [{ pointer: '', detail: 'does not fit the schema' }];
+}
+
+function violationsOfError(error: TLocalizedValidationError, schema: TSchema): Violation[] {
+  const at = error.instancePath;
+  switch (error.keyword) {
+    case 'additionalProperties': {
+      const known = Object.keys(subschema(schema, error.schemaPath)?.properties ?? {});
+      return error.params.additionalProperties.map(key => ({
+        pointer: `${at}/${escapePointer(key)}`,
+        detail: `unknown key "${key}"${known.length > 0 ? `; known are ${known.join(', ')}` : ''}`,
+      }));
+    }
+    case 'required':
+      return error.params.requiredProperties.map(key => ({
+        pointer: `${at}/${escapePointer(key)}`,
+        detail: `"${key}" is required`,
+      }));
+    case 'enum':
+      return [{ pointer: at, detail: `must be one of ${error.params.allowedValues.join(', ')}` }];
+    default:
+      return [{ pointer: at, detail: `${at === '' ? 'the request' : at.slice(1)} ${error.message}` }];
+  }
+}
+
+function subschema(schema: TSchema, path: string): { properties?: object } | undefined {
+  let node: unknown = schema;
+  for (const part of path.split('/').slice(1)) {
+    node = (node as { [key: string]: unknown } | undefined)?.[
+      part.replaceAll('~1', '/').replaceAll('~0', '~')
+    ];
+  }
+  return node as { properties?: object } | undefined;
+}
+
+function escapePointer(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1');
+}

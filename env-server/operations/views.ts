@@ -1,0 +1,34 @@
+import type { Session as LiveSession } from '../sessions/session.ts';
+import type { Session, SessionDetail } from './schemas.ts';
+
+/** A session as clients see it. */
+export function sessionView(session: LiveSession): Session {
+  return {
+    session_id: session.id,
+    env_id: session.variant.environment.spec.id,
+    group_id: session.groupId,
+    episode_id: session.episodeId,
+    seed: session.seed,
+    step: session.stepCount,
+    observation: session.observe(session.format) as Session['observation'],
+    info: session.info,
+    expires_at: new Date(session.expiresAt).toISOString(),
+  };
+}
+
+export function sessionDetail(session: LiveSession): SessionDetail {
+  const { variant } = session;
+  return {
+    ...sessionView(session),
+    return: session.totalReward,
+    terminated: session.terminated,
+    truncated: session.truncated,
+    structured: session.observe('structured'),
+    config: variant.config,
+    wrappers: [...variant.wrappers],
+    options: session.options,
+    observation_format: session.format,
+    max_episode_steps: variant.maxSteps,
+    created_at: new Date(session.createdAt).toISOString(),
+  };
+}

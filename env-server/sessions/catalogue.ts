@@ -1,0 +1,52 @@
+import type { JsonObject } from '../../shared/json.ts';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import type { Registry } from '../environments/registry.ts';
+import type { WrapperChoice } from '../wrappers/wrap.ts';
+import { EnvironmentTally } from './tally.ts';
+import { Variant } from './variant.ts';
+
+/** Variants kept for the next session that asks for the same; sessions hold on to their own. */
+const MOST_VARIANTS = 1000;
+
+/** The environments on offer, and their variants, made once each. */
+export class Catalogue {
+  readonly #registry: Registry;
+  readonly #variants = new Map<string, Variant>();
+  readonly #tallies = new Map<string, EnvironmentTally>();
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  list(): readonly AnyEnvironment[] {
+    return this.#registry.list();
+  }
+
+  tallies(): Iterable<EnvironmentTally> {
+    return this.#tallies.values();
+  }
+
+  /** @throws UnknownEnvironment, InvalidConfig, Problem for an unknown wrapper */
+  variant(envId: string, config: JsonObject = {}, wrappers: readonly WrapperChoice[] = []): Variant {
+    const base = this.#registry.get(envId);
+    const key = JSON.stringify([envId, config, wrappers]);
+    const known = this.#variants.get(key);
+    if (known && known.base === base) return known;
+    const variant = new Variant(base, config, wrappers, this.#tally(envId));
+    if (this.#variants.size >= MOST_VARIANTS) {
+      const [oldest] = this.#variants.keys();
+      this.#variants.delete(oldest);
+    }
+    this.#variants.set(key, variant);
+    return variant;
+  }
+
+  #tally(envId: string): EnvironmentTally {
+    let tally = this.#tallies.get(envId);
+    if (!tally) {
+      tally = new EnvironmentTally(envId);
+      this.#tallies.set(envId, tally);
+    }
+    return tally;
+  }
+}

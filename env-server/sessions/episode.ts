@@ -1,0 +1,134 @@
+import { randomInt } from 'node:crypto';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import { Problem } from '../../shared/problems.ts';
+import { Random, type RandomState } from '../../shared/random.ts';
+import type { ObservationFormat } from '../environments/environment.ts';
+import type { WrapperChoice } from '../wrappers/wrap.ts';
+import type { Variant } from './variant.ts';
+
+/** Seeds drawn by the server lie below this, short enough to type. */
+const DRAWN_SEEDS = 2 ** 32;
+
+/** Everything an episode is, as plain data: what snapshots, clones and the store hold. */
+export interface EpisodeState {
+  readonly seed: number;
+  readonly options: JsonObject;
+  readonly state: Json;
+  readonly random: RandomState;
+  readonly step: number;
+  readonly totalReward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  /** An exception in the environment ended the episode. */
+  readonly failed: boolean;
+  readonly info: JsonObject;
+  readonly actions: readonly Json[];
+}
+
+export interface StepResult {
+  session_id: string;
+  episode_id: string;
+  step: number;
+  observation: string | { [key: string]: unknown };
+  reward: number;
+  terminated: boolean;
+  truncated: boolean;
+  info: { [key: string]: unknown };
+}
+
+export interface TrajectoryRecord {
+  type: 'reset' | 'step';
+  session_id?: string;
+  episode_id?: string;
+  env_id?: string;
+  config?: JsonObject;
+  wrappers?: WrapperChoice[];
+  seed?: number | null;
+  options?: JsonObject;
+  step: number;
+  action?: unknown;
+  observation: string | { [key: string]: unknown };
+  reward?: number;
+  terminated?: boolean;
+  truncated?: boolean;
+  info: { [key: string]: unknown };
+}
+
+/**
+ * Begins an episode.
+ * @param seed drawn at random when absent
+ * @throws Problem when the environment refuses a seed; InvalidOptions
+ */
+export function beginEpisode(
+  variant: Variant,
+  seed: number | undefined,
+  givenOptions: JsonObject | undefined,
+): MaybePromise<EpisodeState> {
+  if (seed !== undefined && !variant.seedable) {
+    const detail = `${variant.environment.spec.id} draws nothing at random and takes no seed`;
+    throw new Problem('invalid_request', detail, { violations: [{ pointer: '/seed', detail }] });
+  }
+  const options = variant.options(givenOptions);
+  const effective = seed ?? randomInt(DRAWN_SEEDS);
+  const random = Random.fromSeed(effective);
+  return chain(variant.environment.reset(variant.config, random, options), state => ({
+    seed: effective,
+    options,
+    state,
+    random: random.state,
+    step: 0,
+    totalReward: 0,
+    terminated: false,
+    truncated: false,
+    failed: false,
+    info: {},
+    actions: [],
+  }));
+}
+
+/**
+ * Plays an episode again from its seed, options and actions.
+ * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
+ */
+export async function replay(
+  variant: Variant,
+  episode: EpisodeState,
+  format: ObservationFormat,
+): Promise<TrajectoryRecord[]> {
+  const { environment } = variant;
+  const random = Random.fromSeed(episode.seed);
+  const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
+  let state = await environment.reset(variant.config, random, episode.options);
+  const records: TrajectoryRecord[] = [{ type: 'reset', step: 0, observation: observe(state), info: {} }];
+  for (const [index, action] of episode.actions.entries()) {
+    const transition = await environment.step(state, action, random);
+    state = transition.state;
+    const step = index + 1;
+    records.push({
+      type: 'step',
+      step,
+      action,
+      observation: observe(state),
+      reward: transition.reward,
+      terminated: transition.terminated,
+      truncated: isTruncated(variant, transition, step),
+      info: transition.info,
+    });
+  }
+  if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
+    throw new Problem(
+      'unsupported',
+      `playing the ${episode.actions.length} actions again gave another state: ${environment.spec.id} does not keep to its seed`,
+    );
+  }
+  return records;
+}
+
+export function isTruncated(
+  variant: Variant,
+  transition: { readonly terminated: boolean; readonly truncated?: boolean },
+  step: number,
+): boolean {
+  return transition.truncated === true || (!transition.terminated && step >= variant.maxSteps);
+}

@@ -1,0 +1,51 @@
+/** How late an item may be found, in milliseconds. */
+export const SLOT_MS = 1000;
+
+/** Something that expires; `slot` is the wheel's. */
+export interface Expiring {
+  /** Milliseconds since the epoch; may move later at any time without telling the wheel. */
+  readonly expiresAt: number;
+  slot: number;
+}
+
+/**
+ * Finds what has expired. Items stand in slots of a second; one that was used since it was scheduled is
+ * moved on only when its slot comes up, so that using an item costs nothing.
+ */
+export class ExpiryWheel<T extends Expiring> {
+  readonly #slots = new Map<number, Set<T>>();
+  #swept: number;
+
+  constructor(now: number) {
+    this.#swept = Math.floor(now / SLOT_MS);
+  }
+
+  schedule(item: T): void {
+    const slot = Math.max(Math.ceil(item.expiresAt / SLOT_MS), this.#swept + 1);
+    item.slot = slot;
+    const items = this.#slots.get(slot);
+    if (items) items.add(item);
+    else this.#slots.set(slot, new Set([item]));
+  }
+
+  cancel(item: T): void {
+    const items = this.#slots.get(item.slot);
+    if (!items?.delete(item)) return;
+    if (items.size === 0) this.#slots.delete(item.slot);
+  }
+
+  /** Takes out and returns what has expired by now. */
+  sweep(now: number): T[] {
+    const last = Math.floor(now / SLOT_MS);
+    const expired: T[] = [];
+    const moved: T[] = [];
+    for (const [slot, items] of this.#slots) {
+      if (slot > last) continue;
+      this.#slots.delete(slot);
+      for (const item of items) (item.expiresAt <= now ? expired : moved).push(item);
+    }
+    this.#swept = Math.max(this.#swept, last);
+    for (const item of moved) this.schedule(item);
+    return expired;
+  }
+}

@@ -1,0 +1,315 @@
+import type { JsonObject } from '../../shared/json.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import { Problem } from '../../shared/problems.ts';
+import type { ObservationFormat } from '../environments/environment.ts';
+import { beginEpisode, type EpisodeState } from './episode.ts';
+import { ExpiryWheel, SLOT_MS } from './expiry.ts';
+import { newId } from './ids.ts';
+import type { Principal } from './principal.ts';
+import { ReplyMemory } from './replies.ts';
+import { Session } from './session.ts';
+import type { Variant } from './variant.ts';
+
+/** Replies remembered for each client by request key, for requests that concern no session yet. */
+const CLIENT_REPLIES_KEPT = 4096;
+/** Ids of ended sessions that are remembered at most. */
+const MOST_REMEMBERED = 200_000;
+const RETRY_AFTER_SECONDS = 1;
+
+export interface SessionLimits {
+  readonly maxSessions: number;
+  readonly maxSessionsPerClient: number;
+  readonly maxSessionsPerEnvironment: number;
+  /** Idle time after which a session expires unless it asked for another, in seconds. */
+  readonly idleTtlSeconds: number;
+  /** Time after which a session expires however busy it is, in seconds. */
+  readonly lifetimeSeconds: number;
+  /** How long ended ids answer 410 before they answer 404, in seconds. */
+  readonly goneSeconds: number;
+}
+
+export interface CreateRequest {
+  readonly seed?: number;
+  readonly options?: JsonObject;
+  readonly count?: number;
+  readonly group_id?: string;
+  readonly ttl_s?: number;
+  readonly observation_format?: ObservationFormat;
+}
+
+export interface ListRequest {
+  readonly envId?: string;
+  readonly groupId?: string;
+  /** Serial after which to begin. */
+  readonly after: number;
+  readonly limit: number;
+}
+
+type Ending = 'session_expired' | 'session_closed';
+
+interface Ended {
+  readonly owner: string;
+  readonly ending: Ending;
+  readonly forgetAt: number;
+}
+
+/** All sessions of a server: opens, finds, counts, expires and closes them. */
+export class SessionManager {
+  readonly #limits: SessionLimits;
+  readonly #now: () => number;
+  readonly #sessions = new Map<string, Session>();
+  readonly #ended = new Map<string, Ended>();
+  readonly #clients = new Map<string, { sessions: number; replies: ReplyMemory }>();
+  readonly #wheel: ExpiryWheel<Session>;
+  #admitted = 0;
+  #serial = 0;
+  #draining = false;
+  #sweeper: NodeJS.Timeout | undefined;
+  /** Sessions that ended, by how. */
+  readonly endings: { [ending in Ending]: number } = { session_expired: 0, session_closed: 0 };
+  opened = 0;
+
+  constructor(limits: SessionLimits, now: () => number = Date.now) {
+    this.#limits = limits;
+    this.#now = now;
+    this.#wheel = new ExpiryWheel(now());
+  }
+
+  /** Begins to look for expired sessions every second. */
+  start(): void {
+    this.#sweeper = setInterval(() => this.sweep(), SLOT_MS).unref();
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** Operations that wait for another one on the same session. */
+  get waiting(): number {
+    let waiting = 0;
+    for (const session of this.#sessions.values()) waiting += session.waiting;
+    return waiting;
+  }
+
+  /** Replies of a client's requests that concern no session yet. */
+  replies(owner: string): ReplyMemory {
+    return this.#client(owner).replies;
+  }
+
+  /**
+   * Opens a session or a group; all of it or nothing.
+   * @throws Problem `too_many_sessions`, `draining`, `invalid_request`; InvalidOptions
+   */
+  create(owner: string, variant: Variant, request: CreateRequest): MaybePromise<Session[]> {
+    const count = request.count ?? 1;
+    const format = request.observation_format ?? 'text';
+    if (!variant.formats.includes(format)) {
+      const detail = `${variant.environment.spec.id} has no observation format "${format}"; it has ${variant.formats.join(', ')}`;
+      throw new Problem('invalid_request', detail, {
+        violations: [{ pointer: '/observation_format', detail }],
+      });
+    }
+    const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
+    const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
+    this.#admit(owner, variant, count);
+    const open = (episodes: EpisodeState[]) =>
+      episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
+    const refuse = (error: unknown): never => {
+      this.#release(owner, variant, count);
+      throw error;
+    };
+    try {
+      const episodes = this.#begin(variant, request, count);
+      return episodes instanceof Promise ? episodes.then(open).catch(refuse) : open(episodes);
+    } catch (error) {
+      return refuse(error);
+    }
+  }
+
+  /** Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same seed. */
+  #begin(variant: Variant, request: CreateRequest, count: number): MaybePromise<EpisodeState[]> {
+    const first = beginEpisode(variant, request.seed, request.options);
+    if (variant.copyable) return chain(first, episode => new Array<EpisodeState>(count).fill(episode));
+    return chain(first, async episode => {
+      const seed = variant.seedable ? episode.seed : undefined;
+      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, seed, request.options));
+      return [episode, ...(await Promise.all(others))];
+    });
+  }
+
+  /** @throws Problem `too_many_sessions`, `draining`, `unsupported` */
+  clone(session: Session, count: number, groupId: string | undefined): Session[] {
+    const episode = session.capture();
+    const { owner, variant, format, ttlMs } = session;
+    this.#admit(owner, variant, count);
+    const group = groupId ?? session.groupId;
+    return Array.from({ length: count }, () =>
+      this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
+    );
+  }
+
+  /**
+   * A live session of this principal, marked as used.
+   * @throws Problem `unknown_session`, `session_expired`, `session_closed`
+   */
+  find(principal: Principal, id: string): Session {
+    const session = this.#sessions.get(id);
+    const now = this.#now();
+    if (session && (session.owner === principal.name || principal.scopes.has('admin'))) {
+      if (session.expiresAt > now) {
+        session.usedAt = now;
+        return session;
+      }
+      this.#end(session, 'session_expired');
+    }
+    throw this.#missing(principal, id);
+  }
+
+  #missing(principal: Principal, id: string): Problem {
+    const ended = this.#ended.get(id);
+    if (ended && ended.owner === principal.name && ended.forgetAt > this.#now()) {
+      const how = ended.ending === 'session_expired' ? 'expired' : 'was closed';
+      return new Problem(ended.ending, `session ${id} ${how}`);
+    }
+    return new Problem('unknown_session', `there is no session ${id}`);
+  }
+
+  /**
+   * Ends a session; one that ended lately is fine.
+   * @throws Problem `unknown_session`
+   */
+  close(principal: Principal, id: string): void {
+    const session = this.#sessions.get(id);
+    if (session && (session.owner === principal.name || principal.scopes.has('admin'))) {
+      this.#end(session, 'session_closed');
+      return;
+    }
+    const problem = this.#missing(principal, id);
+    if (problem.code === 'unknown_session') throw problem;
+  }
+
+  /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
+  list(principal: Principal, request: ListRequest): { sessions: Session[]; next: number | null } {
+    const all = principal.scopes.has('admin');
+    const sessions: Session[] = [];
+    for (const session of this.#sessions.values()) {
+      if (session.serial <= request.after) continue;
+      if (!all && session.owner !== principal.name) continue;
+      if (request.envId !== undefined && session.variant.environment.spec.id !== request.envId) continue;
+      if (request.groupId !== undefined && session.groupId !== request.groupId) continue;
+      if (sessions.length === request.limit) return { sessions, next: sessions[sessions.length - 1].serial };
+      sessions.push(session);
+    }
+    return { sessions, next: null };
+  }
+
+  /** Ends what has expired and forgets what ended long ago. */
+  sweep(): void {
+    const now = this.#now();
+    for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
+    for (const [id, ended] of this.#ended) {
+      if (ended.forgetAt > now) break;
+      this.#ended.delete(id);
+    }
+  }
+
+  /** From now on no sessions are opened. */
+  drain(): void {
+    this.#draining = true;
+  }
+
+  /** Ends every session and stops looking for expired ones. */
+  stop(): void {
+    this.#draining = true;
+    clearInterval(this.#sweeper);
+    for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
+  }
+
+  #admit(owner: string, variant: Variant, count: number): void {
+    if (this.#draining) {
+      throw new Problem('draining', 'the server is shutting down and opens no sessions', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    const limits = this.#limits;
+    const client = this.#client(owner);
+    const refuse = (limit: number, whose: string) =>
+      new Problem('too_many_sessions', `${count} more would exceed the limit of ${limit} sessions ${whose}`, {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    if (this.#admitted + count > limits.maxSessions) throw refuse(limits.maxSessions, 'on this server');
+    if (client.sessions + count > limits.maxSessionsPerClient) {
+      throw refuse(limits.maxSessionsPerClient, 'of one client');
+    }
+    if (variant.tally.sessions + count > limits.maxSessionsPerEnvironment) {
+      throw refuse(limits.maxSessionsPerEnvironment, `of ${variant.tally.envId}`);
+    }
+    this.#admitted += count;
+    client.sessions += count;
+    variant.tally.sessions += count;
+  }
+
+  #release(owner: string, variant: Variant, count: number): void {
+    this.#admitted -= count;
+    this.#client(owner).sessions -= count;
+    variant.tally.sessions -= count;
+  }
+
+  #client(owner: string): { sessions: number; replies: ReplyMemory } {
+    let client = this.#clients.get(owner);
+    if (!client) {
+      client = { sessions: 0, replies: new ReplyMemory(CLIENT_REPLIES_KEPT) };
+      this.#clients.set(owner, client);
+    }
+    return client;
+  }
+
+  #open(
+    settings: {
+      owner: string;
+      variant: Variant;
+      groupId: string | null;
+      format: ObservationFormat;
+      ttlMs: number;
+    },
+    episode: EpisodeState,
+  ): Session {
+    const session = new Session(
+      {
+        ...settings,
+        id: newId('s'),
+        serial: ++this.#serial,
+        now: this.#now,
+        deadline: this.#now() + 1000 * this.#limits.lifetimeSeconds,
+      },
+      episode,
+    );
+    this.#sessions.set(session.id, session);
+    this.#wheel.schedule(session);
+    this.opened++;
+    return session;
+  }
+
+  #end(session: Session, ending: Ending): void {
+    if (session.closed) return;
+    session.closed = true;
+    this.#sessions.delete(session.id);
+    this.#wheel.cancel(session);
+    this.#release(session.owner, session.variant, 1);
+    this.endings[ending]++;
+    if (this.#ended.size >= MOST_REMEMBERED) {
+      const [oldest] = this.#ended.keys();
+      this.#ended.delete(oldest);
+    }
+    this.#ended.set(session.id, {
+      owner: session.owner,
+      ending,
+      forgetAt: this.#now() + 1000 * this.#limits.goneSeconds,
+    });
+    session.dispose();
+  }
+}

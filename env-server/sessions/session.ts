@@ -1,0 +1,399 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import { Problem } from '../../shared/problems.ts';
+import { Random } from '../../shared/random.ts';
+import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
+import {
+  beginEpisode,
+  type EpisodeState,
+  isTruncated,
+  replay,
+  type StepResult,
+  type TrajectoryRecord,
+} from './episode.ts';
+import type { Expiring } from './expiry.ts';
+import { ReplyMemory } from './replies.ts';
+import type { Variant } from './variant.ts';
+
+/** Replies remembered by request key. */
+const REPLIES_KEPT = 16;
+/** Operations that may wait for the one that runs. */
+const LONGEST_QUEUE = 256;
+const MOST_SNAPSHOTS = 1024;
+const RETRY_AFTER_SECONDS = 1;
+
+export interface SessionSettings {
+  readonly id: string;
+  /** Grows with every session of the server. */
+  readonly serial: number;
+  readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
+  readonly groupId: string | null;
+  readonly format: ObservationFormat;
+  readonly now: () => number;
+  readonly ttlMs: number;
+  /** When it ends however busy it is, in milliseconds since the epoch. */
+  readonly deadline: number;
+}
+
+/** One episode after another in one environment. Owns the episode's state and the order of operations on it. */
+export class Session implements Expiring {
+  readonly id: string;
+  readonly serial: number;
+  readonly variant: Variant;
+  readonly owner: string;
+  readonly groupId: string | null;
+  readonly format: ObservationFormat;
+  readonly createdAt: number;
+  readonly ttlMs: number;
+  readonly deadline: number;
+  readonly #now: () => number;
+  usedAt: number;
+  slot = 0;
+  closed = false;
+
+  episodeId = '';
+  seedUsed = 0;
+  options: JsonObject = {};
+  stepCount = 0;
+  totalReward = 0;
+  terminated = false;
+  truncated = false;
+  failed = false;
+  info: JsonObject = {};
+  #state: Json = null;
+  #random: Random;
+  #actions: Json[] | undefined;
+  /** Results as they were, for environments that cannot be replayed. */
+  #results: StepResult[] | undefined;
+  #firstObservation: StepResult['observation'] | undefined;
+
+  #episodes = 0;
+  #snapshots: Map<string, EpisodeState> | undefined;
+  #snapshotsTaken = 0;
+  #replies: ReplyMemory | undefined;
+  #tail: Promise<void> | undefined;
+  #waiting = 0;
+
+  constructor(settings: SessionSettings, episode: EpisodeState) {
+    this.id = settings.id;
+    this.serial = settings.serial;
+    this.variant = settings.variant;
+    this.owner = settings.owner;
+    this.groupId = settings.groupId;
+    this.format = settings.format;
+    this.#now = settings.now;
+    this.createdAt = settings.now();
+    this.ttlMs = settings.ttlMs;
+    this.deadline = settings.deadline;
+    this.usedAt = this.createdAt;
+    this.#random = Random.fromState(episode.random);
+    this.#adopt(episode);
+  }
+
+  get seed(): number | null {
+    return this.variant.seedable ? this.seedUsed : null;
+  }
+
+  get expiresAt(): number {
+    return this.#tail ? this.deadline : Math.min(this.usedAt + this.ttlMs, this.deadline);
+  }
+
+  get busy(): boolean {
+    return this.#tail !== undefined;
+  }
+
+  /** Operations that wait for another one. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  get replies(): ReplyMemory {
+    this.#replies ??= new ReplyMemory(REPLIES_KEPT);
+    return this.#replies;
+  }
+
+  /**
+   * Runs work when everything that came before it is done; at once where nothing is running.
+   * @throws Problem `too_many_requests` when the queue is full
+   */
+  exclusive<T>(work: () => MaybePromise<T>): MaybePromise<T> {
+    if (!this.#tail) {
+      const result = work();
+      if (result instanceof Promise) this.#hold(result);
+      return result;
+    }
+    if (this.#waiting >= LONGEST_QUEUE) {
+      throw new Problem(
+        'too_many_requests',
+        `session ${this.id} has ${LONGEST_QUEUE} operations waiting, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    this.#waiting++;
+    const result = this.#tail.then(() => {
+      this.#waiting--;
+      if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
+      return work();
+    });
+    this.#hold(result);
+    return result;
+  }
+
+  #hold(result: Promise<unknown>): void {
+    const done = () => {
+      if (this.#tail !== settled) return;
+      this.#tail = undefined;
+      this.usedAt = this.#now();
+    };
+    const settled: Promise<void> = result.then(done, done);
+    this.#tail = settled;
+  }
+
+  /** @throws InvalidOptions; Problem when the environment refuses a seed */
+  reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
+    return chain(beginEpisode(this.variant, seed, options), episode => {
+      this.dispose();
+      this.#adopt(episode);
+    });
+  }
+
+  /**
+   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`; `environment_fault` when the environment
+   * throws, which ends the episode
+   */
+  step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
+    if (expectedStep !== undefined && expectedStep !== this.stepCount + 1) {
+      throw new Problem(
+        'wrong_step',
+        `session ${this.id} is at step ${this.stepCount}, so its next step is ${this.stepCount + 1}; expected_step is ${expectedStep}`,
+      );
+    }
+    if (this.terminated || this.truncated || this.failed) throw this.#over();
+    const fault = this.variant.checkAction(action);
+    if (fault !== undefined) {
+      throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
+    }
+    let transition: MaybePromise<Transition<Json>>;
+    try {
+      transition = this.variant.environment.step(this.#state, action, this.#random);
+    } catch (error) {
+      throw this.#fault(error);
+    }
+    if (transition instanceof Promise) {
+      return transition.then(
+        value => this.#commit(action, value),
+        error => {
+          throw this.#fault(error);
+        },
+      );
+    }
+    return this.#commit(action, transition);
+  }
+
+  #commit(action: Json, transition: Transition<Json>): StepResult {
+    const { reward, info } = transition;
+    let observation: StepResult['observation'];
+    try {
+      if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}, not a finite number`);
+      observation = this.variant.environment.observe(
+        transition.state,
+        this.format,
+      ) as StepResult['observation'];
+    } catch (error) {
+      throw this.#fault(error);
+    }
+    this.#state = transition.state;
+    this.stepCount++;
+    this.totalReward += reward;
+    this.terminated = transition.terminated;
+    this.truncated = isTruncated(this.variant, transition, this.stepCount);
+    this.info = info;
+    if (this.#actions) this.#actions.push(action);
+    else this.#actions = [action];
+    const result: StepResult = {
+      session_id: this.id,
+      episode_id: this.episodeId,
+      step: this.stepCount,
+      observation,
+      reward,
+      terminated: this.terminated,
+      truncated: this.truncated,
+      info,
+    };
+    this.#results?.push(result);
+    return result;
+  }
+
+  #over(): Problem {
+    const how = this.failed ? 'failed' : this.terminated ? 'terminated' : 'was truncated';
+    return new Problem(
+      'episode_over',
+      `episode ${this.episodeId} ${how} at step ${this.stepCount}; reset the session to begin a new one`,
+    );
+  }
+
+  #fault(error: unknown): Problem {
+    this.failed = true;
+    this.variant.tally.faults++;
+    if (error instanceof Problem) return error;
+    return new Problem(
+      'environment_fault',
+      `${this.variant.environment.spec.id} failed at step ${this.stepCount + 1}: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+
+  observe(format: ObservationFormat): Json {
+    return this.variant.environment.observe(this.#state, format);
+  }
+
+  /** @throws Problem `unsupported` for an environment without pictures */
+  picture(): Picture {
+    const picture = this.variant.environment.render?.(this.#state);
+    if (!picture) throw new Problem('unsupported', `${this.variant.environment.spec.id} has no pictures`);
+    return picture;
+  }
+
+  /** @throws Problem `unsupported`, `too_many_snapshots` */
+  snapshot(): string {
+    this.#requireCopyable();
+    this.#snapshots ??= new Map();
+    if (this.#snapshots.size >= MOST_SNAPSHOTS) {
+      throw new Problem(
+        'too_many_snapshots',
+        `session ${this.id} has ${MOST_SNAPSHOTS} snapshots, the most it may have`,
+      );
+    }
+    const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
+    this.#snapshots.set(snapshotId, this.capture());
+    return snapshotId;
+  }
+
+  /** @throws Problem `unknown_snapshot` */
+  restore(snapshotId: string): void {
+    const episode = this.#snapshots?.get(snapshotId);
+    if (!episode) {
+      throw new Problem('unknown_snapshot', `session ${this.id} has no snapshot ${snapshotId}`);
+    }
+    this.#adopt(episode);
+  }
+
+  /**
+   * The episode as plain data.
+   * @throws Problem `unsupported` when the environment holds more than its state
+   */
+  capture(): EpisodeState {
+    this.#requireCopyable();
+    return {
+      seed: this.seedUsed,
+      options: this.options,
+      state: this.#state,
+      random: this.#random.state,
+      step: this.stepCount,
+      totalReward: this.totalReward,
+      terminated: this.terminated,
+      truncated: this.truncated,
+      failed: this.failed,
+      info: this.info,
+      actions: this.#actions ? this.#actions.slice() : [],
+    };
+  }
+
+  #requireCopyable(): void {
+    if (this.variant.copyable) return;
+    throw new Problem(
+      'unsupported',
+      `${this.variant.environment.spec.id} holds more than its state and cannot be copied`,
+    );
+  }
+
+  #adopt(episode: EpisodeState): void {
+    this.#episodes++;
+    this.episodeId = `${this.id}.${this.#episodes}`;
+    this.seedUsed = episode.seed;
+    this.options = episode.options;
+    this.#state = episode.state;
+    this.#random = Random.fromState(episode.random);
+    this.stepCount = episode.step;
+    this.totalReward = episode.totalReward;
+    this.terminated = episode.terminated;
+    this.truncated = episode.truncated;
+    this.failed = episode.failed;
+    this.info = episode.info;
+    this.#actions = episode.actions.length > 0 ? episode.actions.slice() : undefined;
+    if (episode.step === 0) this.variant.tally.episodes++;
+    if (this.variant.copyable) return;
+    this.#results = [];
+    this.#firstObservation = this.observe(this.format) as StepResult['observation'];
+  }
+
+  /** The reset and every step of this episode. */
+  trajectory(): MaybePromise<TrajectoryRecord[]> {
+    return chain(
+      this.#results ? this.#recorded() : replay(this.variant, this.capture(), this.format),
+      records => {
+        const [first, ...steps] = records;
+        const { variant } = this;
+        return [
+          {
+            type: 'reset',
+            session_id: this.id,
+            episode_id: this.episodeId,
+            env_id: variant.environment.spec.id,
+            config: variant.config,
+            wrappers: [...variant.wrappers],
+            seed: this.seed,
+            options: this.options,
+            step: 0,
+            observation: first.observation,
+            info: first.info,
+          },
+          ...steps,
+        ];
+      },
+    );
+  }
+
+  #recorded(): TrajectoryRecord[] {
+    const steps = this.#results!.map(
+      ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
+        type: 'step',
+        action: this.#actions![index],
+        ...result,
+      }),
+    );
+    return [{ type: 'reset', step: 0, observation: this.#firstObservation!, info: {} }, ...steps];
+  }
+
+  /**
+   * The next actions of a reference policy; draws come from the step, not from the episode's generator.
+   * @throws Problem `unknown_reference` naming those there are
+   */
+  plan(policy: string, count: number): MaybePromise<readonly Json[]> {
+    const references = this.variant.environment.references ?? {};
+    if (!Object.hasOwn(references, policy)) {
+      const names = Object.keys(references).join(', ') || 'none';
+      throw new Problem(
+        'unknown_reference',
+        `${this.variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
+      );
+    }
+    if (this.terminated || this.truncated || this.failed) return [];
+    const [a, b, c, d] = this.#random.state;
+    const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
+    return references[policy].plan(this.#state, count, random);
+  }
+
+  /** Lets the environment release what it holds outside the state. */
+  dispose(): void {
+    const { environment, tally } = this.variant;
+    const released = environment.dispose?.(this.#state);
+    if (released instanceof Promise) {
+      released.catch(() => {
+        tally.faults++;
+      });
+    }
+  }
+}

@@ -1,0 +1,53 @@
+import type { JsonObject } from '../../shared/json.ts';
+import type { AnyEnvironment, ObservationFormat } from '../environments/environment.ts';
+import { resolveConfig, resolveOptions } from '../environments/settings.ts';
+import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
+import { type ActionCheck, actionCheck } from './action-check.ts';
+import type { EnvironmentTally } from './tally.ts';
+
+const NO_OPTIONS: JsonObject = Object.freeze({});
+
+/** An environment under one effective configuration and wrappers: what all its sessions share. */
+export class Variant {
+  /** The environment without wrappers. */
+  readonly base: AnyEnvironment;
+  readonly environment: AnyEnvironment;
+  readonly config: JsonObject;
+  readonly wrappers: readonly WrapperChoice[];
+  readonly tally: EnvironmentTally;
+  /** Steps after which a session truncates the episode. */
+  readonly maxSteps: number;
+  readonly formats: ObservationFormat[];
+  readonly seedable: boolean;
+  /** States hold everything, so they can be remembered, copied and replayed. */
+  readonly copyable: boolean;
+  readonly checkAction: ActionCheck;
+  #defaultOptions: JsonObject | undefined;
+
+  /** @throws InvalidConfig, Problem for an unknown wrapper */
+  constructor(
+    base: AnyEnvironment,
+    config: JsonObject,
+    wrappers: readonly WrapperChoice[],
+    tally: EnvironmentTally,
+  ) {
+    this.base = base;
+    this.environment = wrap(base, wrappers);
+    this.config = resolveConfig(this.environment, config);
+    this.wrappers = wrappers;
+    this.tally = tally;
+    const { spec } = this.environment;
+    this.maxSteps = typeof this.config.max_steps === 'number' ? this.config.max_steps : spec.maxEpisodeSteps;
+    this.formats = [...new Set<ObservationFormat>(['text', ...spec.observationFormats, 'structured'])];
+    this.seedable = spec.seedable !== false;
+    this.copyable = this.environment.dispose === undefined;
+    this.checkAction = actionCheck(spec.actionSpace);
+  }
+
+  /** @throws InvalidOptions */
+  options(given: JsonObject = NO_OPTIONS): JsonObject {
+    if (Object.keys(given).length > 0) return resolveOptions(this.environment, given);
+    this.#defaultOptions ??= resolveOptions(this.environment);
+    return this.#defaultOptions;
+  }
+}

@@ -1,0 +1,68 @@
+import type { SessionLimits } from './sessions/manager.ts';
+
+export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
+
+/** How a server is set up; {@link SETTINGS} says what each means. */
+export interface Settings extends SessionLimits {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** Path of a JSON file with tokens, or the JSON itself; empty for none. */
+  readonly tokens: string;
+  readonly logLevel: (typeof LOG_LEVELS)[number];
+  readonly bodyLimitBytes: number;
+  readonly maxBatchItems: number;
+  readonly maxFramesInFlight: number;
+  readonly stepTimeoutMs: number;
+  readonly heartbeatSeconds: number;
+  readonly drainSeconds: number;
+}
+
+interface SettingDeclaration<T> {
+  readonly default: T;
+  readonly help: string;
+  /** Least value of a number. */
+  readonly minimum?: number;
+  readonly integer?: boolean;
+  readonly choices?: readonly string[];
+}
+
+const count = (value: number, help: string): SettingDeclaration<number> => ({
+  default: value,
+  help,
+  minimum: 1,
+  integer: true,
+});
+
+const seconds = (value: number, help: string): SettingDeclaration<number> => ({
+  default: value,
+  help,
+  minimum: 0,
+});
+
+/** Every setting with its default; flags (`--max-sessions`) and variables (`RAGEN_MAX_SESSIONS`) are made from the names. */
+export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<Settings[name]> } = {
+  host: { default: '127.0.0.1', help: 'address to listen on; any but loopback needs tokens' },
+  port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, integer: true },
+  tokens: {
+    default: '',
+    help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',
+  },
+  logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
+  bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
+  maxBatchItems: count(4096, 'most items of one batch'),
+  maxFramesInFlight: count(1024, 'most unanswered frames of one WebSocket'),
+  maxSessions: count(100_000, 'most open sessions'),
+  maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
+  maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
+  idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires unless it asked for another'),
+  lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),
+  goneSeconds: seconds(3600, 'how long ids of ended sessions answer 410 before 404'),
+  stepTimeoutMs: count(60_000, 'how long a client waits for one operation unless it says otherwise'),
+  heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
+  drainSeconds: seconds(0, 'time between "not ready" and the end after SIGTERM'),
+};
+
+export const DEFAULT_SETTINGS = Object.fromEntries(
+  Object.entries(SETTINGS).map(([name, declaration]) => [name, declaration.default]),
+) as unknown as Settings;
