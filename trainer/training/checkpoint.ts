@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type RunFolder, writeAtomically } from './run-folder.ts';
 
@@ -27,22 +28,14 @@ export interface TrainerState {
   readonly validations: readonly ValidationRecord[];
   /** Hashes of the levels that training must not see, where it must not. */
   readonly validationLevels: readonly string[];
-  readonly watch: WatchState;
+  /** What early stopping remembers. */
+  readonly watch?: EarlyStoppingState;
 }
 
 export interface ValidationRecord {
   readonly step: number;
   readonly seconds: number;
   readonly metrics: Metrics;
-}
-
-/** What early stopping remembers. */
-export interface WatchState {
-  readonly emptyBatches: number;
-  /** In-group std of the first iterations. */
-  readonly firstStds: readonly number[];
-  readonly lowStds: number;
-  readonly lowValidations: number;
 }
 
 export function initialState(startSeed: number): TrainerState {
@@ -58,7 +51,6 @@ export function initialState(startSeed: number): TrainerState {
     seconds: 0,
     validations: [],
     validationLevels: [],
-    watch: { emptyBatches: 0, firstStds: [], lowStds: 0, lowValidations: 0 },
   };
 }
 

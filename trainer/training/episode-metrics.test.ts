@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import type { Turn } from '../rollout/episode.ts';
-import { groupMetrics, lengthMetrics, tagMetrics } from './episode-metrics.ts';
+import { batchMetrics, lengthMetrics, tagMetrics } from './episode-metrics.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
 
 interface GoldenTurn {
@@ -46,19 +46,17 @@ t.test("the state manager's metrics of the golden episodes", async t => {
   }
 });
 
-t.test('spread within groups, and the share of groups without any', async t => {
+t.test('success and return over all tags, and the share of groups that are all alike', async t => {
   const returns = [
     [0, 1],
     [1, 1],
   ];
   const episodes = returns.flatMap((group, groupId) =>
-    group.map(reward => episodeOf({ groupId, turns: [turnOf({ reward })] })),
+    group.map(reward =>
+      episodeOf({ groupId, success: reward === 1, turns: [turnOf({ reward, penalty: -0.5 })] }),
+    ),
   );
-  const metrics = groupMetrics(episodes);
-  t.ok(Math.abs(metrics['rollout/in_group_std'] - Math.SQRT1_2 / 2) < 1e-12);
-  t.equal(metrics['rollout/in_group_max'], 1);
-  t.equal(metrics['rollout/in_group_mean'], 0.75);
-  t.equal(metrics.frac_reward_zero_std, 0.5);
+  t.same(batchMetrics(episodes), { success: 0.75, return: 0.25, frac_reward_zero_std: 0.5 });
 });
 
 t.test('response lengths and the share at the limit', async t => {

@@ -1,7 +1,10 @@
+import { mean } from '../algorithms/statistics.ts';
 import { type Episode, episodeReturn } from '../rollout/episode.ts';
-import { mean, sampleStd } from './statistics.ts';
 
 export type Metrics = { [name: string]: number };
+
+/** Returns that differ by less are the same. */
+const ALIKE = 1e-10;
 
 /** Share of its turns in which `pick` holds. */
 function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => boolean): number {
@@ -48,17 +51,17 @@ export function tagMetrics(episodes: readonly Episode[]): Metrics {
   return out;
 }
 
-/** `rollout/in_group_{std,max,mean}` of the returns, and the share of groups whose returns are all alike. */
-export function groupMetrics(episodes: readonly Episode[]): Metrics {
-  const groups = [...groupBy(episodes, episode => episode.groupId).values()].map(group =>
-    group.map(episodeReturn),
-  );
-  const stds = groups.map(sampleStd);
+/** Success and return over all tags, and the share of groups whose returns are all alike. */
+export function batchMetrics(episodes: readonly Episode[]): Metrics {
+  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const alike = groups.filter(group => {
+    const returns = group.map(episodeReturn);
+    return Math.max(...returns) - Math.min(...returns) <= ALIKE;
+  });
   return {
-    'rollout/in_group_std': mean(stds),
-    'rollout/in_group_max': mean(groups.map(returns => Math.max(...returns))),
-    'rollout/in_group_mean': mean(groups.map(mean)),
-    frac_reward_zero_std: mean(stds.map(std => (std <= 1e-10 ? 1 : 0))),
+    success: mean(episodes.map(episode => (episode.success ? 1 : 0))),
+    return: mean(episodes.map(episodeReturn)),
+    frac_reward_zero_std: alike.length / groups.length,
   };
 }
 

@@ -5,12 +5,11 @@ import { planGroups } from '../rollout/tag.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { makeBatch } from './batch.ts';
 import type { TrainerState } from './checkpoint.ts';
-import { groupMetrics, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
+import { batchMetrics, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
 import type { Rollouts } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
 import { groupsPerTag, lossSettings, optimizerSettings } from './settings-derived.ts';
-import { mean } from './statistics.ts';
 import { countOnes, updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
@@ -31,8 +30,10 @@ export interface IterationParts {
 
 export interface IterationResult {
   readonly state: TrainerState;
-  /** Sequences that were trained on. */
-  readonly kept: number;
+  /** Groups that were trained on. */
+  readonly keptGroups: number;
+  /** Mean in-group std of the returns before filtering. */
+  readonly groupStd: number;
   readonly metrics: Metrics;
 }
 
@@ -83,11 +84,12 @@ export async function runIteration(
   }
   const sampled = sampledTokens(episodes);
   const turns = episodes.reduce((sum, episode) => sum + episode.turns.length, 0);
+  const overall = batchMetrics(episodes);
   const metrics: Metrics = {
     ...prefixed('train/', tagMetrics(episodes)),
-    'train/success': mean(episodes.map(episode => (episode.success ? 1 : 0))),
-    'train/return': groupMetrics(episodes)['rollout/in_group_mean'],
-    ...groupMetrics(episodes),
+    'train/success': overall.success,
+    'train/return': overall.return,
+    frac_reward_zero_std: overall.frac_reward_zero_std,
     ...lengthMetrics(episodes, rollout.response_length),
     ...played.metrics,
     ...batch.metrics,
@@ -104,7 +106,8 @@ export async function runIteration(
     'perf/throughput': (sampled + update.trainedTokens) / (clock() - t0),
   };
   return {
-    kept: batch.sequences.length,
+    keptGroups: batch.keptGroups,
+    groupStd: batch.groupStd,
     metrics,
     state: {
       ...state,

@@ -1,18 +1,18 @@
+import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-stopping.ts';
+import { mean } from '../algorithms/statistics.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
-import { type EarlyStop, watchIteration, watchValidation } from './early-stopping.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
-import type { RunSettings } from './settings.ts';
-import { mean } from './statistics.ts';
+import { earlyStoppingSettings, validationPlan } from './settings-derived.ts';
 import { levelHash, playValidation, validationMetrics } from './validation.ts';
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;
-/** Iterations that the shown success is averaged over. */
+/** Iterations that the shown numbers are averaged over. */
 const SHOWN_WINDOW = 5;
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock'> {
@@ -25,139 +25,165 @@ export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock'> {
 
 export interface LoopOutcome {
   readonly state: TrainerState;
-  readonly ended: 'finished' | 'stopped' | EarlyStop;
+  /** `stopped` when it was asked to; a type of early stopping when the run could not learn any more. */
+  readonly ended: 'finished' | 'stopped' | EarlyStopType;
 }
 
 /**
  * Trains from the given state to the last step: collect, learn, log, validate, checkpoint. Ends with a checkpoint
- * whenever it ends by itself or by `stop`.
+ * whenever it ends by itself or because `stop` is aborted.
  */
-export async function trainLoop(parts: LoopParts, start: TrainerState): Promise<LoopOutcome> {
-  const { settings, run, policy, progress, stop } = parts;
-  const { training } = settings;
-  const clock = parts.clock ?? (() => performance.now() / 1000);
-  const startedAt = clock();
-  const elapsed = () => start.seconds + clock() - startedAt;
-  let state = start;
-  let ended: LoopOutcome['ended'] = 'finished';
-  let saved = state.step > 0 ? state.step : -1;
-  const levels = new Set(state.validationLevels);
-  const recent: Metrics[] = [];
+export function trainLoop(parts: LoopParts, start: TrainerState): Promise<LoopOutcome> {
+  return new TrainingLoop(parts, start).run();
+}
 
-  const save = async () => {
-    const before = clock();
-    await saveCheckpoint(run, state, folder => policy.save(folder), training.keep_checkpoints);
-    saved = state.step;
-    parts.tracker.write(state.step, { 'timing_s/save_checkpoint': clock() - before });
-  };
-  const showTraining = () => progress.begin('training', training.steps, state.step);
+class TrainingLoop {
+  readonly #parts: LoopParts;
+  readonly #clock: () => number;
+  readonly #start: TrainerState;
+  readonly #startedAt: number;
+  readonly #watch: EarlyStopping;
+  readonly #validationLevels: Set<string>;
+  readonly #recent: Metrics[] = [];
+  #state: TrainerState;
+  #savedStep: number;
 
-  showTraining();
-  while (!stop.aborted) {
-    if (validationDue(state, settings)) {
-      const validated = await unlessStopped(stop, () => validate(parts, state, elapsed));
-      if (!validated) break;
-      state = { ...state, validations: [...state.validations, validated.record] };
-      if (settings.validation.unseen_levels && levels.size === 0) {
-        for (const episode of validated.episodes) levels.add(levelHash(episode));
-        state = { ...state, validationLevels: [...levels] };
+  constructor(parts: LoopParts, start: TrainerState) {
+    this.#parts = parts;
+    this.#clock = parts.clock ?? (() => performance.now() / 1000);
+    this.#start = start;
+    this.#startedAt = this.#clock();
+    this.#state = start;
+    this.#savedStep = start.step > 0 ? start.step : -1;
+    this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
+    this.#validationLevels = new Set(start.validationLevels);
+  }
+
+  async run(): Promise<LoopOutcome> {
+    const { settings, progress, stop } = this.#parts;
+    const { steps } = settings.training;
+    progress.begin('training', steps, this.#state.step);
+    const early = await this.#untilEnd();
+    progress.end();
+    await this.#save();
+    const stopped = stop.aborted && this.#state.step < steps;
+    return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished') };
+  }
+
+  /** Steps until the last one, until asked to stop, or until it makes no sense to go on. */
+  async #untilEnd(): Promise<EarlyStopType | null> {
+    const { stop, settings } = this.#parts;
+    while (!stop.aborted) {
+      if (this.#validationDue()) {
+        const early = await this.#unlessStopped(() => this.#validate());
+        if (early === undefined) return null;
+        if (early) return early;
       }
-      const verdict = watchValidation(
-        state.watch,
-        training.early_stopping,
-        validated.record.metrics['val-env/success'],
-      );
-      state = { ...state, watch: verdict.watch };
-      showTraining();
-      if (verdict.stop) {
-        ended = verdict.stop;
-        break;
-      }
+      if (this.#checkpointDue()) await this.#save();
+      if (this.#state.step >= settings.training.steps) return null;
+      const early = await this.#unlessStopped(() => this.#iterate());
+      if (early) return early;
     }
-    if (
-      state.step !== saved &&
-      (state.step % training.checkpoint_every === 0 || state.step >= training.steps)
-    ) {
-      await save();
+    return null;
+  }
+
+  /** The work's result; undefined when it was given up because of the stop signal. */
+  async #unlessStopped<T>(work: () => Promise<T>): Promise<T | undefined> {
+    const { stop } = this.#parts;
+    try {
+      return await work();
+    } catch (error) {
+      if (stop.aborted && (error === stop.reason || (error as Error).name === 'AbortError')) return undefined;
+      throw error;
     }
-    if (state.step >= training.steps) break;
-    const done = await unlessStopped(stop, () => runIteration({ ...parts, clock }, state, levels));
-    if (!done) break;
-    const seconds = elapsed();
-    const groupStd = settings.rollout.group_size > 1 ? done.metrics['rollout/in_group_std'] : undefined;
-    const verdict = watchIteration(state.watch, training.early_stopping, done.kept, groupStd);
-    state = { ...done.state, seconds, watch: verdict.watch };
-    parts.tracker.write(state.step, {
+  }
+
+  #validationDue(): boolean {
+    const { validate_every, validate_first, steps } = this.#parts.settings.training;
+    const { step, validations } = this.#state;
+    if (validations.at(-1)?.step === step) return false;
+    return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
+  }
+
+  #checkpointDue(): boolean {
+    const { checkpoint_every, steps } = this.#parts.settings.training;
+    const { step } = this.#state;
+    return step !== this.#savedStep && (step % checkpoint_every === 0 || step === steps);
+  }
+
+  async #validate(): Promise<EarlyStopType | null> {
+    const { settings, progress, rollouts, stop, tracker, run } = this.#parts;
+    const { step } = this.#state;
+    const seconds = this.#elapsed();
+    const plan = validationPlan(settings);
+    progress.begin('validating', plan.episodes, 0);
+    const { episodes } = await playValidation(rollouts, plan, stop, done => progress.update(done, {}));
+    const metrics = validationMetrics(episodes, settings.rollout.response_length);
+    progress.update(plan.episodes, { success: shownShare(metrics['val-env/success']) });
+    progress.end();
+    writeTrajectories(run.trajectories, 'validation', step, episodes.slice(0, KEPT_VALIDATION_EPISODES));
+    const early = this.#watch.afterValidation(plan.tags.map(tag => metrics[`val-env/${tag}/success`]));
+    tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });
+    if (settings.validation.unseen_levels && this.#validationLevels.size === 0) {
+      for (const episode of episodes) this.#validationLevels.add(levelHash(episode));
+    }
+    this.#state = {
+      ...this.#state,
+      validations: [...this.#state.validations, { step, seconds, metrics }],
+      validationLevels: [...this.#validationLevels],
+      watch: this.#watch.state,
+    };
+    progress.begin('training', settings.training.steps, step);
+    return early;
+  }
+
+  async #iterate(): Promise<EarlyStopType | null> {
+    const { tracker } = this.#parts;
+    const parts = { ...this.#parts, clock: this.#clock };
+    const done = await runIteration(parts, this.#state, this.#validationLevels);
+    const early = this.#watch.afterCollection(done.keptGroups, done.groupStd);
+    const seconds = this.#elapsed();
+    this.#state = { ...done.state, seconds, watch: this.#watch.state };
+    tracker.write(this.#state.step, {
       ...done.metrics,
-      'training/episodes': state.episodes,
+      ...earlyMetric(early),
+      'training/episodes': this.#state.episodes,
       'training/seconds': seconds,
-      ...(verdict.stop ? { [`early_stopped/${verdict.stop.type}`]: 1 } : {}),
     });
-    recent.push(done.metrics);
-    if (recent.length > SHOWN_WINDOW) recent.shift();
-    const perStep = (clock() - startedAt) / (state.step - start.step);
-    progress.update(state.step, {
-      success: shownShare(mean(recent.map(row => row['train/success']))),
-      return: mean(recent.map(row => row['train/return'])).toFixed(2),
-      'tokens/s': shownCount(mean(recent.map(row => row['perf/tokens_per_second']))),
-      left: shownDuration(perStep * (training.steps - state.step)),
-    });
-    if (verdict.stop) {
-      ended = verdict.stop;
-      break;
-    }
+    this.#show(done.metrics);
+    return early;
   }
-  progress.end();
-  if (stop.aborted && state.step < training.steps) ended = 'stopped';
-  await save();
-  return { state, ended };
-}
 
-function validationDue(state: TrainerState, settings: RunSettings): boolean {
-  const { validate_every, validate_first, steps } = settings.training;
-  if (state.validations.at(-1)?.step === state.step) return false;
-  if (state.step === 0) return validate_first;
-  return state.step % validate_every === 0 || state.step === steps;
-}
+  #show(metrics: Metrics): void {
+    const { progress, settings } = this.#parts;
+    const { step } = this.#state;
+    this.#recent.push(metrics);
+    if (this.#recent.length > SHOWN_WINDOW) this.#recent.shift();
+    const recent = (name: string) => mean(this.#recent.map(row => row[name]));
+    const secondsPerStep = (this.#clock() - this.#startedAt) / (step - this.#start.step);
+    progress.update(step, {
+      success: shownShare(recent('train/success')),
+      return: recent('train/return').toFixed(2),
+      'tokens/s': shownCount(recent('perf/tokens_per_second')),
+      left: shownDuration(secondsPerStep * (settings.training.steps - step)),
+    });
+  }
 
-/** Runs the work; undefined when it was given up because of the signal. */
-async function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await work();
-  } catch (error) {
-    if (stop.aborted && (error === stop.reason || (error as Error).name === 'AbortError')) return undefined;
-    throw error;
+  async #save(): Promise<void> {
+    const { run, policy, settings, tracker } = this.#parts;
+    const before = this.#clock();
+    this.#state = { ...this.#state, seconds: this.#elapsed() };
+    await saveCheckpoint(run, this.#state, folder => policy.save(folder), settings.training.keep_checkpoints);
+    this.#savedStep = this.#state.step;
+    tracker.write(this.#state.step, { 'timing_s/save_checkpoint': this.#clock() - before });
+  }
+
+  /** Seconds of the run so far, over all its sessions. */
+  #elapsed(): number {
+    return this.#start.seconds + this.#clock() - this.#startedAt;
   }
 }
 
-async function validate(parts: LoopParts, state: TrainerState, elapsed: () => number) {
-  const { settings, progress } = parts;
-  const { validation } = settings;
-  const before = elapsed();
-  progress.begin('validating', validation.episodes, 0);
-  const { episodes } = await playValidation(
-    parts.rollouts,
-    {
-      tags: validation.tags ?? settings.train_tags,
-      episodes: validation.episodes,
-      seed: validation.seed,
-      temperature: validation.temperature,
-      topK: validation.top_k,
-      topP: validation.top_p,
-      responseLength: settings.rollout.response_length,
-    },
-    parts.stop,
-    finished => progress.update(finished, {}),
-  );
-  const metrics = validationMetrics(episodes, settings.rollout.response_length);
-  progress.update(validation.episodes, { success: shownShare(metrics['val-env/success']) });
-  progress.end();
-  writeTrajectories(
-    parts.run.trajectories,
-    'validation',
-    state.step,
-    episodes.slice(0, KEPT_VALIDATION_EPISODES),
-  );
-  parts.tracker.write(state.step, { ...metrics, 'timing_s/testing': elapsed() - before });
-  return { episodes, record: { step: state.step, seconds: before, metrics } };
+function earlyMetric(early: EarlyStopType | null): Metrics {
+  return early ? { [`early_stopped/${early}`]: 1 } : {};
 }

@@ -1,3 +1,4 @@
+import type { EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { TrainerState, ValidationRecord } from './checkpoint.ts';
 import type { LoopOutcome } from './loop.ts';
@@ -7,7 +8,9 @@ import type { RunSettings } from './settings.ts';
 /** Outcome of a run, for programs; shares from 0 to 1. */
 export interface RunSummary {
   readonly run: string;
-  readonly ended: 'finished' | 'stopped' | string;
+  readonly ended: LoopOutcome['ended'];
+  /** Why it stopped early, in words. */
+  readonly reason?: string;
   readonly step: number;
   readonly steps: number;
   readonly episodes: number;
@@ -29,6 +32,12 @@ export interface ValidationSummary {
   };
 }
 
+const EARLY_STOP_REASONS: { readonly [type in EarlyStopType]: string } = {
+  empty_batches: 'the filter kept no group, iteration after iteration',
+  reward_std: 'the episodes of a group have become all alike: their returns hardly differ any more',
+  low_success: 'validation success stayed near nothing',
+};
+
 export function summarise(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
   const { state, ended } = outcome;
   const first = state.validations.at(0);
@@ -36,7 +45,8 @@ export function summarise(run: RunFolder, settings: RunSettings, outcome: LoopOu
   const tags = validationTags(settings);
   return {
     run: run.path,
-    ended: typeof ended === 'string' ? ended : `early_stopped/${ended.type}: ${ended.reason}`,
+    ended,
+    ...(isEarly(ended) ? { reason: EARLY_STOP_REASONS[ended] } : {}),
     step: state.step,
     steps: settings.training.steps,
     episodes: state.episodes,
@@ -60,6 +70,10 @@ export function writeReport(run: RunFolder, settings: RunSettings, outcome: Loop
   writeAtomically(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
   writeAtomically(run.report, reportText(summary, outcome.state, settings));
   return summary;
+}
+
+function isEarly(ended: LoopOutcome['ended']): ended is EarlyStopType {
+  return ended !== 'finished' && ended !== 'stopped';
 }
 
 function validationTags(settings: RunSettings): readonly string[] {
@@ -101,7 +115,7 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
   return [
     `# ${settings.run.name}`,
     '',
-    `${summary.ended} after ${summary.step} of ${summary.steps} steps: ${shownCount(summary.episodes)} episodes,`,
+    `${summary.ended}${summary.reason ? ` (${summary.reason})` : ''} after ${summary.step} of ${summary.steps} steps: ${shownCount(summary.episodes)} episodes,`,
     `${shownCount(summary.sampled_tokens)} tokens sampled and ${shownCount(summary.trained_tokens)} trained on in ` +
       `${shownDuration(summary.seconds)}; seed ${settings.seed}.`,
     '',

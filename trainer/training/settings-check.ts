@@ -1,6 +1,8 @@
 import { ConfigError, loadConfig } from '../../shared/config.ts';
 import { checkAdvantage } from '../algorithms/advantages/registry.ts';
+import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { RunSettings } from './settings.ts';
+import { filterSettings } from './settings-derived.ts';
 
 /**
  * The settings of a config file with overrides from the command line, checked in every way that needs no server.
@@ -43,15 +45,21 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
     add('rollout.env_groups', `${env_groups} groups cannot serve ${settings.train_tags.length} tags`);
   }
   const { advantage, mini_batch_size } = settings.algorithm;
-  try {
+  const refused = (key: string, check: () => void) => {
+    try {
+      check();
+    } catch (error) {
+      add(key, (error as Error).message);
+    }
+  };
+  refused('algorithm.advantage', () =>
     checkAdvantage(advantage, {
       valueHead: settings.policy.value_head,
       groupSize: group_size,
       contextMode: settings.rollout.context_mode,
-    });
-  } catch (error) {
-    add('algorithm.advantage', (error as Error).message);
-  }
+    }),
+  );
+  refused('algorithm.filter', () => checkFilterSettings(filterSettings(settings), group_size));
   if (mini_batch_size > env_groups * group_size) {
     add(
       'algorithm.mini_batch_size',

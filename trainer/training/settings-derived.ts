@@ -1,7 +1,10 @@
+import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
+import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { OptimizerSettings } from '../policy/policy.ts';
 import { learningRateAt } from './schedule.ts';
 import type { RunSettings } from './settings.ts';
+import type { ValidationPlan } from './validation.ts';
 
 /** Groups of each training tag in an iteration; an even split gives the first tags the remainder. */
 export function groupsPerTag(settings: RunSettings): { readonly tag: string; readonly groups: number }[] {
@@ -55,5 +58,40 @@ export function optimizerSettings(
     epsilon: optimizer.epsilon,
     weightDecay: optimizer.weight_decay,
     clipNorm: optimizer.clip_norm,
+  };
+}
+
+export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSettings {
+  return {
+    strategy: filter.strategy,
+    value: filter.value,
+    score: filter.score,
+    order: filter.order,
+    mass: filter.mass,
+    includeZero: filter.include_zero,
+  };
+}
+
+export function earlyStoppingSettings({
+  training: { early_stopping: rules },
+}: RunSettings): EarlyStoppingSettings {
+  return {
+    emptyBatches: rules.empty_batches,
+    stdShare: rules.std_share,
+    stdSteps: rules.std_steps,
+    successFloor: rules.success_floor,
+    successValidations: rules.success_validations,
+  };
+}
+
+export function validationPlan(settings: RunSettings): ValidationPlan {
+  const { validation } = settings;
+  return {
+    tags: validation.tags ?? settings.train_tags,
+    episodes: validation.episodes,
+    seed: validation.seed,
+    temperature: validation.temperature,
+    topK: validation.top_k,
+    topP: validation.top_p,
   };
 }

@@ -1,7 +1,18 @@
 import Type, { type Static } from 'typebox';
 import { ADVANTAGES } from '../algorithms/advantages/registry.ts';
+import {
+  FILTER_LOSS_SCALINGS,
+  FILTER_MASSES,
+  FILTER_ORDERS,
+  FILTER_SCORES,
+  FILTER_STRATEGIES,
+} from '../algorithms/filters/settings.ts';
 import { AGGREGATIONS } from '../algorithms/losses/settings.ts';
+import { REWARD_GROUPINGS, REWARD_METHODS } from '../algorithms/rewards/normalization.ts';
 import { PROMPT_NAMES } from '../prompts/templates.ts';
+
+/** Scores that need no scoring pass of their own. */
+const FILTER_SCORES_HERE = FILTER_SCORES.filter(score => !score.startsWith('entropy'));
 
 const strict = { additionalProperties: false } as const;
 /** A section whose keys all have defaults, so that it may be left out. */
@@ -127,23 +138,20 @@ const AlgorithmSettings = Type.Object(
     reward_scale: notNegative(1),
     reward_normalization: Type.Object(
       {
-        grouping: Type.Enum(['state', 'batch', 'inductive'], { default: 'state' }),
-        method: Type.Enum(['identity', 'mean', 'mean_std', 'asym_clip'], { default: 'identity' }),
+        grouping: Type.Enum([...REWARD_GROUPINGS], { default: 'state' }),
+        method: Type.Enum([...REWARD_METHODS], { default: 'identity' }),
       },
       section,
     ),
     filter: Type.Object(
       {
-        strategy: Type.Enum(['none', 'top_p', 'top_k', 'top_k_abs', 'min_p'], { default: 'none' }),
+        strategy: Type.Enum([...FILTER_STRATEGIES], { default: 'none' }),
         value: notNegative(1),
-        score: Type.Enum(
-          ['reward_std', 'reward_mean', 'reward_sum', 'reward_max', 'entropy', 'entropy_std', 'length'],
-          { default: 'reward_std' },
-        ),
-        order: Type.Enum(['largest', 'smallest'], { default: 'largest' }),
-        mass: Type.Enum(['linear', 'softmax'], { default: 'linear' }),
+        score: Type.Enum([...FILTER_SCORES_HERE], { default: 'reward_std' }),
+        order: Type.Enum([...FILTER_ORDERS], { default: 'largest' }),
+        mass: Type.Enum([...FILTER_MASSES], { default: 'linear' }),
         include_zero: flag(true),
-        loss_scaling: Type.Enum(['none', 'linear', 'sqrt'], { default: 'none' }),
+        loss_scaling: Type.Enum([...FILTER_LOSS_SCALINGS], { default: 'none' }),
       },
       section,
     ),
@@ -191,7 +199,7 @@ const EarlyStopping = Type.Object(
     /** Stop when the in-group std stays under this share of the first ten iterations' mean … */
     std_share: share(0.1),
     /** … for so many iterations; 0 never. */
-    std_iterations: count(10),
+    std_steps: count(10),
     /** Stop when validation success stays under this … */
     success_floor: share(0.01),
     /** … for so many validations; 0 never. */

@@ -1,22 +1,6 @@
 /** 97.5 % quantile of the standard normal: two-sided 95 %. */
 const Z_95 = 1.959963984540054;
 
-/** Mean of the values, NaN of none. */
-export function mean(values: ArrayLike<number>): number {
-  let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += values[i];
-  return sum / values.length;
-}
-
-/** Standard deviation with n − 1 in the denominator; 0 for fewer than two values. */
-export function sampleStd(values: ArrayLike<number>): number {
-  if (values.length < 2) return 0;
-  const center = mean(values);
-  let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += (values[i] - center) ** 2;
-  return Math.sqrt(sum / (values.length - 1));
-}
-
 /**
  * Wilson's 95 % score interval of a share (Wilson, 1927): the success probabilities that `successes` of
  * `trials` are compatible with. Without trials: 0 to 1.

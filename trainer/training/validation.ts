@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { Episode } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
-import { groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
+import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
 import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
-import { mean, wilsonInterval } from './statistics.ts';
+import { wilsonInterval } from './statistics.ts';
 
 export interface ValidationPlan extends DrawSettings {
   readonly tags: readonly string[];
@@ -11,7 +11,6 @@ export interface ValidationPlan extends DrawSettings {
   readonly episodes: number;
   /** Seed of the first level; every episode has the next. */
   readonly seed: number;
-  readonly responseLength: number;
 }
 
 /** The groups of a validation: always the same for the same plan, each a single episode. */
@@ -54,9 +53,9 @@ export function validationMetrics(episodes: readonly Episode[], responseLength: 
     out[`val-env/${tag}/success_low`] = low;
     out[`val-env/${tag}/success_high`] = high;
   }
-  const rows = groupBy(episodes, episode => episode.tag);
-  out['val-env/success'] = mean(episodes.map(episode => (episode.success ? 1 : 0)));
-  out['val-env/return'] = mean([...rows.keys()].map(tag => out[`val-env/${tag}/episodic_return`]));
+  const overall = batchMetrics(episodes);
+  out['val-env/success'] = overall.success;
+  out['val-env/return'] = overall.return;
   for (const [name, value] of Object.entries(lengthMetrics(episodes, responseLength))) {
     out[`val-env/${name}`] = value;
   }
