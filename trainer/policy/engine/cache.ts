@@ -1,0 +1,149 @@
+import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
+import { ropeTables } from '../../models/decoder.ts';
+import {
+  type AttentionKernel,
+  type AttentionPlaces,
+  compileAttention,
+  layerBytes,
+  PAGE_POSITIONS,
+  pageBytes,
+  RUN_WORDS,
+} from './attention-kernel.ts';
+
+const FLOAT_BYTES = 4;
+const CACHE_LINE_BYTES = 64;
+const WASM_PAGE_BYTES = 65536;
+/** Addresses of WebAssembly memory have 32 bits; a page stays free for the arrays in front of the cache. */
+const MAX_MEMORY_BYTES = 2 ** 32 - WASM_PAGE_BYTES;
+
+export interface CacheLimits {
+  readonly maxSequenceLength: number;
+  /** Sequences that can have a cache at once. */
+  readonly maxOpenSequences: number;
+  /** Rows of a tick. */
+  readonly maxRows: number;
+}
+
+/** Rows of a tick, as the tensor program writes and reads them. */
+export interface RowArrays {
+  readonly queries: Float32Array;
+  readonly keys: Float32Array;
+  readonly values: Float32Array;
+  readonly mixed: Float32Array;
+}
+
+/**
+ * Keys and values of many sequences in pages of 16 positions, in one WebAssembly memory together with the rows that the
+ * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
+ * touched, so that views of it stay valid. Knows pages and slots, not sequences.
+ */
+export class PagedCache {
+  readonly rows: RowArrays;
+  /** Most pages one sequence can have. */
+  readonly pagesPerSequence: number;
+  readonly pageCount: number;
+  readonly #kernel: AttentionKernel;
+  readonly #runs: Int32Array;
+  readonly #lists: Int32Array;
+  readonly #listsAddress: number;
+  readonly #layerBytes: number;
+  readonly #freePages: Uint32Array;
+  #freePageCount: number;
+
+  /** @throws ModelConfigError when a head's size is no multiple of 4, or one sequence alone does not fit 4 GiB */
+  constructor(config: DecoderConfig, limits: CacheLimits) {
+    if (config.headDimension % 4 !== 0) {
+      throw new ModelConfigError(`generation needs heads of a multiple of 4, got ${config.headDimension}`);
+    }
+    const { maxRows, maxOpenSequences, maxSequenceLength } = limits;
+    const { heads, keyValueHeads, headDimension } = config;
+    this.pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
+    const positions = this.pagesPerSequence * PAGE_POSITIONS;
+    let end = 0;
+    const place = (words: number): number => {
+      const start = end;
+      end += Math.ceil((words * FLOAT_BYTES) / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
+      return start;
+    };
+    const places: AttentionPlaces = {
+      angles: place(positions * headDimension),
+      query: place(headDimension),
+      scores: place(positions),
+      queries: place(maxRows * heads * headDimension),
+      keys: place(maxRows * keyValueHeads * headDimension),
+      values: place(maxRows * keyValueHeads * headDimension),
+      mixed: place(maxRows * heads * headDimension),
+      runs: place(maxRows * RUN_WORDS),
+    };
+    this.#listsAddress = place(maxOpenSequences * this.pagesPerSequence);
+    const bytesOfPage = pageBytes(config, config.layers);
+    const wanted = maxOpenSequences * this.pagesPerSequence;
+    this.pageCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfPage));
+    if (this.pageCount < this.pagesPerSequence) {
+      throw new ModelConfigError(
+        `a sequence of ${maxSequenceLength} tokens needs a cache of ${(this.pagesPerSequence * bytesOfPage) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
+      );
+    }
+    const memoryPages = Math.ceil((end + this.pageCount * bytesOfPage) / WASM_PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: memoryPages, maximum: memoryPages });
+    const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
+    this.rows = {
+      queries: floats(places.queries, maxRows * heads * headDimension),
+      keys: floats(places.keys, maxRows * keyValueHeads * headDimension),
+      values: floats(places.values, maxRows * keyValueHeads * headDimension),
+      mixed: floats(places.mixed, maxRows * heads * headDimension),
+    };
+    this.#runs = new Int32Array(memory.buffer, places.runs, maxRows * RUN_WORDS);
+    this.#lists = new Int32Array(memory.buffer, this.#listsAddress, wanted);
+    this.#layerBytes = layerBytes(config);
+    writeAngles(config, floats(places.angles, positions * headDimension), positions);
+    this.#kernel = compileAttention(config, places, memory, memoryPages);
+    this.#freePages = Uint32Array.from({ length: this.pageCount }, (_, i) => end + i * bytesOfPage).reverse();
+    this.#freePageCount = this.pageCount;
+  }
+
+  get freePages(): number {
+    return this.#freePageCount;
+  }
+
+  /** Gives slot `slot` pages `from` to `to` of its sequence. The caller has seen to it that they are free. */
+  addPages(slot: number, from: number, to: number): void {
+    const list = slot * this.pagesPerSequence;
+    for (let page = from; page < to; page++)
+      this.#lists[list + page] = this.#freePages[--this.#freePageCount];
+  }
+
+  /** Takes the first `count` pages of a slot back. */
+  freeSlot(slot: number, count: number): void {
+    const list = slot * this.pagesPerSequence;
+    for (let page = count - 1; page >= 0; page--) {
+      this.#freePages[this.#freePageCount++] = this.#lists[list + page];
+    }
+  }
+
+  /** Describes run number `run` of the coming tick. */
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    const word = run * RUN_WORDS;
+    this.#runs[word] = firstRow;
+    this.#runs[word + 1] = rows;
+    this.#runs[word + 2] = position;
+    this.#runs[word + 3] = this.#listsAddress + slot * this.pagesPerSequence * FLOAT_BYTES;
+  }
+
+  /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */
+  attend(runCount: number, layer: number): void {
+    this.#kernel(runCount, layer * this.#layerBytes);
+  }
+}
+
+function writeAngles(config: DecoderConfig, table: Float32Array, positions: number): void {
+  const half = config.headDimension / 2;
+  const { cos, sin } = ropeTables(
+    config,
+    Int32Array.from({ length: positions }, (_, p) => p),
+  );
+  for (let p = 0; p < positions; p++) {
+    table.set(cos.subarray(p * half, (p + 1) * half), p * 2 * half);
+    table.set(sin.subarray(p * half, (p + 1) * half), p * 2 * half + half);
+  }
+}

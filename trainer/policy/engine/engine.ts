@@ -1,0 +1,295 @@
+import { Random } from '../../../shared/random.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { Runtime } from '../../runtime/runtime.ts';
+import type { GenerateRequest, Generation } from '../policy.ts';
+import { PAGE_POSITIONS } from './attention-kernel.ts';
+import { PagedCache } from './cache.ts';
+import { DecodeProgram } from './decode-program.ts';
+import type { CompiledGrammar } from './grammar.ts';
+import { checkSampling, Sampler } from './sampling.ts';
+import { ActiveRequest, Sequence } from './sequence.ts';
+
+/** Rows of a tick unless told otherwise: enough for full vector units, few enough for the second-level cache. */
+export const DEFAULT_MAX_ROWS = 512;
+
+export interface EngineOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterStore;
+  readonly maxSequenceLength: number;
+  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  readonly maxOpenSequences: number;
+  readonly maxRows?: number;
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
+}
+
+/** Counts since the engine started. */
+export interface EngineStatistics {
+  ticks: number;
+  /** Tokens that went through the model: prompts, sampled tokens, and recomputed ones. */
+  rows: number;
+  sampled: number;
+  evictions: number;
+}
+
+/**
+ * Continues many sequences at once. Every tick takes what each open request has to compute next (a sampled token, or a
+ * piece of its prompt) as rows of one batch, without padding; requests come and go between ticks. A sequence keeps its
+ * cache between requests until it is released, or evicted because another needs the room; then its tokens are computed
+ * again.
+ *
+ * A request's tokens depend on its sequence, settings and seed alone, not on what else is in the batch.
+ */
+export class GenerationEngine {
+  readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0 };
+  version = 0;
+  readonly #options: EngineOptions;
+  readonly #cache: PagedCache;
+  readonly #program: DecodeProgram;
+  readonly #sampler: Sampler;
+  readonly #maxRows: number;
+  readonly #sequences = new Map<number, Sequence>();
+  readonly #waiting: ActiveRequest[] = [];
+  readonly #active: ActiveRequest[] = [];
+  readonly #freeSlots: number[];
+  readonly #headRows: Int32Array;
+  readonly #headRequests: ActiveRequest[] = [];
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
+    this.#cache = new PagedCache(options.config, { ...options, maxRows: this.#maxRows });
+    this.#program = new DecodeProgram({ ...options, cache: this.#cache, maxRows: this.#maxRows });
+    this.#sampler = new Sampler(options.config.vocabularySize);
+    this.#headRows = new Int32Array(this.#maxRows);
+    this.#freeSlots = Array.from(
+      { length: options.maxOpenSequences },
+      (_, i) => options.maxOpenSequences - 1 - i,
+    );
+  }
+
+  /** True while a request is waiting or being worked on. */
+  get busy(): boolean {
+    return this.#active.length > 0 || this.#waiting.length > 0;
+  }
+
+  /**
+   * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
+   * the request at once with reason `context`, and nothing is appended.
+   *
+   * @throws RangeError when the request is malformed, or its sequence is being continued already
+   */
+  submit(
+    request: GenerateRequest,
+    finish: (generation: Generation) => void,
+    fail: (error: Error) => void,
+  ): void {
+    const { append, sampling } = request;
+    const { maxSequenceLength, config } = this.#options;
+    checkSampling(sampling);
+    const grammar = this.#grammar(request.grammar);
+    const known = this.#sequences.get(request.sequenceId);
+    const sequence = known ?? new Sequence(request.sequenceId);
+    if (sequence.request !== null) {
+      throw new RangeError(
+        `sequence ${sequence.id} is being continued already: await it before the next request`,
+      );
+    }
+    if (sequence.length + append.length === 0) {
+      throw new RangeError(
+        `sequence ${sequence.id} is empty: its first request must append at least one token`,
+      );
+    }
+    for (let i = 0; i < append.length; i++) {
+      const id = append[i];
+      if (!(id >= 0 && id < config.vocabularySize)) {
+        throw new RangeError(
+          `token id ${id} at ${i} of append is outside the vocabulary of ${config.vocabularySize}`,
+        );
+      }
+    }
+    const room = Math.max(0, maxSequenceLength - sequence.length - append.length);
+    const active = new ActiveRequest({
+      sequence,
+      sampling,
+      rng: Random.fromSeed(request.seed),
+      grammar,
+      room,
+      values: this.#options.valueHead,
+      finish,
+      fail,
+    });
+    if (room === 0) {
+      active.finish('context');
+      return;
+    }
+    this.#sequences.set(sequence.id, sequence);
+    for (let i = 0; i < append.length; i++) sequence.push(append[i]);
+    sequence.request = active;
+    this.#waiting.push(active);
+  }
+
+  /** Forgets a sequence; a request still open on it fails. */
+  release(sequenceId: number): void {
+    const sequence = this.#sequences.get(sequenceId);
+    if (sequence === undefined) return;
+    const { request } = sequence;
+    if (request !== null) {
+      remove(this.#waiting, request);
+      remove(this.#active, request);
+      request.fail(new Error(`sequence ${sequenceId} was released while it was being continued`));
+    }
+    this.#dropCache(sequence);
+    this.#sequences.delete(sequenceId);
+  }
+
+  /** The weights have changed: what is cached under the old ones is computed again when it is needed. */
+  weightsChanged(version: number): void {
+    this.version = version;
+    for (const sequence of this.#sequences.values()) sequence.cached = 0;
+  }
+
+  /** Fails every open request, after an error that leaves the engine's batch in an unknown state. */
+  failAll(error: Error): void {
+    for (const request of [...this.#waiting.splice(0), ...this.#active.splice(0)]) {
+      request.sequence.request = null;
+      request.sequence.cached = 0;
+      request.fail(error);
+    }
+  }
+
+  /** One pass of the model over what all admitted requests have to compute next. */
+  async tick(): Promise<void> {
+    this.#admit();
+    const { ids } = this.#program;
+    const headRequests = this.#headRequests;
+    headRequests.length = 0;
+    let rows = 0;
+    let runs = 0;
+    for (const { sequence } of this.#active) {
+      const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
+      if (count === 0) break;
+      this.#cache.setRun(runs++, rows, count, sequence.cached, sequence.slot);
+      for (let i = 0; i < count; i++) ids[rows + i] = sequence.tokens[sequence.cached + i];
+      rows += count;
+      sequence.cached += count;
+      sequence.lastUsed = this.statistics.ticks;
+      if (sequence.cached < sequence.length) break;
+      this.#headRows[headRequests.length] = rows - 1;
+      headRequests.push(sequence.request!);
+    }
+    if (rows === 0) return;
+    const { version } = this;
+    await this.#program.run(rows, runs, this.#headRows, headRequests.length);
+    this.statistics.ticks++;
+    this.statistics.rows += rows;
+    // Weights that changed while the pass ran have already declared its cache entries void.
+    for (let row = 0; row < headRequests.length; row++) this.#sample(headRequests[row], row, version);
+    this.#rotate(headRequests.length, runs);
+  }
+
+  #sample(request: ActiveRequest, row: number, version: number): void {
+    const { sequence, grammar } = request;
+    if (sequence.request !== request) return;
+    const { vocabularySize } = this.#options.config;
+    let done: boolean;
+    try {
+      const draw = this.#sampler.draw(
+        this.#program.logits,
+        row * vocabularySize,
+        request.sampling,
+        request.rng,
+        grammar === null ? null : grammar.allowed,
+        request.grammarState * vocabularySize,
+      );
+      this.statistics.sampled++;
+      done = request.take(draw.token, draw.logProb, this.#program.values[row], version);
+    } catch (error) {
+      request.fail(error as Error);
+      done = true;
+    }
+    if (!done) return;
+    sequence.request = null;
+    remove(this.#active, request);
+  }
+
+  /** Where not all active requests fit a tick, those that had no rows come first in the next. */
+  #rotate(finished: number, runs: number): void {
+    if (finished === runs && this.#active.length <= runs) return;
+    const served = this.#active.filter(({ sequence }) => sequence.lastUsed === this.statistics.ticks - 1);
+    if (served.length === this.#active.length) return;
+    const waiting = this.#active.filter(({ sequence }) => sequence.lastUsed !== this.statistics.ticks - 1);
+    this.#active.splice(0, this.#active.length, ...waiting, ...served);
+  }
+
+  /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */
+  #admit(): void {
+    while (this.#waiting.length > 0) {
+      const request = this.#waiting[0];
+      if (!this.#reserve(request.sequence, request.limit)) return;
+      this.#waiting.shift();
+      this.#active.push(request);
+    }
+  }
+
+  #reserve(sequence: Sequence, newTokens: number): boolean {
+    // The last token sampled needs no place: nothing is computed from it before the next request.
+    const pages = Math.ceil((sequence.length + newTokens - 1) / PAGE_POSITIONS);
+    while (
+      this.#cache.freePages < pages - sequence.pages ||
+      (sequence.slot === -1 && this.#freeSlots.length === 0)
+    ) {
+      if (!this.#evictIdle(sequence)) return false;
+    }
+    if (sequence.slot === -1) sequence.slot = this.#freeSlots.pop()!;
+    if (pages > sequence.pages) {
+      this.#cache.addPages(sequence.slot, sequence.pages, pages);
+      sequence.pages = pages;
+    }
+    return true;
+  }
+
+  /** Takes the cache of the idle sequence that was used the longest ago. */
+  #evictIdle(except: Sequence): boolean {
+    let oldest: Sequence | null = null;
+    for (const sequence of this.#sequences.values()) {
+      if (sequence === except || sequence.slot === -1 || sequence.request !== null) continue;
+      if (oldest === null || sequence.lastUsed < oldest.lastUsed) oldest = sequence;
+    }
+    // A waiting request's own old cache may go too: it is computed again once there is room.
+    if (oldest === null) {
+      const waiting = this.#waiting.find(({ sequence }) => sequence !== except && sequence.slot !== -1);
+      if (waiting === undefined) return false;
+      oldest = waiting.sequence;
+    }
+    this.#dropCache(oldest);
+    this.statistics.evictions++;
+    return true;
+  }
+
+  #dropCache(sequence: Sequence): void {
+    if (sequence.slot === -1) return;
+    this.#cache.freeSlot(sequence.slot, sequence.pages);
+    this.#freeSlots.push(sequence.slot);
+    sequence.slot = -1;
+    sequence.pages = 0;
+    sequence.cached = 0;
+  }
+
+  #grammar(name: string | undefined): CompiledGrammar | null {
+    if (name === undefined) return null;
+    const grammar = this.#options.grammars?.get(name);
+    if (grammar === undefined) {
+      const known = [...(this.#options.grammars?.keys() ?? [])].join(', ') || 'none';
+      throw new RangeError(`no grammar is named ${name}; the policy was given: ${known}`);
+    }
+    return grammar;
+  }
+}
+
+function remove<T>(list: T[], item: T): void {
+  const index = list.indexOf(item);
+  if (index !== -1) list.splice(index, 1);
+}
