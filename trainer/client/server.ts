@@ -12,7 +12,7 @@ import {
 } from './operations.ts';
 import type { BatchReply } from './reply.ts';
 import { requestKeys } from './request-key.ts';
-import { classify, DEFAULT_RETRY, type RetryPolicy, retrying } from './retry.ts';
+import { classify, DEFAULT_RETRY, pause, type RetryPolicy, retrying } from './retry.ts';
 import { DEFAULT_SOCKET, SocketDoor, type SocketDoorSettings } from './socket-door.ts';
 
 export interface EnvServerSettings {
@@ -31,6 +31,7 @@ export interface EnvServerSettings {
 }
 
 const DEFAULT_MAX_BATCH = 256;
+const CLOSING_GRACE_MS = 1_000;
 
 /**
  * The client of one environment server. Requests are repeated until they succeed, the failure is final or the server stays
@@ -52,6 +53,8 @@ export class EnvServer {
   readonly #availability: Availability;
   readonly #closed = new AbortController();
   readonly #nextKey = requestKeys();
+  #underWay = 0;
+  #idle: (() => void) | undefined;
 
   /**
    * @param events told when the server is away and when it is back
@@ -126,15 +129,27 @@ export class EnvServer {
     return this.call('describe_environment', { env_id: environmentId, config });
   }
 
-  /** Ends every request under way with ClientClosed. Sessions stay until their time is over. */
+  /** Gives requests under way a moment to end, then ends them with ClientClosed. Sessions stay until their time is over. */
   async close(): Promise<void> {
+    if (this.#underWay > 0 && !this.away) {
+      const idle = new Promise<void>(resolve => {
+        this.#idle = resolve;
+      });
+      await Promise.race([idle, pause(CLOSING_GRACE_MS, this.#closed.signal)]);
+    }
     this.#socket?.close();
     this.#closed.abort(new ClientClosed(this.name));
     await this.#http.close();
   }
 
-  #retrying<T>(attempt: () => Promise<T>): Promise<T> {
-    return retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
+  async #retrying<T>(attempt: () => Promise<T>): Promise<T> {
+    this.#underWay++;
+    try {
+      return await retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
+    } finally {
+      this.#underWay--;
+      if (this.#underWay === 0) this.#idle?.();
+    }
   }
 }
 

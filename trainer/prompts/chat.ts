@@ -4,6 +4,7 @@ import type { ChatTemplate } from '../policy/tokenizer-chat.ts';
 import { CHAT_TEXT } from './chat-text.ts';
 import { fill } from './fill.ts';
 import {
+  composeResponse,
   type PastTurn,
   type Prompt,
   type PromptTask,
@@ -25,6 +26,7 @@ export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
     task,
     ...rules,
     wording,
+    compose: actions => composeResponse(task, actions, ` ${ACTION_SEPARATOR} `),
     tokens: tokenizer && chatTokens(wording, rules.prime, tokenizer),
   };
 }
@@ -116,6 +118,7 @@ function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): Prom
     close: response =>
       response.length > 0 && response[response.length - 1] === closing[0] ? closing.slice(1) : closing,
     stopTokenIds: [...new Set([tokenizer.eosTokenId, closing[0]].filter(id => id !== undefined))],
+    ending: closing.slice(0, 1),
     actionTokenIds: new Set(),
   };
 }

@@ -1,13 +1,21 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import { readGrid } from './grid.ts';
-import { type Prompt, type PromptTask, type PromptTokens, responseRules, type TurnView } from './prompt.ts';
+import {
+  composeResponse,
+  type Prompt,
+  type PromptTask,
+  type PromptTokens,
+  responseRules,
+  type TurnView,
+} from './prompt.ts';
 
 /** Before a grid drawn whole, and before one without its border of walls. */
 const GRID = '<grid>';
 const WALLED = '<walled>';
 /** Before a state that is text. */
 const TEXT = '<text>';
+const SPACE = ' ';
 /** After a response without a valid action. */
 const INVALID = '<invalid>';
 const NEW_ROW = '\n';
@@ -27,6 +35,7 @@ export function compactPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
   return {
     task,
     ...rules,
+    compose: actions => composeResponse(task, actions, ACTION_SEPARATOR),
     wording: {
       system: () => '',
       turn,
@@ -49,7 +58,9 @@ export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
           'give a tokenizer of a pretrained model, or choose another environment or observation format',
       );
     }
-    if (!isGridTask(description.legend, description.vocabulary, description.actions)) words.add(TEXT);
+    if (!isGridTask(description.legend, description.vocabulary, description.actions)) {
+      words.add(TEXT).add(SPACE);
+    }
     for (let count = 1; count <= maxActionsPerTrajectory; count++) words.add(left(count));
     for (const word of description.vocabulary) words.add(word);
     for (const action of description.actions ?? []) words.add(action);
@@ -136,6 +147,7 @@ function compactTokens(
     },
     close: () => [],
     stopTokenIds: tokenizer.eosTokenId === undefined ? [stop] : [stop, tokenizer.eosTokenId],
+    ending: [],
     actionTokenIds: new Set(actions.filter(id => id !== undefined)),
   };
 }

@@ -67,6 +67,8 @@ export interface PromptTokens {
   close(response: ArrayLike<number>): readonly number[];
   /** Sampling stops after any of these. */
   readonly stopTokenIds: readonly number[];
+  /** What a response ends with besides its text, e.g. the end-of-turn marker. */
+  readonly ending: readonly number[];
   /** Tokens that name an action; empty where names are more than a token. */
   readonly actionTokenIds: ReadonlySet<number>;
 }
@@ -77,6 +79,8 @@ export interface Prompt {
   /** What the response begins with; it stands in the prompt: `<think>`, or `<answer>` without thinking. */
   readonly prime: string;
   readonly wording: Wording;
+  /** A well-formed response with these actions and an empty thought, without the prime. */
+  compose(actions: readonly string[]): string;
   /** Absent without a tokenizer. */
   readonly tokens?: PromptTokens;
 }
@@ -87,6 +91,11 @@ export function responseRules(task: PromptTask): { readonly format: ResponseForm
     format: { think: task.think, maxActions: task.maxActionsPerTurn },
     prime: task.think ? '<think>' : '<answer>',
   };
+}
+
+/** A well-formed response with an empty thought, without its prime. */
+export function composeResponse(task: PromptTask, actions: readonly string[], separator: string): string {
+  return `${task.think ? '</think><answer>' : ''}${actions.join(separator)}</answer>`;
 }
 
 /** The conversation as messages, the current turn last. */

@@ -1,11 +1,10 @@
 import type { Json } from '../../shared/json.ts';
+import type { ActionNames } from '../../shared/response.ts';
 import type { SamplingSettings } from '../policy/policy.ts';
 import type { ChatMessage } from '../policy/tokenizer-chat.ts';
 
 /** Plays episodes turn by turn: a local policy, a remote model, a script. */
 export interface Agent {
-  /** False for agents that answer in text and read no tokens. */
-  readonly readsTokens: boolean;
   respond(turn: AgentTurn): Promise<AgentReply>;
   /** The sequence will not be continued. */
   release(sequenceId: number): void;
@@ -39,8 +38,10 @@ export interface EpisodeView {
   readonly state: string;
   readonly actionsLeft: number;
   readonly maxActionsPerTurn: number;
-  /** Names of the actions where the environment has them. */
-  readonly actionNames?: readonly string[];
+  /** The actions of a discrete space. */
+  readonly actionNames?: ActionNames;
+  /** A well-formed response with these actions, without the prime. */
+  compose(actions: readonly string[]): string;
   /** Asks the environment's reference policy for its next actions from here. */
   reference(policy: string, count: number): Promise<readonly Json[]>;
 }

@@ -4,7 +4,6 @@ import type { Agent } from './agent.ts';
 /** The agent that samples from a local policy. `grammar` names one the policy was given at start. */
 export function policyAgent(policy: Pick<Policy, 'generate' | 'release'>, grammar?: string): Agent {
   return {
-    readsTokens: true,
     respond: turn =>
       policy.generate({
         sequenceId: turn.sequenceId,

@@ -1,0 +1,275 @@
+import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors.ts';
+import type { ServerPool } from '../client/servers.ts';
+import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Prompt } from '../prompts/prompt.ts';
+import { createPrompt, type PromptName } from '../prompts/templates.ts';
+import type { Agent } from './agent.ts';
+import { type ContextSettings, FULL_CONTEXT } from './context.ts';
+import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
+import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
+import type { Episode } from './episode.ts';
+import { type PlaySetting, playEpisode, type Waits } from './play.ts';
+import type { GroupPlan } from './tag.ts';
+
+export interface CollectorSettings {
+  readonly servers: ServerPool;
+  /** From `describeTags`; groups are planned on these. */
+  readonly tags: readonly DescribedTag[];
+  readonly prompt: PromptName;
+  readonly response: ResponseSettings;
+  /** Absent for agents that read and write text; episodes then carry no tokens. */
+  readonly tokenizer?: Tokenizer;
+  /** Longest sequence the policy takes, in tokens; needed with a tokenizer. */
+  readonly maxSequenceLength?: number;
+  /** Full context unless told otherwise. */
+  readonly context?: Pick<ContextSettings, 'mode' | 'window'>;
+  /** Episodes open at once. */
+  readonly concurrency: number;
+}
+
+export interface PlayOptions {
+  readonly agent: Agent;
+  readonly sampling: PlaySetting['sampling'];
+  /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
+  readonly samplingSeed: number;
+  /** Ends the collection; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
+/** A group that is over: all its episodes in the order of its members, or why it could not be completed. */
+export type GroupOutcome =
+  | { readonly plan: GroupPlan; readonly episodes: readonly Episode[] }
+  | { readonly plan: GroupPlan; readonly error: Error };
+
+export interface Collection {
+  /** Of the groups that were completed, in the order of their plans and members. */
+  readonly episodes: readonly Episode[];
+  /** Groups that could not be completed, with the reason. */
+  readonly dropped: readonly { readonly plan: GroupPlan; readonly error: Error }[];
+  readonly metrics: CollectionMetrics;
+}
+
+export type CollectionMetrics = { readonly [name: string]: number };
+
+/** Names token sequences. One counter for all collectors, since several may share a policy. */
+let sequences = 0;
+const newSequence = (): number => ++sequences;
+
+/**
+ * Plays groups of episodes, many at once: each waits either for its agent or for its environment, and those that wait for
+ * the same server in the same turn of the event loop share a request. A failed server is waited for, left for another or,
+ * when an episode cannot be saved, costs its group.
+ *
+ * @example
+ * const servers = openServers([{ url: 'http://127.0.0.1:8080' }]);
+ * const tags = await describeTags(servers, [tag]);
+ * const response = { responseLength: 8, think: true };
+ * const tokenizer = buildWordTokenizer(compactVocabulary(tags.map(one => promptTask(one, response))));
+ * const collector = new Collector({ servers, tags, prompt: 'compact', response, tokenizer, maxSequenceLength: 161, concurrency: 256 });
+ * const plans = planGroups({ tags: [{ tag: tag.name, groups: 8 }], groupSize: 16, firstSeed: 10_000 });
+ * const { episodes, metrics } = await collector.collect(plans, {
+ *   agent: policyAgent(policy), sampling: { temperature: 1, topK: 0, topP: 1 }, samplingSeed: 7,
+ * });
+ */
+export class Collector {
+  readonly #settings: CollectorSettings;
+  readonly #context: ContextSettings;
+  readonly #tags: ReadonlyMap<string, { readonly described: DescribedTag; readonly prompt: Prompt }>;
+
+  /** @throws Error when the tokenizer cannot write the prompts */
+  constructor(settings: CollectorSettings) {
+    const { tokenizer, maxSequenceLength } = settings;
+    if (tokenizer && !maxSequenceLength) {
+      throw new Error(
+        'a collector with a tokenizer needs maxSequenceLength, the longest sequence of the policy',
+      );
+    }
+    if (!(settings.concurrency >= 1)) {
+      throw new RangeError(`concurrency must be at least 1, got ${settings.concurrency}`);
+    }
+    this.#settings = settings;
+    this.#context = { ...FULL_CONTEXT, ...settings.context, maxSequenceLength: maxSequenceLength ?? 0 };
+    this.#tags = new Map(
+      settings.tags.map(described => [
+        described.tag.name,
+        {
+          described,
+          prompt: createPrompt(settings.prompt, promptTask(described, settings.response), tokenizer),
+        },
+      ]),
+    );
+  }
+
+  /** The prompt of a tag: stop tokens, action tokens, wording. @throws Error for an unknown tag */
+  prompt(tag: string): Prompt {
+    return this.#tag(tag).prompt;
+  }
+
+  /**
+   * Plays all groups and waits for the last. Groups that could not be completed are left out and reported.
+   * @throws the first error when no group at all was completed, or when an error is not the servers'
+   */
+  async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
+    const start = performance.now();
+    const waits: Waits = { agent: 0, environment: 0 };
+    const position = new Map(plans.map((plan, i) => [plan, i]));
+    const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
+    const dropped: { plan: GroupPlan; error: Error }[] = [];
+    let moves = 0;
+    await this.play(
+      plans,
+      options,
+      outcome => {
+        if ('error' in outcome) dropped.push(outcome);
+        else completed[position.get(outcome.plan)!] = outcome.episodes;
+      },
+      waits,
+      count => {
+        moves += count;
+      },
+    );
+    const episodes = completed.flatMap(group => group ?? []);
+    if (episodes.length === 0 && dropped.length > 0) throw dropped[0].error;
+    const seconds = (performance.now() - start) / 1000;
+    const steps = episodes.reduce(
+      (sum, episode) => sum + episode.turns.reduce((count, turn) => count + turn.actions.length, 0),
+      0,
+    );
+    const share = (ms: number): number => ms / 1000 / Math.max(1, episodes.length);
+    return {
+      episodes,
+      dropped,
+      metrics: {
+        'timing_s/rollout': seconds,
+        'rollouter/episodes_per_second': episodes.length / seconds,
+        'rollouter/steps': steps,
+        'rollouter/agent_wait_s': share(waits.agent),
+        'rollouter/environment_wait_s': share(waits.environment),
+        'rollouter/replayed_episodes': moves,
+        'rollouter/dropped_groups': dropped.length,
+        errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, 0),
+      },
+    };
+  }
+
+  /**
+   * Plays groups as room becomes free and tells of each as it ends, in any order. Plans are drawn one at a time when there
+   * is room for one, so a source that waits before it gives the next holds new episodes back.
+   */
+  async play(
+    plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,
+    options: PlayOptions,
+    onGroup: (outcome: GroupOutcome) => void,
+    waits: Waits = { agent: 0, environment: 0 },
+    onMoves: (count: number) => void = () => {},
+  ): Promise<void> {
+    const { concurrency } = this.#settings;
+    const stop = new AbortController();
+    const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+    let open = 0;
+    let wake = (): void => {};
+    const change = (): Promise<void> =>
+      new Promise(resolve => {
+        wake = resolve;
+      });
+    let fatal: unknown;
+    for await (const plan of plans) {
+      while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
+      if (signal.aborted) break;
+      open += plan.size;
+      this.#playGroup(plan, options, signal, waits, onMoves)
+        .then(onGroup)
+        .catch(error => {
+          fatal ??= error;
+          stop.abort(error);
+        })
+        .finally(() => {
+          open -= plan.size;
+          wake();
+        });
+    }
+    while (open > 0) await change();
+    options.signal?.throwIfAborted();
+    if (fatal !== undefined) throw fatal;
+  }
+
+  /** The outcome; rejects with errors that are not the servers'. */
+  async #playGroup(
+    plan: GroupPlan,
+    options: PlayOptions,
+    signal: AbortSignal,
+    waits: Waits,
+    onMoves: (count: number) => void,
+  ): Promise<GroupOutcome> {
+    const { described, prompt } = this.#tag(plan.tag);
+    const { tag } = described;
+    let failure: Error | undefined;
+    const setting: PlaySetting = {
+      described,
+      prompt,
+      tokenizer: this.#settings.tokenizer,
+      agent: options.agent,
+      context: this.#context,
+      sampling: options.sampling,
+      samplingSeed: options.samplingSeed,
+      newSequence,
+      check: () => {
+        signal.throwIfAborted();
+        if (failure) throw failure;
+      },
+      waits,
+    };
+    let sessions: EnvironmentSession[] = [];
+    try {
+      sessions = await EnvironmentSession.openGroup(
+        this.#settings.servers,
+        {
+          environmentId: tag.environmentId,
+          config: tag.config,
+          options: tag.options,
+          seed: described.seedable ? plan.seed : undefined,
+          groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
+        },
+        plan.size,
+      );
+      const played = await Promise.allSettled(
+        sessions.map(async (session, member) => {
+          try {
+            return await playEpisode(plan, member, session, setting);
+          } catch (error) {
+            failure ??= error as Error;
+            throw error;
+          }
+        }),
+      );
+      if (failure) throw failure;
+      const episodes = played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+      return { plan, episodes };
+    } catch (error) {
+      if (!isServersFault(error)) throw error;
+      return { plan, error };
+    } finally {
+      let moves = 0;
+      for (const session of sessions) {
+        if (session.moves > 0) moves++;
+        session.close();
+      }
+      if (moves > 0) onMoves(moves);
+    }
+  }
+
+  #tag(name: string): { readonly described: DescribedTag; readonly prompt: Prompt } {
+    const tag = this.#tags.get(name);
+    if (!tag) throw new Error(`no tag is named ${name}; there are: ${[...this.#tags.keys()].join(', ')}`);
+    return tag;
+  }
+}
+
+/** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
+function isServersFault(error: unknown): error is Error {
+  if (error instanceof ServerProblem)
+    return error.status >= 500 || error.status === 404 || error.status === 410;
+  return (
+    error instanceof ReplyTimeout || error instanceof ServerUnavailable || error instanceof ReplayDiverged
+  );
+}

@@ -1,0 +1,206 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
+import type { Request, Schemas } from '../client/operations.ts';
+import type { EnvServer } from '../client/server.ts';
+import type { ServerPool } from '../client/servers.ts';
+
+/** Moves to a new session an episode survives. */
+const MOST_MOVES = 5;
+
+/** The session is gone, or stands elsewhere than its reply was lost: it is made again from seed and actions. */
+export const LOST_CODES: ReadonlySet<string> = new Set([
+  'unknown_session',
+  'session_expired',
+  'session_closed',
+  'wrong_step',
+]);
+
+/** What opens a session, and opens it again the same. */
+export interface SessionSpec {
+  readonly environmentId: string;
+  readonly config: JsonObject;
+  readonly options?: JsonObject;
+  /** Absent for environments that refuse one. */
+  readonly seed?: number;
+  readonly groupName: string;
+}
+
+/** An episode was played again from its seed and actions, and came out differently. */
+export class ReplayDiverged extends Error {
+  constructor(server: string, spec: SessionSpec, step: number) {
+    super(
+      `${server}: playing ${spec.environmentId} with seed ${spec.seed} again gave another episode at step ${step}; ` +
+        'is the environment deterministic under its seed, and the same version on all servers?',
+    );
+    this.name = 'ReplayDiverged';
+  }
+}
+
+type StepResult = Schemas['StepResult'];
+
+/**
+ * One episode on a server. Loses nothing when the server does: a session that is gone is opened again, there or elsewhere,
+ * and brought to where it was by its seed and actions; no action is ever carried out twice in an episode.
+ */
+export class EnvironmentSession {
+  readonly #servers: ServerPool;
+  readonly #spec: SessionSpec;
+  #server: EnvServer;
+  #sessionId: string;
+  #observation: Schemas['Observation'];
+  readonly #actions: Json[] = [];
+  #moves = 0;
+
+  private constructor(
+    servers: ServerPool,
+    server: EnvServer,
+    spec: SessionSpec,
+    session: Pick<Schemas['Session'], 'session_id' | 'observation'>,
+  ) {
+    this.#servers = servers;
+    this.#spec = spec;
+    this.#server = server;
+    this.#sessionId = session.session_id;
+    this.#observation = session.observation;
+  }
+
+  /**
+   * A group: `size` sessions that start from the same state, all on the server that is least busy. Close each of them.
+   * @throws ServerProblem when the server refuses; ServerUnavailable when none is there
+   */
+  static async openGroup(
+    servers: ServerPool,
+    spec: SessionSpec,
+    size: number,
+  ): Promise<EnvironmentSession[]> {
+    let server = servers.pick(size);
+    for (let move = 0; ; move++) {
+      try {
+        const created = await server.batched('create', { ...createInput(spec), count: size });
+        const members = created.sessions ?? [created];
+        return members.map(member => new EnvironmentSession(servers, server, spec, member));
+      } catch (error) {
+        servers.done(server, size);
+        if (!(error instanceof ServerUnavailable) || move + 1 >= servers.servers.length) throw error;
+        server = servers.pick(size, server);
+      }
+    }
+  }
+
+  /** Where it is being played. */
+  get server(): string {
+    return this.#server.name;
+  }
+
+  /** The state as text. */
+  get observation(): string {
+    return asText(this.#observation);
+  }
+
+  /** How often the episode had to be moved to a new session. */
+  get moves(): number {
+    return this.#moves;
+  }
+
+  /**
+   * Carries out actions in order until the episode ends; the results of those that were carried out.
+   * @throws ServerProblem for a fault of the environment; ServerUnavailable; ReplayDiverged
+   */
+  async act(actions: readonly Json[]): Promise<StepResult[]> {
+    if (actions.length === 0) return [];
+    for (;;) {
+      try {
+        const results = await this.#steps(actions, this.#actions.length);
+        for (let i = 0; i < results.length; i++) this.#actions.push(actions[i]);
+        this.#observation = results[results.length - 1].observation;
+        return results;
+      } catch (error) {
+        await this.#recover(error);
+      }
+    }
+  }
+
+  /** What a reference policy would do next, as names or texts. */
+  async reference(policy: string, count: number): Promise<readonly Json[]> {
+    for (;;) {
+      try {
+        const plan = await this.#server.batched('reference', { session_id: this.#sessionId, policy, count });
+        return plan.actions as readonly Json[];
+      } catch (error) {
+        await this.#recover(error);
+      }
+    }
+  }
+
+  /** Lets the session go. Failing to is no error: the server ends it when its time is over. */
+  async close(): Promise<void> {
+    this.#servers.done(this.#server);
+    if (this.#server.away) return;
+    await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
+  }
+
+  /** @param done steps taken before these */
+  async #steps(actions: readonly Json[], done: number): Promise<StepResult[]> {
+    const requests = actions.map(
+      (action, i) =>
+        this.#server.request('step', {
+          session_id: this.#sessionId,
+          action,
+          expected_step: done + i + 1,
+        }) as Request,
+    );
+    const results: StepResult[] = [];
+    for (const reply of await this.#server.batch(requests)) {
+      if (reply instanceof Error) throw reply;
+      const result = reply as StepResult;
+      results.push(result);
+      if (result.terminated || result.truncated) break;
+    }
+    return results;
+  }
+
+  /** Opens the session again after an error that this can mend; throws the others. */
+  async #recover(error: unknown): Promise<void> {
+    for (let cause = error; ; ) {
+      const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
+      const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
+      if ((!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
+      this.#moves++;
+      try {
+        await this.#reopen(away);
+        return;
+      } catch (next) {
+        cause = next;
+      }
+    }
+  }
+
+  async #reopen(elsewhere: boolean): Promise<void> {
+    if (elsewhere) {
+      this.#servers.done(this.#server);
+      this.#server = this.#servers.pick(1, this.#server);
+    }
+    const created = await this.#server.batched('create', createInput(this.#spec));
+    this.#sessionId = created.session_id;
+    const played = this.#actions;
+    const results = played.length > 0 ? await this.#steps(played, 0) : [];
+    const last = results.at(-1)?.observation ?? created.observation;
+    if (results.length !== played.length || asText(last) !== asText(this.#observation)) {
+      throw new ReplayDiverged(this.server, this.#spec, results.length);
+    }
+  }
+}
+
+function createInput(spec: SessionSpec) {
+  return {
+    env_id: spec.environmentId,
+    config: spec.config,
+    group_id: spec.groupName,
+    ...(spec.options ? { options: spec.options } : {}),
+    ...(spec.seed === undefined ? {} : { seed: spec.seed }),
+  };
+}
+
+function asText(observation: Schemas['Observation']): string {
+  return typeof observation === 'string' ? observation : JSON.stringify(observation);
+}
