@@ -87,11 +87,12 @@ t.test('one answer ends the episode', async t => {
 });
 
 t.test('every generated puzzle has a solution within its limits, in its split', async t => {
-  for (const config of [
+  const configs: JsonObject[] = [
     {},
     { preset: 'four', split: 'test' },
     { operators: 'plus_minus', split: 'validation' },
-  ]) {
+  ];
+  for (const config of configs) {
     for (let seed = 0; seed < 150; seed++) {
       const { nums, target } = await play.reset(config, {}, seed);
       if (target < 1 || target > 100 || nums.some(num => num < 1 || num > 99))

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { splitSchema } from '../splits.ts';
 
 export const TEXT_FORMS = ['grid', 'coord', 'grid_coord'] as const;
 
@@ -42,6 +43,7 @@ export const configSchema = Type.Object(
       default: 'random',
       description: 'A new lake every reset, or one of the two classic ones.',
     }),
+    split: splitSchema,
     max_steps: Type.Integer({
       default: 100,
       minimum: 1,

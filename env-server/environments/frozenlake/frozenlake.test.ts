@@ -1,12 +1,14 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { checkContract } from '../contract.test-data.ts';
 import type { ObservationFormat } from '../environment.ts';
 import { golden } from '../golden.test-data.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
+import { splitOf } from '../splits.ts';
 import type { FrozenLakeConfig } from './config.ts';
 import { frozenLake } from './frozenlake.ts';
-import { isReachable } from './generator.ts';
+import { groundKey, isReachable } from './generator.ts';
 import { holesOf } from './observation.ts';
 import { ACTIONS, type FrozenLakeState, outcomes } from './rules.ts';
 
@@ -180,6 +182,13 @@ t.test('levels that are none are refused with a pointer', async t => {
   refused({ lake: 1 }, '/lake');
 });
 
+t.test('lakes of a split are of that split', async t => {
+  for (const split of ['train', 'validation', 'test'] as const) {
+    for (let seed = 0; seed < 100; seed++)
+      t.equal(splitOf(groundKey(start({ split }, {}, seed).lake)), split);
+  }
+});
+
 t.test('start and goal can be pinned on a random lake', async t => {
   const { lake } = start({}, { start: [0, 3], goal: [2, 1] });
   t.same([lake.start, lake.goal], [3, 9]);
@@ -221,3 +230,5 @@ t.test('plans on ice that does not slip lead to the goal the shortest way', asyn
   t.equal(frozenLake.observe(at, 'grid'), '__O\n___\nO_√');
   t.same(await frozenLake.references.optimal.plan(at, 10), []);
 });
+
+t.test('keeps the contract', async t => checkContract(t, frozenLake));

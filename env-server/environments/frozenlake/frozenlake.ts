@@ -6,6 +6,7 @@ import type { FrozenLakeConfig } from './config.ts';
 import { createLake } from './generator.ts';
 import { observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
+import { render } from './render.ts';
 import {
   ACTIONS,
   type FrozenLakeState,
@@ -34,6 +35,7 @@ export const frozenLake = {
 
   step,
   observe,
+  render,
   references: { optimal, random },
 } satisfies Environment<FrozenLakeConfig, FrozenLakeState>;
 

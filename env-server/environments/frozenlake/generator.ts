@@ -1,6 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { cellAt, type Layout, readLayout } from '../grid.ts';
+import { isInSplit } from '../splits.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
 import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbour } from './rules.ts';
 
@@ -94,12 +95,17 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
     drawn[start] = FROZEN;
     drawn[goal] = FROZEN;
     const ground = { rows: size, cols: size, cells: drawn.join(''), start, goal };
-    if (isReachable(ground)) return ground;
+    if (isReachable(ground) && isInSplit(groundKey(ground), config.split)) return ground;
   }
   throw new InvalidConfig(
     '/p_frozen',
     `found no ${size} × ${size} lake with a reachable goal in ${MOST_TRIES} tries; raise p_frozen`,
   );
+}
+
+/** The text that decides which split a lake belongs to. */
+export function groundKey({ cols, cells, start, goal }: Ground): string {
+  return `${cols} ${cells} ${start} ${goal}`;
 }
 
 export function isReachable(lake: Ground): boolean {

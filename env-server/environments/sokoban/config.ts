@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { splitSchema } from '../splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
 
@@ -53,6 +54,7 @@ export const configSchema = Type.Object(
         description: 'Rooms with a longer shortest solution are drawn again.',
       }),
     ),
+    split: splitSchema,
     observation_format: Type.Union(
       [Type.Literal('grid'), Type.Literal('coord'), Type.Literal('grid_coord')],
       {

@@ -1,13 +1,14 @@
 import type { Random } from '../../../shared/random.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { readLayout } from '../grid.ts';
+import { isInSplit } from '../splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
 import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
 import { solve } from './solver.ts';
 
 /** Attempts before a configuration counts as one that makes no rooms. */
-const MOST_ATTEMPTS = 5000;
+const MOST_ATTEMPTS = 20_000;
 
 /**
  * @throws InvalidOptions when the layout is no room
@@ -26,7 +27,7 @@ function randomLevel(config: SokobanConfig, rng: Random): Level {
   const [rows, cols] = config.dim_room;
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
     const level = drawLevel(rows, cols, boxes, config.search_depth, rng);
-    if (!level) continue;
+    if (!level || !isInSplit(levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;
     const solution = solve({ ...level, targets: boxes }, level.player, level.boxes, longest);
     if (solution && solution.length >= shortest) return level;
@@ -36,6 +37,11 @@ function randomLevel(config: SokobanConfig, rng: Random): Level {
     '/num_boxes',
     `found no ${rows} × ${cols} room with ${boxes} boxes${lengths} in ${MOST_ATTEMPTS} attempts; ask for fewer boxes, a larger room or other lengths`,
   );
+}
+
+/** The text that decides which split a room belongs to. */
+export function levelKey({ cols, cells, player, boxes }: Omit<Level, 'rows'>): string {
+  return `${cols} ${cells} ${player} ${boxes.join(' ')}`;
 }
 
 interface Cell {

@@ -1,9 +1,12 @@
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { checkContract } from '../contract.test-data.ts';
 import { golden } from '../golden.test-data.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
+import { splitOf } from '../splits.ts';
 import type { SokobanConfig } from './config.ts';
+import { levelKey } from './level.ts';
 import { ACTIONS, isSolved, type SokobanState, WALL } from './rules.ts';
 import { sokoban } from './sokoban.ts';
 import { solve } from './solver.ts';
@@ -205,6 +208,15 @@ t.test('the same seed makes the same room', async t => {
   );
 });
 
+t.test('rooms of a split are of that split', async t => {
+  for (const split of ['train', 'validation', 'test'] as const) {
+    for (let seed = 0; seed < 60; seed++) {
+      const { room, player, boxes } = start({ preset: 'simple', split }, {}, seed);
+      t.equal(splitOf(levelKey({ cols: room.cols, cells: room.cells, player, boxes })), split);
+    }
+  }
+});
+
 t.test('rooms that cannot be are refused', async t => {
   t.throws(() => start({ dim_room: [4, 4], num_boxes: 4 }), { name: 'InvalidConfig' });
   t.throws(() => start({ min_solution: 9, max_solution: 3 }), /max_solution is smaller/);
@@ -216,3 +228,5 @@ t.test('ids and names agree', async t => {
     [1, 2, 3, 4].map(id => ACTIONS.indexOf(id)),
   );
 });
+
+t.test('keeps the contract', async t => checkContract(t, sokoban));

@@ -6,6 +6,7 @@ import type { SokobanConfig } from './config.ts';
 import { createState } from './level.ts';
 import { observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
+import { render } from './render.ts';
 import {
   ACTIONS,
   BLOCKED,
@@ -40,6 +41,7 @@ export const sokoban = {
 
   step,
   observe,
+  render,
   references: { optimal, random },
 } satisfies Environment<SokobanConfig, SokobanState>;
 
