@@ -267,8 +267,7 @@ export class Collector {
 
 /** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
 function isServersFault(error: unknown): error is Error {
-  if (error instanceof ServerProblem)
-    return error.status >= 500 || error.status === 404 || error.status === 410;
+  if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
   return (
     error instanceof ReplyTimeout || error instanceof ServerUnavailable || error instanceof ReplayDiverged
   );
