@@ -67,3 +67,24 @@ export function checkSymbols(symbols: { readonly [name: string]: string }): void
     seen.set(symbol, name);
   }
 }
+
+/** Text of a board that stays as it is while a few cells on it change: where each cell's symbol starts and ends. */
+export interface Backdrop {
+  readonly text: string;
+  readonly starts: readonly number[];
+  readonly ends: readonly number[];
+}
+
+/** Lays out one symbol a cell, row-major, as lines. */
+export function backdrop(symbols: readonly string[], cols: number): Backdrop {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  let text = '';
+  for (const [cell, symbol] of symbols.entries()) {
+    if (cell > 0 && cell % cols === 0) text += '\n';
+    starts.push(text.length);
+    text += symbol;
+    ends.push(text.length);
+  }
+  return { text, starts, ends };
+}

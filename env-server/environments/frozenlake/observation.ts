@@ -1,6 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { coordinate, coordinates, rowCol } from '../grid.ts';
+import { type Backdrop, backdrop, coordinate, coordinates, rowCol } from '../grid.ts';
 import { type FrozenLakeState, HOLE, isHole, type Lake } from './rules.ts';
 
 export function observe(state: FrozenLakeState, format: ObservationFormat): Json {
@@ -16,19 +16,26 @@ export function observe(state: FrozenLakeState, format: ObservationFormat): Json
   }
 }
 
-function grid({ lake, position }: FrozenLakeState): string {
-  const { cells, cols, goal, symbols } = lake;
-  let text = '';
-  for (let cell = 0, col = 0; cell < cells.length; cell++, col++) {
-    if (col === cols) {
-      text += '\n';
-      col = 0;
-    }
-    if (cell === position) text += playerSymbol(lake, position);
-    else if (cell === goal) text += symbols.goal;
-    else text += cells[cell] === HOLE ? symbols.hole : symbols.frozen;
+const backdropOf = new WeakMap<Lake, Backdrop>();
+
+/** The lake without its player. */
+function emptyLake(lake: Lake): Backdrop {
+  let known = backdropOf.get(lake);
+  if (!known) {
+    const { symbols } = lake;
+    const cells = Array.from(lake.cells, (ground, cell) => {
+      if (cell === lake.goal) return symbols.goal;
+      return ground === HOLE ? symbols.hole : symbols.frozen;
+    });
+    known = backdrop(cells, lake.cols);
+    backdropOf.set(lake, known);
   }
-  return text;
+  return known;
+}
+
+function grid({ lake, position }: FrozenLakeState): string {
+  const { text, starts, ends } = emptyLake(lake);
+  return text.slice(0, starts[position]) + playerSymbol(lake, position) + text.slice(ends[position]);
 }
 
 function playerSymbol(lake: Lake, position: number): string {

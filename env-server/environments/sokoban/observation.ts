@@ -1,6 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { coordinates, rowCol } from '../grid.ts';
+import { type Backdrop, backdrop, coordinates, rowCol } from '../grid.ts';
+import type { Symbols } from './config.ts';
 import { countOnTarget, type Room, type SokobanState, TARGET, WALL } from './rules.ts';
 
 export function observe(state: SokobanState, format: ObservationFormat): Json {
@@ -16,42 +17,42 @@ export function observe(state: SokobanState, format: ObservationFormat): Json {
   }
 }
 
-const backgroundOf = new WeakMap<Room, readonly string[]>();
+const backdropOf = new WeakMap<Room, Backdrop>();
 
-/** Text of the empty room, a piece for each cell with the line break before it. */
-function background(room: Room): readonly string[] {
-  let pieces = backgroundOf.get(room);
-  if (!pieces) {
-    const { symbols, cols } = room;
-    pieces = Array.from(room.cells, (ground, cell) => {
-      const symbol = ground === WALL ? symbols.wall : ground === TARGET ? symbols.target : symbols.floor;
-      return lineBreak(cell, cols) + symbol;
+/** The room without boxes and player. */
+function emptyRoom(room: Room): Backdrop {
+  let known = backdropOf.get(room);
+  if (!known) {
+    const { symbols } = room;
+    const cells = Array.from(room.cells, ground => {
+      if (ground === WALL) return symbols.wall;
+      return ground === TARGET ? symbols.target : symbols.floor;
     });
-    backgroundOf.set(room, pieces);
+    known = backdrop(cells, room.cols);
+    backdropOf.set(room, known);
   }
-  return pieces;
-}
-
-function lineBreak(cell: number, cols: number): string {
-  return cell > 0 && cell % cols === 0 ? '\n' : '';
+  return known;
 }
 
 function grid({ room, player, boxes }: SokobanState): string {
-  const { symbols, cols, cells } = room;
-  const pieces = background(room);
-  let text = '';
+  const { symbols, cells } = room;
+  const { text, starts, ends } = emptyRoom(room);
+  let drawn = '';
+  let from = 0;
   let box = 0;
-  for (let cell = 0; cell < pieces.length; cell++) {
-    if (cell === boxes[box]) {
-      box++;
-      text += lineBreak(cell, cols) + (cells[cell] === TARGET ? symbols.box_on_target : symbols.box);
-    } else if (cell === player) {
-      text += lineBreak(cell, cols) + (cells[cell] === TARGET ? symbols.player_on_target : symbols.player);
-    } else {
-      text += pieces[cell];
-    }
+  for (let i = 0; i <= boxes.length; i++) {
+    const playerIsDue = box === i;
+    const isPlayer = playerIsDue && (box === boxes.length || player < boxes[box]);
+    const cell = isPlayer ? player : boxes[box++];
+    drawn += text.slice(from, starts[cell]) + symbolOf(symbols, cells[cell] === TARGET, isPlayer);
+    from = ends[cell];
   }
-  return text;
+  return drawn + text.slice(from);
+}
+
+function symbolOf(symbols: Symbols, onTarget: boolean, isPlayer: boolean): string {
+  if (isPlayer) return onTarget ? symbols.player_on_target : symbols.player;
+  return onTarget ? symbols.box_on_target : symbols.box;
 }
 
 function coord({ room, player, boxes }: SokobanState): string {
