@@ -9,6 +9,8 @@ const SLACK = 1e-10;
  */
 export function minP(scores: readonly number[], { value, order }: SelectionSettings): number[] {
   const largest = order === 'largest';
-  const bound = largest ? Math.max(...scores) * value - SLACK : Math.min(...scores) / (value + SLACK) + SLACK;
+  const bound = largest
+    ? Math.max(...scores) * value - SLACK
+    : Math.min(...scores) / Math.max(value, SLACK) + SLACK;
   return scores.flatMap((score, i) => ((largest ? score >= bound : score <= bound) ? [i] : []));
 }

@@ -1,0 +1,121 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import type { AdvantageSequence } from './estimator.ts';
+import { ADVANTAGES, estimateAdvantages } from './registry.ts';
+
+/** Multi-turn episodes in groups of four; masked entries of rewards and values differ from what compacting leaves. */
+function makeBatch(seed: number, reward: (random: Random) => number): AdvantageSequence[] {
+  const random = Random.fromSeed(seed);
+  return Array.from({ length: 12 }, (_, i) => {
+    const mask: number[] = [];
+    const turnEnds: number[] = [];
+    const states: string[] = [];
+    for (let turn = 0; turn < 1 + random.integer(3); turn++) {
+      states.push(turn === 0 ? 'start' : `s${random.integer(2)}`);
+      mask.push(...new Array<number>(1 + random.integer(3)).fill(0));
+      mask.push(...new Array<number>(1 + random.integer(4)).fill(1));
+      turnEnds.push(mask.length - 1);
+    }
+    mask.push(0);
+    const rewards = new Array<number>(mask.length).fill(0);
+    for (const end of turnEnds) rewards[end] = reward(random);
+    const values = mask.map(() => 2 * random.float() - 1);
+    return { mask, rewards, values, turnEnds, states, groupId: Math.floor(i / 4) };
+  });
+}
+
+const positive = (random: Random) => random.float();
+
+function compact(sequence: AdvantageSequence): AdvantageSequence {
+  const kept = Array.from(sequence.mask).flatMap((on, k) => (on ? [k] : []));
+  const pick = (values: ArrayLike<number>) => kept.map(k => values[k]);
+  return {
+    ...sequence,
+    mask: kept.map(() => 1),
+    rewards: pick(sequence.rewards),
+    values: pick(sequence.values!),
+    turnEnds: sequence.turnEnds!.map(end => kept.indexOf(end)),
+  };
+}
+
+const settings = { gamma: 0.9, lambda: 0.8, turnLambda: 0.6 };
+
+function near(a: ArrayLike<number>, b: ArrayLike<number>): boolean {
+  return a.length === b.length && Array.from(a).every((x, i) => Math.abs(x - b[i]) < 1e-9);
+}
+
+for (const name of ADVANTAGES) {
+  t.test(`${name}: masked equals compacted`, async t => {
+    for (const seed of [1, 2, 3]) {
+      const batch = makeBatch(seed, positive);
+      const full = estimateAdvantages(name, batch, settings);
+      const dense = estimateAdvantages(name, batch.map(compact), settings);
+      for (const key of ['advantages', 'returns'] as const) {
+        batch.forEach(({ mask }, i) => {
+          t.ok(
+            near(
+              full[key][i].filter((_, k) => mask[k]),
+              dense[key][i],
+            ),
+            `${key} of ${i}`,
+          );
+        });
+      }
+    }
+  });
+
+  t.test(`${name}: what stands under the mask is never read`, async t => {
+    const batch = makeBatch(4, positive);
+    const noisy = batch.map(sequence => ({
+      ...sequence,
+      values: Array.from(sequence.values!, (value, k) => (sequence.mask[k] ? value : Number.NaN)),
+    }));
+    const clean = estimateAdvantages(name, batch, settings).advantages;
+    const found = estimateAdvantages(name, noisy, settings).advantages;
+    batch.forEach(({ mask }, i) => {
+      const kept = (array: Float64Array) => array.filter((_, k) => mask[k]);
+      t.ok(near(kept(found[i]), kept(clean[i])));
+    });
+  });
+
+  t.test(`${name}: the order of the batch does not matter`, async t => {
+    const batch = makeBatch(5, positive);
+    const order = Random.fromSeed(6).shuffle(batch.map((_, i) => i));
+    const plain = estimateAdvantages(name, batch, settings).advantages;
+    const shuffled = estimateAdvantages(
+      name,
+      order.map(i => batch[i]),
+      settings,
+    ).advantages;
+    order.forEach((i, k) => {
+      t.ok(near(shuffled[k], plain[i]));
+    });
+  });
+
+  t.test(`${name}: no reward, no advantage`, async t => {
+    const batch = makeBatch(7, () => 0).map(sequence => ({
+      ...sequence,
+      values: Array.from(sequence.mask, () => 0),
+    }));
+    for (const array of estimateAdvantages(name, batch, settings).advantages) {
+      t.ok(array.every(a => a === 0));
+    }
+  });
+}
+
+const groupRelative = ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp_baseline', 'opo', 'gigpo'];
+for (const name of groupRelative) {
+  t.test(`${name}: a bonus for all episodes changes nothing`, async t => {
+    const batch = makeBatch(8, positive);
+    const richer = batch.map(sequence => {
+      const rewards = Array.from(sequence.rewards);
+      rewards[sequence.turnEnds!.at(-1)!] += 5;
+      return { ...sequence, rewards };
+    });
+    const own = name === 'gigpo' ? { ...settings, stepWeight: 0 } : settings;
+    const plain = estimateAdvantages(name, batch, own).advantages;
+    estimateAdvantages(name, richer, own).advantages.forEach((array, i) => {
+      t.ok(near(array, plain[i]));
+    });
+  });
+}

@@ -1,0 +1,42 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import { planFill } from './fill.ts';
+import type { FilterFill } from './settings.ts';
+
+const plan = (mode: FilterFill, count: number, multiple = 4) =>
+  planFill(mode, { count, wanted: 8, multiple }, Random.fromSeed(3));
+
+t.test('refill asks for what is missing', async t => {
+  t.same(plan('refill', 6), { indices: [0, 1, 2, 3, 4, 5], weights: [1, 1, 1, 1, 1, 1], missing: 2 });
+  t.equal(plan('refill', 10).indices.length, 8);
+  t.equal(plan('refill', 10).missing, 0);
+});
+
+t.test('copy repeats sequences up to the next multiple, none twice before all once', async t => {
+  const { indices } = plan('copy', 3, 8);
+  t.equal(indices.length, 8);
+  const counts = [0, 1, 2].map(i => indices.filter(index => index === i).length);
+  t.ok(Math.max(...counts) - Math.min(...counts) <= 1);
+  t.same(plan('copy', 4).indices, [0, 1, 2, 3]);
+});
+
+t.test('delete drops down to the last multiple', async t => {
+  const { indices } = plan('delete', 7);
+  t.equal(indices.length, 4);
+  t.equal(new Set(indices).size, 4);
+  t.same(plan('delete', 3).indices, []);
+});
+
+t.test('pad adds sequences of weight 0', async t => {
+  t.same(plan('pad', 3), { indices: [0, 1, 2, 0], weights: [1, 1, 1, 0], missing: 0 });
+});
+
+t.test('nothing kept stays nothing', async t => {
+  for (const mode of ['copy', 'delete', 'pad'] as const) t.same(plan(mode, 0).indices, [], mode);
+});
+
+t.test('an unknown mode is refused with the valid ones', async t => {
+  t.throws(() => plan('drop' as FilterFill, 3), {
+    message: 'no fill mode "drop"; choose one of refill, copy, delete, pad',
+  });
+});
