@@ -1,0 +1,75 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { loadTokenizer } from '../policy/tokenizer.ts';
+import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { ChatTemplate } from '../policy/tokenizer-chat.ts';
+import { chatPrompt } from './chat.ts';
+import { promptMessages, type TurnView } from './prompt.ts';
+import { BANDIT, LAKE, POND } from './tasks.test-data.ts';
+
+const MODELS = fileURLToPath(new URL('../../test-data/golden/models/', import.meta.url));
+const FIRST: TurnView = { turn: 1, state: POND, actionsLeft: 10, lastInvalid: false };
+const SECOND: TurnView = { turn: 2, state: POND, actionsLeft: 8, lastReward: -0.2, lastInvalid: false };
+
+t.test('the system message tells the task, the symbols, the actions and the caps', async t => {
+  const text = chatPrompt(LAKE).wording.system();
+  t.match(text, /^Cross the lake\.\n/);
+  t.match(text, /P you, _ ice, O hole/);
+  t.match(text, /Left, Down, Right, Up/);
+  t.match(text, /up to 2 actions, separated by \|\|/);
+  const bandit = chatPrompt(BANDIT).wording.system();
+  t.match(bandit, /the name of an arm/);
+  t.match(bandit, /one action/);
+  t.notMatch(bandit, /Symbols|\{|undefined/);
+});
+
+t.test('a turn tells reward, number, state, actions left, form and length limit', async t => {
+  const { wording } = chatPrompt(LAKE);
+  const first = wording.turn(FIRST);
+  t.notMatch(first, /earned|\{|undefined/);
+  t.match(first, `Turn 1. The state is:\n${POND}\nYou have 10 actions left.`);
+  t.match(first, '<think> your reasoning </think><answer> Left || Down </answer>');
+  t.match(first, 'at most 8 tokens');
+  const second = wording.turn(SECOND);
+  t.match(second, /^Your last turn earned -0\.2\./);
+  t.match(wording.turn({ ...SECOND, lastInvalid: true }), 'no valid action, so nothing has changed');
+  t.notMatch(chatPrompt({ ...LAKE, think: false }).wording.turn(FIRST), '<think>');
+});
+
+for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
+  t.test(`${model}: appended turns read like the model's own chat template`, async t => {
+    const tokenizer = await loadTokenizer(join(MODELS, model));
+    const prompt = chatPrompt(LAKE, tokenizer);
+    const tokens = prompt.tokens!;
+    const said = ' I go\n</think><answer> Up </answer>';
+    const end = tokens.stopTokenIds[0];
+    for (const sampled of [tokenizer.encode(said), [...tokenizer.encode(said), end]]) {
+      const ids = [
+        ...tokens.opening(),
+        ...tokens.turn(FIRST),
+        ...sampled,
+        ...tokens.close(sampled),
+        ...tokens.turn(SECOND),
+      ];
+      const messages = promptMessages(prompt, SECOND, [{ view: FIRST, response: `<think>${said}` }]);
+      const text = tokenizer.chatTemplate!.render(messages, { addGenerationPrompt: true });
+      t.equal(tokenizer.decode(ids), `${text}<think>`);
+    }
+    t.same(tokens.ending, [end]);
+    t.match(
+      tokenizer.decode(tokens.folded(SECOND, [{ view: FIRST, response: 'R' }])),
+      /The state was:[\s\S]*You replied: R\nThis earned -0\.2\.[\s\S]*Turn 2\. The state is:/,
+    );
+  });
+}
+
+t.test('a tokenizer that cannot chat is refused with the way out', async t => {
+  t.throws(() => chatPrompt(LAKE, buildWordTokenizer(['a'])), /chat_template\.jinja.*`compact` prompt/);
+  const qwen = await loadTokenizer(join(MODELS, 'qwen2-tiny'));
+  const deaf = new ChatTemplate('{% for m in messages %}{{ m.role }}{% endfor %}', {});
+  t.throws(
+    () => chatPrompt(LAKE, { ...qwen, encode: () => [1], chatTemplate: deaf } as typeof qwen),
+    /changes what/,
+  );
+});

@@ -1,0 +1,92 @@
+import t from 'tap';
+import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { compactPrompt, compactVocabulary } from './compact.ts';
+import type { PromptTask, TurnView } from './prompt.ts';
+import { BANDIT, LAKE, POND, ROOM, SOKOBAN } from './tasks.test-data.ts';
+
+const view = (state: string, part: Partial<TurnView> = {}): TurnView => ({
+  turn: 1,
+  state,
+  actionsLeft: 10,
+  lastInvalid: false,
+  ...part,
+});
+
+const tokenizer = buildWordTokenizer(compactVocabulary([SOKOBAN, LAKE, BANDIT]));
+
+t.test('grids take at most 24 tokens a turn, five turns at most 161', async t => {
+  for (const [task, state] of [
+    [SOKOBAN, ROOM],
+    [LAKE, POND],
+  ] as const) {
+    const prompt = compactPrompt(task, tokenizer);
+    const tokens = prompt.tokens!;
+    const longest = tokens.turn(view(state, { lastInvalid: true })).length;
+    t.ok(longest <= 24, `${longest} tokens`);
+    t.ok(5 * (longest + 8) <= 161);
+    t.equal(tokens.turn(view(state)).length, longest - 1);
+    const response = tokenizer.encode(prompt.compose(['Up', 'Down']));
+    t.equal(response.length, 6);
+    t.same(tokens.stopTokenIds.includes(response[5]), true, 'it ends with a stop token');
+    t.same([...tokens.actionTokenIds].map(id => tokenizer.decode([id])).sort(), [
+      'Down',
+      'Left',
+      'Right',
+      'Up',
+    ]);
+  }
+  t.ok(tokenizer.vocabularySize <= 46, `${tokenizer.vocabularySize} words`);
+});
+
+t.test('the border of walls is merged and nothing is lost', async t => {
+  const { wording } = compactPrompt(SOKOBAN);
+  t.equal(wording.turn(view(ROOM)), '<10 left><walled>_P__\n_X__\n__O_\n____');
+  const open = ROOM.replace('######', '###_##');
+  t.equal(wording.turn(view(open)), `<10 left><grid>${open}`, 'a border with a gap is drawn whole');
+});
+
+t.test('appended turn by turn the tokens are those of the whole text', async t => {
+  for (const [task, states] of [
+    [SOKOBAN, [ROOM, '######\n##__##\n#_X__#\n#__O_#\n######\n######']],
+    [LAKE, [POND, POND]],
+    [BANDIT, ['Clerk or Stuntman', 'Stuntman or Clerk']],
+  ] as const) {
+    const prompt = compactPrompt(task, tokenizer);
+    const tokens = prompt.tokens!;
+    const ids = [...tokens.opening()];
+    let text = prompt.wording.system();
+    for (const [i, state] of states.entries()) {
+      const now = view(state, { turn: i + 1, actionsLeft: task.maxActionsPerTrajectory, lastInvalid: i > 0 });
+      const response = tokenizer.encode(prompt.compose([task === BANDIT ? 'Clerk' : 'Down']));
+      ids.push(...tokens.turn(now), ...response, ...tokens.close(response));
+      text += prompt.wording.turn(now) + prompt.prime + tokenizer.decode(response);
+    }
+    t.same(ids, tokenizer.encode(text));
+    t.equal(tokenizer.decode(ids), text);
+  }
+});
+
+t.test('past turns told again read as they did', async t => {
+  const prompt = compactPrompt(LAKE, tokenizer);
+  const past = { view: view(POND), response: '<think></think><answer>Up||Down</answer>' };
+  const ids = prompt.tokens!.folded(view(POND, { turn: 2, actionsLeft: 8 }), [past]);
+  t.equal(
+    tokenizer.decode(ids),
+    `<10 left><grid>${POND}<think></think><answer>Up||Down</answer><8 left><grid>${POND}<think>`,
+  );
+});
+
+t.test('without thinking the response is primed with the answer', async t => {
+  const prompt = compactPrompt({ ...LAKE, think: false }, tokenizer);
+  t.equal(prompt.prime, '<answer>');
+  t.equal(prompt.compose(['Up']), 'Up</answer>');
+});
+
+t.test('what cannot be written is named', async t => {
+  const lake = buildWordTokenizer(compactVocabulary([LAKE]));
+  const solved = view(ROOM.replace('P', 'S'));
+  t.throws(() => compactPrompt(SOKOBAN, lake).tokens!.turn(solved), /cannot write "S" of Sokoban-v0/);
+  t.throws(() => compactPrompt(LAKE, buildWordTokenizer(['Up'])), /<\/answer> is one token/);
+  const free: PromptTask = { ...LAKE, description: { ...LAKE.description, vocabulary: undefined } };
+  t.throws(() => compactVocabulary([free]), /FrozenLake-v0 has no fixed vocabulary/);
+});

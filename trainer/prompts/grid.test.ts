@@ -1,0 +1,28 @@
+import t from 'tap';
+import { readGrid, writeGrid } from './grid.ts';
+
+const SYMBOLS = new Set(['#', '_', 'P', '√']);
+
+t.test('a grid comes back as it was, with and without a border', async t => {
+  for (const state of [
+    '####\n#P_#\n#_√#\n####',
+    'P_\n_√',
+    '####\n#P_#\n#_√_\n####',
+    '###\n###\n###',
+    '##\n##',
+  ]) {
+    t.equal(writeGrid(readGrid(state, SYMBOLS, '#')!, '#'), state);
+    t.equal(writeGrid(readGrid(state, SYMBOLS, undefined)!, '#'), state);
+  }
+  t.same(readGrid('####\n#P_#\n#_√#\n####', SYMBOLS, '#')?.rows, [
+    ['P', '_'],
+    ['_', '√'],
+  ]);
+  t.equal(readGrid('####\n#P_#\n#_√_\n####', SYMBOLS, '#')?.walled, false);
+});
+
+t.test('what is no grid is not read as one', async t => {
+  for (const state of ['', 'P_\n_', 'P?\n__', 'Clerk or Stuntman', 'P_\n']) {
+    t.equal(readGrid(state, SYMBOLS, '#'), undefined, JSON.stringify(state));
+  }
+});
