@@ -3,11 +3,20 @@ import { countdown } from './countdown/countdown.ts';
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
+import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { sokoban } from './sokoban/sokoban.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 
 /** The environments that come with the server, in the order of their listing. */
-export const BUILT_IN: readonly AnyEnvironment[] = [sokoban, frozenLake, bandit, countdown, sudoku, game2048];
+export const BUILT_IN: readonly AnyEnvironment[] = [
+  sokoban,
+  frozenLake,
+  bandit,
+  countdown,
+  sudoku,
+  game2048,
+  rubiksCube,
+];
 
 const MOST_SUGGESTIONS = 3;
 /** `[namespace/]Name-vN`. */

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { splitSchema } from '../splits.ts';
 import { SIZES } from './board.ts';
 
 /** Share of the cells that is emptied, rounded down. */
@@ -16,6 +17,7 @@ export const configSchema = Type.Object(
       default: 'easy',
       description: 'Empties 40, 50 or 60 % of the cells, always leaving one solution.',
     }),
+    split: splitSchema,
     max_steps: Type.Optional(
       Type.Integer({
         minimum: 1,

@@ -1,4 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
+import { isInSplit, type Split } from '../splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
 
@@ -16,11 +17,12 @@ const MAX_FILLS = 20;
 const MAX_PROOF_NODES = 20;
 
 /**
- * A puzzle with exactly one solution.
+ * A puzzle with exactly one solution, whose full board belongs to the split.
  * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
  */
-export function generatePuzzle(size: number, blanks: number, rng: Random): Puzzle {
-  const solution = fillBoard(size, rng);
+export function generatePuzzle(size: number, blanks: number, rng: Random, split: Split = 'any'): Puzzle {
+  let solution = fillBoard(size, rng);
+  while (!isInSplit(solution.join(' '), split)) solution = fillBoard(size, rng);
   const puzzle = solution.slice();
   let left = blanks;
   for (const cell of rng.shuffle(solution.map((_, index) => index))) {

@@ -2,6 +2,7 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
 import { golden } from '../golden.test-data.ts';
+import { splitOf } from '../splits.ts';
 import { parsePlacement } from './action.ts';
 import { countBlanks, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';
@@ -95,6 +96,15 @@ t.test('the solver counts solutions', async t => {
   const empty = new Array(16).fill(0);
   t.equal(solve(4, empty, { limit: 1000, maxNodes: 100_000 }).solutions.length, 288, 'all 4×4 boards');
   t.equal(solve(4, empty.with(0, 1).with(1, 1), { limit: 2, maxNodes: 100 }).solutions.length, 0);
+});
+
+t.test('puzzles of different splits never share a solution', async t => {
+  for (const split of ['train', 'validation', 'test'] as const) {
+    for (let seed = 0; seed < 20; seed++) {
+      const { solution } = await play.reset({ split }, {}, seed);
+      t.equal(splitOf(solution.join(' ')), split);
+    }
+  }
 });
 
 const PUZZLE = [

@@ -132,8 +132,9 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   references: { optimal, random },
 };
 
-function randomLevel({ size, difficulty }: SudokuConfig, rng: Random): Level {
-  const { puzzle, solution } = generatePuzzle(size, Math.floor(BLANK_SHARES[difficulty] * size * size), rng);
+function randomLevel({ size, difficulty, split }: SudokuConfig, rng: Random): Level {
+  const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
+  const { puzzle, solution } = generatePuzzle(size, blanks, rng, split);
   return { puzzle, solution, grid: puzzle };
 }
 

@@ -1,0 +1,160 @@
+import Type, { type Static } from 'typebox';
+import type { Random } from '../../../shared/random.ts';
+import { randomPolicy } from '../actions.ts';
+import { type Environment, InvalidOptions, type StepInfo } from '../environment.ts';
+import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
+import { render } from './render.ts';
+import { solve } from './solver.ts';
+
+const REWARD_SOLVED = 1;
+const LONGEST_SCRAMBLE = 10;
+
+const configSchema = Type.Object(
+  {
+    scramble_length: Type.Integer({
+      default: 1,
+      minimum: 1,
+      maximum: LONGEST_SCRAMBLE,
+      description: 'Random quarter turns applied to a solved cube; drawn again when they leave it solved.',
+    }),
+    max_steps: Type.Integer({ default: 20, minimum: 1, description: 'Turns before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    scramble: Type.Optional(
+      Type.Array(Type.Union(ACTIONS.names.map(name => Type.Literal(name))), {
+        maxItems: 1000,
+        description: 'Turns applied to a solved cube.',
+      }),
+    ),
+    stickers: Type.Optional(
+      Type.String({
+        pattern: `^[${COLORS}]{${STICKERS}}$`,
+        description: 'Colours of the faces U L F R B D, four letters each, row by row.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type RubiksCubeConfig = Static<typeof configSchema>;
+type RubiksCubeOptions = Static<typeof optionsSchema>;
+
+export type RubiksCubeState = { readonly cube: Cube };
+
+const FACE_NAMES = ['Up', 'Left', 'Front', 'Right', 'Back', 'Down'];
+const COLOR_NAMES = ['white', 'orange', 'green', 'red', 'blue', 'yellow'];
+
+export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
+  spec: {
+    id: 'RubiksCube-v0',
+    title: "Rubik's cube 2×2",
+    description: [
+      "A 2×2×2 Rubik's cube, scrambled by a few random quarter turns. A letter turns that face a quarter clockwise as seen from outside, a letter with ' turns it back. The episode ends when every face has one colour; how the cube is held does not matter.",
+      '',
+      'Turns move stickers as in RAGEN, where B swaps two stickers on their way from D to R; a cube of plastic would not.',
+      '',
+      `Solving the cube pays ${REWARD_SOLVED}, everything else 0. An action that is not a turn changes nothing.`,
+    ].join('\n'),
+    tags: ['puzzle'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(
+      [1, 2, 3, 5, 10].map(length => [`scramble-${length}`, { scramble_length: length }]),
+    ),
+    observationSpace: { type: 'Text', maxLength: 256 },
+    actionSpace: ACTIONS.space,
+    observationFormats: ['text', 'grid', 'structured'],
+    rewardRange: [0, REWARD_SOLVED],
+    rewardThreshold: REWARD_SOLVED,
+    knownOptimum: {
+      success: 1,
+      source: 'exact search, reference policy `optimal`; a scramble takes at most its own length to undo',
+    },
+    maxEpisodeSteps: 20,
+    exampleAction: "R'",
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: () => ({
+    instruction:
+      "Solve the 2×2 Rubik's cube: every face must show one colour. A letter turns that face a quarter clockwise as seen from outside; a letter with ' turns it counter-clockwise. Faces are shown as upper row / lower row.",
+    legend: Array.from(COLORS, (symbol, index) => ({ symbol, meaning: COLOR_NAMES[index] })),
+    actions: ACTIONS.names,
+    vocabulary: [...FACE_NAMES.map(name => `${name}:`), '/', ...COLORS, ...ACTIONS.names],
+  }),
+
+  reset: ({ scramble_length }, rng, options) => ({ cube: pinned(options) ?? scramble(scramble_length, rng) }),
+
+  step(state, action) {
+    const index = ACTIONS.indexOf(action);
+    if (index < 0) {
+      const solved = isSolved(state.cube);
+      return { state, reward: 0, terminated: solved, info: { ...UNKNOWN_ACTION, success: solved } };
+    }
+    const cube = turn(state.cube, index);
+    const solved = isSolved(cube);
+    return {
+      state: { cube },
+      reward: solved ? REWARD_SOLVED : 0,
+      terminated: solved,
+      info: { success: solved, action_is_valid: true, action_is_effective: true },
+    };
+  },
+
+  observe({ cube }, format) {
+    const faces = FACES.map((_, index) => faceOf(cube, index));
+    if (format === 'structured') {
+      return { stickers: cube, faces: Object.fromEntries(FACES.map((face, index) => [face, faces[index]])) };
+    }
+    if (format === 'grid') return net(faces);
+    return faces.map((face, index) => `${FACE_NAMES[index]}: ${row(face, 0)} / ${row(face, 1)}`).join('\n');
+  },
+
+  render,
+
+  references: {
+    optimal: {
+      title: 'Shortest solution by search from both ends, for cubes up to some ten turns from solved',
+      plan: ({ cube }, count) => (solve(cube) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
+    },
+    random: randomPolicy(ACTIONS),
+  },
+};
+
+const UNKNOWN_ACTION: StepInfo = { success: false, action_is_valid: false, action_is_effective: false };
+
+function row(face: string, index: number): string {
+  return `${face[2 * index]} ${face[2 * index + 1]}`;
+}
+
+/** The unfolded cube: U above F, D below it, L F R B side by side. */
+function net(faces: readonly string[]): string {
+  const [up, left, front, right, back, down] = faces;
+  const above = (face: string) => [0, 1].map(index => `    ${row(face, index)}`);
+  const middle = [0, 1].map(index => [left, front, right, back].map(face => row(face, index)).join(' '));
+  return [...above(up), ...middle, ...above(down)].join('\n');
+}
+
+function scramble(length: number, rng: Random): Cube {
+  for (;;) {
+    let cube = SOLVED;
+    for (let count = 0; count < length; count++) cube = turn(cube, rng.integer(ACTIONS.names.length));
+    if (!isSolved(cube)) return cube;
+  }
+}
+
+function pinned({ scramble: turns, stickers }: RubiksCubeOptions): Cube | null {
+  if (turns && stickers) throw new InvalidOptions('/stickers', 'give either scramble or stickers');
+  if (turns) return turns.reduce((cube, name) => turn(cube, ACTIONS.indexOf(name)), SOLVED);
+  if (!stickers) return null;
+  for (const color of COLORS) {
+    const count = stickers.split(color).length - 1;
+    if (count !== 4)
+      throw new InvalidOptions('/stickers', `needs four stickers of each colour, not ${count} ${color}`);
+  }
+  return stickers;
+}

@@ -1,0 +1,119 @@
+import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
+
+/**
+ * Shortest solutions by search from both ends over the sticker colours. Which colour is which does not
+ * matter for being solved, so colours are numbered in the order of their appearance: all ways to hold a
+ * solved cube become one.
+ */
+
+/** A cube up to its colours' names: five stickers a character, three bits each. */
+type Key = string;
+
+/** Quarter turns around the solved cube that are tabulated once. */
+const TABLE_DEPTH = 5;
+/** Cubes looked at before the search is given up; ten turns from solved take fewer. */
+const MAX_CUBES = 1_000_000;
+const STICKERS_PER_UNIT = 5;
+const BITS = 3;
+
+let table: Map<Key, number> | undefined;
+
+/** Turns to the solved cube for all cubes near it. */
+function distances(): Map<Key, number> {
+  if (table) return table;
+  const start = keyOf(SOLVED);
+  table = new Map([[start, 0]]);
+  let layer: Key[] = [start];
+  for (let depth = 1; depth <= TABLE_DEPTH; depth++) {
+    const next: Key[] = [];
+    for (const key of layer) {
+      for (let index = 0; index < TURNS.length; index++) {
+        const turned = turnKey(key, index);
+        if (table.has(turned)) continue;
+        table.set(turned, depth);
+        next.push(turned);
+      }
+    }
+    layer = next;
+  }
+  return table;
+}
+
+/** A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. */
+export function solve(cube: Cube): number[] | null {
+  if (isSolved(cube)) return [];
+  const near = distances();
+  const start = keyOf(cube);
+  const cameBy = new Map<Key, readonly [from: Key, index: number] | null>([[start, null]]);
+  for (let layer = [start]; layer.length > 0; ) {
+    const met = layer.find(reached => near.has(reached));
+    if (met !== undefined) return [...wayTo(met, cameBy), ...descend(met, near)];
+    const next: Key[] = [];
+    for (const from of layer) {
+      for (let index = 0; index < TURNS.length; index++) {
+        const turned = turnKey(from, index);
+        if (cameBy.has(turned)) continue;
+        cameBy.set(turned, [from, index]);
+        next.push(turned);
+      }
+      if (cameBy.size > MAX_CUBES) return null;
+    }
+    layer = next;
+  }
+  return null;
+}
+
+const before = new Uint8Array(STICKERS);
+const after = new Uint8Array(STICKERS);
+const IDENTITY = Array.from({ length: STICKERS }, (_, index) => index);
+
+function keyOf(cube: Cube): Key {
+  for (let at = 0; at < STICKERS; at++) before[at] = COLORS.indexOf(cube[at]);
+  return pack(IDENTITY);
+}
+
+function turnKey(key: Key, index: number): Key {
+  for (let at = 0; at < STICKERS; at++) {
+    const unit = key.charCodeAt(Math.floor(at / STICKERS_PER_UNIT));
+    before[at] = (unit >> (BITS * (at % STICKERS_PER_UNIT))) & 7;
+  }
+  return pack(TURNS[index].from);
+}
+
+const names = new Int8Array(COLORS.length);
+
+/** Permutes `before`, numbers the colours anew and packs the result. */
+function pack(from: readonly number[]): Key {
+  names.fill(-1);
+  let count = 0;
+  for (let at = 0; at < STICKERS; at++) {
+    const color = before[from[at]];
+    if (names[color] < 0) names[color] = count++;
+    after[at] = names[color];
+  }
+  const unit = (start: number): number => {
+    let bits = 0;
+    for (let at = Math.min(start + STICKERS_PER_UNIT, STICKERS) - 1; at >= start; at--) {
+      bits = (bits << BITS) | after[at];
+    }
+    return bits;
+  };
+  return String.fromCharCode(unit(0), unit(5), unit(10), unit(15), unit(20));
+}
+
+function wayTo(key: Key, cameBy: ReadonlyMap<Key, readonly [from: Key, index: number] | null>): number[] {
+  const turns: number[] = [];
+  for (let step = cameBy.get(key); step; step = cameBy.get(step[0])) turns.push(step[1]);
+  return turns.reverse();
+}
+
+function descend(key: Key, near: ReadonlyMap<Key, number>): number[] {
+  const turns: number[] = [];
+  let at = key;
+  for (let left = near.get(key) ?? 0; left > 0; left--) {
+    const index = TURNS.findIndex((_, candidate) => near.get(turnKey(at, candidate)) === left - 1);
+    turns.push(index);
+    at = turnKey(at, index);
+  }
+  return turns;
+}
