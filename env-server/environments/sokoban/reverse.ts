@@ -1,7 +1,7 @@
 /** States the search visits at most. */
 const MOST_STATES = 300_000;
-/** State spaces up to this size get a bitmap instead of a hash set, in cells. */
-const MOST_BITMAP_CELLS = 1 << 22;
+/** State spaces up to this size get a bitmap instead of a hash set. */
+const MOST_BITMAP_STATES = 1 << 25;
 
 const WALL = 0;
 const FLOOR = 1;
@@ -44,6 +44,8 @@ export function pullApart(room: SolvedRoom): PulledRoom | undefined {
   for (const target of targets) cells[target] = BOX;
   const boxes = targets.slice();
   const explored = exploredStates(floor, boxes, cells);
+  /** Targets under a box. */
+  let covered = targets.length;
   const isFree = (cell: number): boolean => cells[cell] === FLOOR || cells[cell] === TARGET;
   const isBox = (cell: number): boolean => cells[cell] === BOX || cells[cell] === MOVED_BOX;
   let best: PulledRoom | undefined;
@@ -51,12 +53,12 @@ export function pullApart(room: SolvedRoom): PulledRoom | undefined {
 
   const visit = (player: number, depthLeft: number, swaps: number, lastPulled: number): void => {
     if (depthLeft <= 1 || explored.size >= MOST_STATES || !explored.add(player)) return;
-    const displacement = targets.every(target => cells[target] === TARGET && target !== player)
-      ? distance(boxes, targets, cols)
-      : 0;
-    if (swaps * displacement > bestScore) {
-      bestScore = swaps * displacement;
-      best = { player, boxes: boxes.slice(), displacement };
+    if (covered === 0 && cells[player] !== TARGET) {
+      const displacement = distance(boxes, targets, cols);
+      if (swaps * displacement > bestScore) {
+        bestScore = swaps * displacement;
+        best = { player, boxes: boxes.slice(), displacement };
+      }
     }
     for (const delta of deltas) {
       const next = player + delta;
@@ -68,13 +70,16 @@ export function pullApart(room: SolvedRoom): PulledRoom | undefined {
       }
       const occupant = cells[behind];
       const box = boxes.indexOf(behind);
+      const change = (ground[player] === TARGET ? 1 : 0) - (ground[behind] === TARGET ? 1 : 0);
       boxes[box] = player;
       cells[player] = MOVED_BOX;
       cells[behind] = ground[behind];
+      covered += change;
       visit(next, depthLeft - 1, box === lastPulled ? swaps : swaps + 1, box);
       boxes[box] = behind;
       cells[player] = ground[player];
       cells[behind] = occupant;
+      covered -= change;
     }
     for (const delta of deltas) {
       if (isFree(player + delta) && isBox(player - delta))
@@ -99,7 +104,7 @@ function exploredStates(floor: Uint8Array, boxes: readonly number[], cells: Uint
   const rank = new Int32Array(floor.length);
   let area = 0;
   for (let cell = 0; cell < floor.length; cell++) if (floor[cell]) rank[cell] = area++;
-  const codes = new Array<number>(boxes.length).fill(0);
+  const codes = new Int32Array(boxes.length);
   const base = 2 * area;
 
   /** Boxes are alike: their codes enter in ascending order. */
@@ -123,15 +128,16 @@ function exploredStates(floor: Uint8Array, boxes: readonly number[], cells: Uint
   };
 
   const keys = area * base ** boxes.length;
-  if (keys <= MOST_BITMAP_CELLS) {
-    const bitmap = new Uint8Array(keys);
+  if (keys <= MOST_BITMAP_STATES) {
+    const bitmap = new Int32Array(Math.ceil(keys / 32));
     return {
       size: 0,
       /** False when the state was there before. */
       add(player: number): boolean {
         const key = numericKey(player);
-        if (bitmap[key]) return false;
-        bitmap[key] = 1;
+        const bit = 1 << (key & 31);
+        if (bitmap[key >>> 5] & bit) return false;
+        bitmap[key >>> 5] |= bit;
         this.size++;
         return true;
       },
