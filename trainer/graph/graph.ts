@@ -28,6 +28,15 @@ export interface MatmulOptions {
   readonly scale?: number;
 }
 
+export interface AttentionOptions {
+  /** Query t sees keys 0 … t; off when absent. */
+  readonly causal?: boolean;
+  /** 1/√size when absent. */
+  readonly scale?: number;
+  /** Added to the scores, [batch or 1, 1, queries, keys]; gets no gradient. */
+  readonly bias?: Tensor;
+}
+
 /**
  * Builds a tensor program: each method adds a node and returns it. Shapes are concrete; equal nodes are built
  * once, and steps that change nothing (a reshape to the same shape, ×1, +0) give their input back.
@@ -407,6 +416,15 @@ export class GraphBuilder {
     return this.apply('rope', [x, cos, sin]);
   }
 
+  /**
+   * softmax(scale · q kᵀ + bias) v: q [batch, queries, heads, size], k and v [batch, keys, keyHeads, size] with
+   * keyHeads dividing heads; the result has the shape of q.
+   */
+  attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
+    const { causal = false, scale = 1 / Math.sqrt(q.shape[q.shape.length - 1]), bias } = options;
+    return this.apply('attention', bias === undefined ? [q, k, v] : [q, k, v, bias], { causal, scale });
+  }
+
   #reduce(name: string, x: Tensor, axes: readonly number[] | undefined, keepDims: boolean): Tensor {
     const rank = x.shape.length;
     const along = axes?.map(axis => normalizeAxis(axis, rank, name)) ?? x.shape.map((_, axis) => axis);
@@ -414,7 +432,15 @@ export class GraphBuilder {
     return sorted.length === 0 ? x : this.apply(name, [x], { axes: sorted, keepDims });
   }
 
+  /** Operands of a broadcasting operation: what was repeated only to fit the other is taken as it was. */
   #pair(a: Operand, b: Operand): [Tensor, Tensor] {
+    const [x, y] = this.#tensors(a, b);
+    if (x.operation === 'broadcastTo' && covers(y, x)) return [x.inputs[0], y];
+    if (y.operation === 'broadcastTo' && covers(x, y)) return [x, y.inputs[0]];
+    return [x, y];
+  }
+
+  #tensors(a: Operand, b: Operand): [Tensor, Tensor] {
     if (typeof a !== 'number') return [a, typeof b === 'number' ? this.constant(b, [], a.dtype) : b];
     if (typeof b !== 'number') return [this.constant(a, [], b.dtype), b];
     return [this.constant(a), this.constant(b)];

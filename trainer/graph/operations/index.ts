@@ -1,5 +1,7 @@
 import { abs } from './abs.ts';
 import { add } from './add.ts';
+import { attention } from './attention.ts';
+import { attentionGradient } from './attention-gradient.ts';
 import { broadcastTo } from './broadcast-to.ts';
 import { cast } from './cast.ts';
 import { concat } from './concat.ts';
@@ -93,6 +95,8 @@ const list = [
   rmsNorm,
   inverseRms,
   rope,
+  attention,
+  attentionGradient,
 ] as readonly Operation[];
 
 /** Every primitive by name. A runtime lowers each of these, and the contract suite runs each of these. */

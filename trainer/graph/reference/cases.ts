@@ -96,6 +96,65 @@ const comparisonCases = (['less', 'greater', 'equal', 'lessEqual', 'greaterEqual
 
 const angles = { cos: floats([2, 3, 4], -1, 1), sin: floats([2, 3, 4], -1, 1) };
 
+const attentionInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 4, 4]), v: floats([2, 5, 4, 4]) };
+const groupedInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 2, 4]), v: floats([2, 5, 2, 4]) };
+const longInputs = { q: floats([1, 70, 2, 4]), k: floats([1, 70, 1, 4]), v: floats([1, 70, 1, 4]) };
+const attentionCases = [
+  define('attention', 'with causal mask', attentionInputs, (g, { q, k, v }) =>
+    g.attention(q, k, v, { causal: true }),
+  ),
+  define('attention', 'of grouped queries', groupedInputs, (g, { q, k, v }) =>
+    g.attention(q, k, v, { causal: true }),
+  ),
+  define(
+    'attention',
+    'with bias',
+    { ...groupedInputs, bias: floats([2, 1, 5, 5]) },
+    (g, { q, k, v, bias }) => g.attention(q, k, v, { causal: true, scale: 0.3, bias }),
+    ['q', 'k', 'v'],
+  ),
+  define(
+    'attention',
+    'with one bias for all, not causal',
+    { ...attentionInputs, bias: floats([1, 1, 5, 5]) },
+    (g, { q, k, v, bias }) => g.attention(q, k, v, { bias }),
+    ['q', 'k', 'v'],
+  ),
+  define(
+    'attention',
+    'with fewer queries than keys',
+    { ...groupedInputs, q: floats([2, 3, 4, 4]) },
+    (g, { q, k, v }) => g.attention(q, k, v),
+  ),
+  define('attention', 'of a long sequence', longInputs, (g, { q, k, v }) =>
+    g.attention(q, k, v, { causal: true }),
+  ),
+  define(
+    'attention',
+    'with gradient of values only',
+    attentionInputs,
+    (g, { q, k, v }) => g.attention(q, k, v),
+    ['v'],
+  ),
+  define('attentionGradient', 'in one attention feeding another', attentionInputs, (g, { q, k, v }) =>
+    g.attention(g.attention(q, k, v), k, v, { causal: true }),
+  ),
+  define(
+    'attention',
+    'without gradient',
+    groupedInputs,
+    (g, { q, k, v }) => g.attention(q, k, v, { causal: true }),
+    [],
+  ),
+  define(
+    'attention',
+    'with bias, without gradient',
+    { ...groupedInputs, bias: floats([2, 1, 5, 5]) },
+    (g, { q, k, v, bias }) => g.attention(q, k, v, { causal: true, scale: 0.3, bias }),
+    [],
+  ),
+];
+
 /** At least one case for every primitive; seeded, so the same numbers everywhere. */
 export const operationCases: readonly OperationCase[] = [
   ...unaryCases,
@@ -201,6 +260,7 @@ export const operationCases: readonly OperationCase[] = [
     g.rmsNorm(x, w, 1e-5),
   ),
   define('inverseRms', 'of rows', { x: floats([2, 3, 8]) }, (g, { x }) => g.inverseRms(x, 1e-5)),
+  ...attentionCases,
   define(
     'rope',
     'of heads',

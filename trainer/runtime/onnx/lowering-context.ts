@@ -95,6 +95,10 @@ export class LoweringContext {
     });
   }
 
+  reshape(x: string, shape: readonly number[], result?: string): string {
+    return this.emit('Reshape', [x, this.int64(shape)], {}, result);
+  }
+
   /** Small integers for shapes, axes and the like. */
   int64(values: readonly number[]): string {
     const bytes = new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
@@ -114,12 +118,12 @@ export class LoweringContext {
     );
   }
 
-  zeros(shape: readonly number[]): string {
-    return this.#initializer(
-      'float32',
-      shape,
-      new Uint8Array(sizeOf(shape) * Float32Array.BYTES_PER_ELEMENT),
-    );
+  floats(data: Float32Array, shape: readonly number[]): string {
+    return this.#initializer('float32', shape, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  }
+
+  filled(shape: readonly number[], value: number): string {
+    return this.floats(new Float32Array(sizeOf(shape)).fill(value), shape);
   }
 
   finish(): OnnxModel {

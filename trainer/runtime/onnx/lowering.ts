@@ -1,6 +1,7 @@
 import type { MatmulAttributes } from '../../graph/operations/matmul.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
-import type { Graph, Shape, Tensor } from '../../graph/tensor.ts';
+import type { Graph, Tensor } from '../../graph/tensor.ts';
+import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 
@@ -29,7 +30,7 @@ export function lower(graph: Graph): OnnxModel {
       node.inputs.map(input => context.valueOf(input)),
       result,
     );
-    context.bind(node, result);
+    if (!context.isLowered(node)) context.bind(node, result);
   }
   return context.finish();
 }
@@ -45,10 +46,6 @@ function reduction(opType: string): Lowering {
     const { axes, keepDims } = node.attributes as ReduceAttributes;
     context.emit(opType, [x, context.int64(axes)], { attributes: { keepdims: keepDims ? 1 : 0 } }, result);
   };
-}
-
-function reshapeTo(context: LoweringContext, x: string, shape: Shape, result?: string): string {
-  return context.emit('Reshape', [x, context.int64(shape)], {}, result);
 }
 
 const matmul: Lowering = (context, node, [a, b], result) => {
@@ -81,24 +78,24 @@ const pad: Lowering = (context, node, [x], result) => {
 
 const scatterAddRows: Lowering = (context, node, [updates, ids], result) => {
   const wide = context.emit('Cast', [ids], { attributes: { to: TENSOR_TYPE.int64 } });
-  const indices = reshapeTo(context, wide, [...node.inputs[1].shape, 1]);
+  const indices = context.reshape(wide, [...node.inputs[1].shape, 1]);
   const attributes = { reduction: 'add' };
-  context.emit('ScatterND', [context.zeros(node.shape), indices, updates], { attributes }, result);
+  context.emit('ScatterND', [context.filled(node.shape, 0), indices, updates], { attributes }, result);
 };
 
 const takeLast: Lowering = (context, node, [x, ids], result) => {
-  const column = reshapeTo(context, ids, [...node.shape, 1]);
+  const column = context.reshape(ids, [...node.shape, 1]);
   const taken = context.emit('GatherElements', [x, column], { attributes: { axis: -1 } });
-  reshapeTo(context, taken, node.shape, result);
+  context.reshape(taken, node.shape, result);
 };
 
 const putLast: Lowering = (context, node, [values, ids], result) => {
   const column = [...node.inputs[0].shape, 1];
-  const at = reshapeTo(context, ids, column);
-  const what = reshapeTo(context, values, column);
+  const at = context.reshape(ids, column);
+  const what = context.reshape(values, column);
   context.emit(
     'ScatterElements',
-    [context.zeros(node.shape), at, what],
+    [context.filled(node.shape, 0), at, what],
     { attributes: { axis: -1 } },
     result,
   );
@@ -131,9 +128,9 @@ const inverseRms: Lowering = (context, node, [x], result) => {
 
 const rope: Lowering = (context, node, [x, cos, sin], result) => {
   const [batch, time, heads, size] = node.shape;
-  const rows = reshapeTo(context, x, [batch, time, heads * size]);
+  const rows = context.reshape(x, [batch, time, heads * size]);
   const rotated = context.emit('RotaryEmbedding', [rows, cos, sin], { attributes: { num_heads: heads } });
-  reshapeTo(context, rotated, node.shape, result);
+  context.reshape(rotated, node.shape, result);
 };
 
 const lastAxis: EmitOptions = { attributes: { axis: -1 } };
@@ -170,7 +167,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   },
   matmul,
   reshape: (context, node, [x], result) => {
-    reshapeTo(context, x, node.shape, result);
+    context.reshape(x, node.shape, result);
   },
   transpose: (context, node, [x], result) => {
     const perm = node.attributes.permutation as readonly number[];
@@ -195,4 +192,6 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   rmsNorm,
   inverseRms,
   rope,
+  attention: lowerAttention,
+  attentionGradient: lowerAttentionGradient,
 };

@@ -43,6 +43,7 @@ export class OnnxRuntime implements Runtime {
     const session = await InferenceSession.create(encodeModel(lower(graph)), {
       intraOpNumThreads: this.#options.threads ?? 1,
       executionMode: 'sequential',
+      extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
       ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
     });
