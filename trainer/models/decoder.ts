@@ -10,8 +10,8 @@ export interface SequenceLayout {
   /** cos and sin of the rotary angles, each [rows, time, headDimension / 2]. */
   readonly cos: Tensor;
   readonly sin: Tensor;
-  /** Added to the scores, broadcast to [rows, 1, time, time]. */
-  readonly attentionBias: Tensor;
+  /** Added to the scores beyond the causal mask, broadcast to [rows, 1, time, time]; nothing when absent. */
+  readonly attentionBias?: Tensor;
 }
 
 /**
@@ -28,7 +28,7 @@ export function rightPadded(
   const { cos, sin } = ropeTables(config, positions);
   const half = config.headDimension / 2;
   const table = (data: Float32Array) => g.broadcastTo(g.constant(data, [1, time, half]), [rows, time, half]);
-  return { cos: table(cos), sin: table(sin), attentionBias: causalBias(g, time) };
+  return { cos: table(cos), sin: table(sin) };
 }
 
 /**
@@ -42,7 +42,7 @@ export function paddedAnywhere(
 ): SequenceLayout {
   const [rows, time] = attentionMask.shape;
   const keys = g.reshape(g.mul(g.sub(1, attentionMask), MASKED_SCORE), [rows, 1, 1, time]);
-  return { ...angles, attentionBias: g.add(keys, causalBias(g, time)) };
+  return { ...angles, attentionBias: keys };
 }
 
 /** cos and sin of every position's rotary angles, each [positions, headDimension / 2] in row-major order. */
@@ -159,24 +159,13 @@ function mixRows(
   layout: SequenceLayout,
 ): Tensor {
   const { heads, keyValueHeads, headDimension } = config;
-  const groups = heads / keyValueHeads;
   const split = (x: Tensor, count: number) => g.reshape(x, [rows, time, count, headDimension]);
-  const headsFirst = (x: Tensor) => g.transpose(x, [0, 2, 1, 3]);
   const rotate = (x: Tensor) => g.rope(x, layout.cos, layout.sin);
-  // Grouped queries stand below each other, so that their shared key and value are never copied.
-  const queries = g.reshape(headsFirst(rotate(split(query, heads))), [
-    rows,
-    keyValueHeads,
-    groups * time,
-    headDimension,
-  ]);
-  const keys = headsFirst(rotate(split(key, keyValueHeads)));
-  const values = headsFirst(split(value, keyValueHeads));
-  const scores = g.matmul(queries, keys, { transposeB: true, scale: 1 / Math.sqrt(headDimension) });
-  const biased = g.add(g.reshape(scores, [rows, heads, time, time]), layout.attentionBias);
-  const weights = g.reshape(g.softmax(biased), [rows, keyValueHeads, groups * time, time]);
-  const mixed = g.reshape(g.matmul(weights, values), [rows, heads, time, headDimension]);
-  return g.reshape(headsFirst(mixed), [rows * time, heads * headDimension]);
+  const queries = rotate(split(query, heads));
+  const keys = rotate(split(key, keyValueHeads));
+  const values = split(value, keyValueHeads);
+  const mixed = g.attention(queries, keys, values, { causal: true, bias: layout.attentionBias });
+  return g.reshape(mixed, [rows * time, heads * headDimension]);
 }
 
 function projectHeads(
@@ -211,12 +200,4 @@ function linear(g: GraphBuilder, x: Tensor, name: string, outputs: number, bias:
 
 function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {
   return g.rmsNorm(x, g.parameter(name, [size]), config.normEpsilon);
-}
-
-function causalBias(g: GraphBuilder, time: number): Tensor {
-  const bias = new Float32Array(time * time);
-  for (let query = 0; query < time; query++) {
-    bias.fill(MASKED_SCORE, query * time + query + 1, (query + 1) * time);
-  }
-  return g.constant(bias, [1, 1, time, time]);
 }
