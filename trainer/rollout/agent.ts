@@ -49,6 +49,8 @@ export interface EpisodeView {
 export interface AgentReply {
   /** What was said after the prime. Absent: decoded from the tokens. */
   readonly text?: string;
+  /** The response as it counts, for agents that cannot be primed. Absent: the prime and what was said after it. */
+  readonly rawResponse?: string;
   /** Tokens of what was said. Absent: the text is encoded, where there is a tokenizer. */
   readonly tokenIds?: Int32Array;
   /** Same length as `tokenIds`; absent: zeros. */

@@ -90,7 +90,7 @@ export async function playEpisode(
       setting.check();
 
       const text = replyText(reply, setting.tokenizer);
-      const rawResponse = prompt.prime + text;
+      const rawResponse = reply.rawResponse ?? prompt.prime + text;
       const parsed = parseResponse(rawResponse, prompt.format);
       const mapped = mapActions(parsed.actions, described.actionNames);
       const sent = performance.now();

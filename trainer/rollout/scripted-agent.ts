@@ -9,7 +9,7 @@ export function scriptedAgent(script: (turn: AgentTurn) => string | Promise<stri
     async respond(turn) {
       const response = await script(turn);
       const text = response.startsWith(turn.prime) ? response.slice(turn.prime.length) : response;
-      return { text, finishReason: 'stop' };
+      return { text, rawResponse: response, finishReason: 'stop' };
     },
     release() {},
   };

@@ -15,6 +15,8 @@ import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 
 const LONGEST_NAME = 64;
 const JOIN = 'or';
+/** Steps before truncation: a name that is no arm pulls nothing and may be followed by one that is. */
+const MOST_ATTEMPTS = 10;
 
 const configSchema = Type.Object(
   {
@@ -97,7 +99,7 @@ const spec: EnvironmentSpec = {
   rewardRange: [-100, 100],
   rewardThreshold: 0.24,
   knownOptimum: { success: 1, source: 'the daring name is the high arm' },
-  maxEpisodeSteps: 1,
+  maxEpisodeSteps: MOST_ATTEMPTS,
   exampleAction: 'Stuntman',
   history: [{ version: 0, change: 'First version.' }],
 };
