@@ -1,0 +1,26 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { ADVANTAGES } from './advantages/registry.ts';
+import { FILTER_FILLS, FILTER_SCORES, FILTER_STRATEGIES } from './filters/settings.ts';
+import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS, POLICY_LOSSES } from './losses/settings.ts';
+import { REWARD_GROUPINGS, REWARD_METHODS } from './rewards/normalization.ts';
+
+const page = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8');
+
+t.test('every advantage and every policy loss has a section in docs/algorithms.md', async t => {
+  for (const name of [...ADVANTAGES, ...POLICY_LOSSES]) t.match(page, `\n### ${name}\n`, name);
+});
+
+t.test('every choice of the other settings is explained there', async t => {
+  const choices = [
+    AGGREGATIONS,
+    KL_ESTIMATORS,
+    FILTER_SCORES,
+    FILTER_STRATEGIES,
+    FILTER_FILLS,
+    REWARD_GROUPINGS,
+    REWARD_METHODS,
+    OFF_POLICY_KINDS,
+  ].flat();
+  for (const name of choices) t.match(page, `\`${name}\``, name);
+});
