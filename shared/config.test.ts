@@ -99,6 +99,8 @@ t.test('a wrong key on the command line is shown as it was typed', async t => {
   const [problem] = problemsOf(() => load(t, { 'run.yaml': '' }, ['algorithm.gama=1']));
   t.equal(problem.where, 'command line (algorithm.gama=1)');
   t.match(problem.message, /did you mean `gamma`/);
+  const [section] = problemsOf(() => load(t, { 'run.yaml': '' }, ['algoritm.gamma=1']));
+  t.equal(section.where, 'command line (algoritm.gamma=1)');
 });
 
 t.test('problems inside a nullable part are told, not "must be null"', async t => {

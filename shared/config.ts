@@ -44,14 +44,7 @@ export function loadConfig<Schema extends TSchema>(
     value = mergeConfig(value, layer.value);
     for (const [key, line] of layer.lines) origins.set(key, `${shown(layer.file)}:${line}`);
   }
-  for (const override of options.overrides ?? []) {
-    const { path, value: parsed } = parseOverride(override);
-    value = assignAt(value, path, parsed, override);
-    for (const key of origins.keys()) {
-      if (key.startsWith(`${path.join('.')}.`)) origins.delete(key);
-    }
-    origins.set(path.join('.'), `command line (${override})`);
-  }
+  value = overrideConfig(value, options.overrides ?? [], origins);
   return validateConfig(value, options.schema, key => originOf(key, origins) ?? shown(resolve(file)));
 }
 
@@ -79,6 +72,27 @@ export function mergeConfig(base: Json, over: Json): Json {
     out[key] = key in base ? mergeConfig(base[key], value) : value;
   }
   return out;
+}
+
+/**
+ * Applies `a.b=c` overrides in order.
+ * @param origins dotted key → where it was set; updated for the keys that are overridden
+ * @throws ConfigError when an override is malformed
+ */
+export function overrideConfig(
+  value: Json,
+  overrides: readonly string[],
+  origins: Map<string, string> = new Map(),
+): Json {
+  let result = value;
+  for (const override of overrides) {
+    const { path, value: leaf } = parseOverride(override);
+    result = assignAt(result, path, leaf, override);
+    const key = path.join('.');
+    for (const known of origins.keys()) if (known.startsWith(`${key}.`)) origins.delete(known);
+    origins.set(key, `command line (${override})`);
+  }
+  return result;
 }
 
 /**
@@ -196,6 +210,7 @@ function originOf(key: string, origins: ReadonlyMap<string, string>): string | u
     const origin = origins.get(parts.slice(0, length).join('.'));
     if (origin !== undefined) return origin;
   }
+  for (const [known, origin] of origins) if (known.startsWith(`${key}.`)) return origin;
   return undefined;
 }
 

@@ -1,6 +1,9 @@
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 import { TensorBoardWriter } from './tensorboard.ts';
 
+/** Every row of a validation has it. */
+const VALIDATION_MARK = 'val-env/success';
+
 /** Where the numbers of a run go. */
 export interface Tracker {
   /** One row; several rows of the same step are fine as long as their names differ. */
@@ -8,22 +11,22 @@ export interface Tracker {
 }
 
 /**
- * Writes JSON Lines always and TensorBoard events where asked. Rows that an earlier session of the run wrote after
- * its last checkpoint are removed first: those steps will happen again and must not count twice.
- * @param doneSteps steps that the checkpoint holds; rows beyond it go
+ * Writes JSON Lines always and TensorBoard events where asked. Rows that an earlier session of the run wrote after its
+ * last checkpoint are removed first: what they tell of will happen again and must not count twice.
+ * @param done the last step and the last validation that the checkpoint knows; −1 for none
  * @param tensorboard folder of the event files, undefined for none
  */
 export function openTracker(
   metricsFile: string,
-  doneSteps: number,
+  done: { readonly step: number; readonly validation: number },
   tensorboard: string | undefined,
 ): Tracker {
   const rows = readJsonLines(metricsFile) as { step: number }[];
   writeJsonLines(
     metricsFile,
-    rows.filter(row => row.step <= doneSteps),
+    rows.filter(row => row.step <= (VALIDATION_MARK in row ? done.validation : done.step)),
   );
-  const board = tensorboard === undefined ? undefined : new TensorBoardWriter(tensorboard, doneSteps + 1);
+  const board = tensorboard === undefined ? undefined : new TensorBoardWriter(tensorboard, done.step + 1);
   return {
     write(step, metrics) {
       appendJsonLine(metricsFile, { step, time: new Date().toISOString(), ...metrics });

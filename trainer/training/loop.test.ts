@@ -15,6 +15,8 @@ import { type LoopParts, trainLoop } from './loop.ts';
 import type { PlayOptions, Rollouts } from './rollouts.ts';
 import { createRunFolder, type RunFolder } from './run-folder.ts';
 import { RunSettings } from './settings.ts';
+import { validationPlan } from './settings-derived.ts';
+import { levelHash, validationGroups } from './validation.ts';
 
 /** A policy of one number: each update moves it by the batch's advantages; its sum shows every batch it saw. */
 class OneNumberPolicy {
@@ -106,8 +108,9 @@ interface Started {
 function start(
   run: RunFolder,
   settings: RunSettings,
-  doneSteps = 0,
+  doneSteps = -1,
   stop = new AbortController().signal,
+  validated = doneSteps,
 ): Started {
   const policy = new OneNumberPolicy();
   const rollouts = new CoinRollouts(policy);
@@ -116,7 +119,7 @@ function start(
     run,
     policy,
     rollouts,
-    tracker: openTracker(run.metrics, doneSteps, undefined),
+    tracker: openTracker(run.metrics, { step: doneSteps, validation: validated }, undefined),
     progress: silentProgress,
     stop,
     actionTokens: new Map(),
@@ -179,14 +182,14 @@ t.test('half, resume and half again equals the whole run', async t => {
   const settings = settingsIn(join(folders, 'parted'));
   const run = createRunFolder(settings, 'x');
   const stop = new AbortController();
-  const first = start(run, settings, 0, stop.signal);
+  const first = start(run, settings, -1, stop.signal);
   first.rollouts.onPlay = collection => collection === 6 && stop.abort();
   const stopped = await trainLoop(first.parts, initialState(10_000));
   t.equal(stopped.ended, 'stopped');
   t.equal(stopped.state.step, 3, 'the iteration being collected was given up');
 
   const checkpoint = latestCheckpoint(run)!;
-  const second = start(run, settings, checkpoint.state.step);
+  const second = start(run, settings, checkpoint.state.step, undefined, 2);
   second.policy.load(checkpoint.policy);
   const outcome = await trainLoop(second.parts, checkpoint.state);
   t.equal(second.policy.weight, whole.policy.weight);
@@ -205,11 +208,11 @@ t.test('a stop while validating resumes with that validation', async t => {
   const settings = settingsIn(t.testdir());
   const run = createRunFolder(settings, 'x');
   const stop = new AbortController();
-  const first = start(run, settings, 0, stop.signal);
+  const first = start(run, settings, -1, stop.signal);
   first.rollouts.onPlay = collection => collection === 4 && stop.abort();
   const { state } = await trainLoop(first.parts, initialState(10_000));
   t.same([state.step, state.validations.length], [2, 1]);
-  const second = start(run, settings, 2);
+  const second = start(run, settings, 2, undefined, 0);
   second.policy.load(latestCheckpoint(run)!.policy);
   const outcome = await trainLoop(second.parts, latestCheckpoint(run)!.state);
   t.same(
@@ -230,7 +233,10 @@ t.test('episodes from validation levels are left out of training where asked', a
   const validation = { episodes: 5, unseen_levels: true };
   const settings = settingsIn(t.testdir(), { validation, training: { steps: 2, validate_every: 2 } });
   const { run, rollouts, parts } = start(createRunFolder(settings, 'x'), settings);
-  const { state } = await trainLoop(parts, initialState(10_000));
+  const hashes = validationGroups(validationPlan(settings)).map(({ seed }) =>
+    levelHash({ environmentId: 'FrozenLake-v0', turns: [turnOf({ state: `level ${seed % 40}` })] }),
+  );
+  const { state } = await trainLoop(parts, { ...initialState(10_000), validationLevels: hashes });
   const seen = new Set([123, 124, 125, 126, 127].map(seed => seed % 40));
   const kept = rollouts.played
     .flatMap(({ groups }) => groups)

@@ -8,7 +8,7 @@ import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import { earlyStoppingSettings, validationPlan } from './settings-derived.ts';
-import { levelHash, playValidation, validationMetrics } from './validation.ts';
+import { playValidation, validationMetrics } from './validation.ts';
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;
@@ -43,7 +43,7 @@ class TrainingLoop {
   readonly #start: TrainerState;
   readonly #startedAt: number;
   readonly #watch: EarlyStopping;
-  readonly #validationLevels: Set<string>;
+  readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
   #state: TrainerState;
   #savedStep: number;
@@ -116,21 +116,18 @@ class TrainingLoop {
     const { step } = this.#state;
     const seconds = this.#elapsed();
     const plan = validationPlan(settings);
-    progress.begin('validating', plan.episodes, 0);
-    const { episodes } = await playValidation(rollouts, plan, stop, done => progress.update(done, {}));
+    const { episodes: count } = settings.validation;
+    progress.begin('validating', count, 0);
+    const { episodes } = await playValidation(rollouts, plan, stop);
     const metrics = validationMetrics(episodes, settings.rollout.response_length);
-    progress.update(plan.episodes, { success: shownShare(metrics['val-env/success']) });
+    progress.update(count, { success: shownShare(metrics['val-env/success']) });
     progress.end();
     writeTrajectories(run.trajectories, 'validation', step, episodes.slice(0, KEPT_VALIDATION_EPISODES));
-    const early = this.#watch.afterValidation(plan.tags.map(tag => metrics[`val-env/${tag}/success`]));
+    const early = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
     tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });
-    if (settings.validation.unseen_levels && this.#validationLevels.size === 0) {
-      for (const episode of episodes) this.#validationLevels.add(levelHash(episode));
-    }
     this.#state = {
       ...this.#state,
       validations: [...this.#state.validations, { step, seconds, metrics }],
-      validationLevels: [...this.#validationLevels],
       watch: this.#watch.state,
     };
     progress.begin('training', settings.training.steps, step);

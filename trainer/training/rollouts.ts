@@ -13,8 +13,6 @@ export interface PlayOptions extends DrawSettings {
   /** Seeds the draws; the levels follow the groups' own seeds. */
   readonly seed: number;
   readonly signal: AbortSignal;
-  /** Told whenever an episode has ended. */
-  onEpisode?(finished: number): void;
 }
 
 /** Episodes of whole groups, in the order of the groups, and what happened on the way. */

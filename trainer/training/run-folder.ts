@@ -39,7 +39,7 @@ export function runFolderAt(path: string): RunFolder {
  */
 export function createRunFolder(settings: RunSettings, defaultName: string): RunFolder {
   const parent = resolve(settings.run.folder);
-  const name = settings.run.name ?? nextName(parent, defaultName);
+  const name = settings.run.name ?? nextRunName(parent, defaultName);
   const run = runFolderAt(join(parent, name));
   if (existsSync(run.config)) {
     throw new Error(
@@ -79,7 +79,8 @@ export function writeAtomically(file: string, content: string): void {
   renameSync(`${file}.partial`, file);
 }
 
-function nextName(parent: string, name: string): string {
+/** `name-NNN` with the first number after those taken under the folder. */
+export function nextRunName(parent: string, name: string): string {
   const numbers = existsSync(parent) ? readdirSync(parent).map(entry => runNumber(entry, name) ?? 0) : [];
   return `${name}-${String(Math.max(0, ...numbers) + 1).padStart(3, '0')}`;
 }

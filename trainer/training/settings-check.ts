@@ -1,4 +1,11 @@
-import { ConfigError, loadConfig } from '../../shared/config.ts';
+import {
+  ConfigError,
+  loadConfig,
+  overrideConfig,
+  parseOverride,
+  validateConfig,
+} from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
 import { checkAdvantage } from '../algorithms/advantages/registry.ts';
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { RunSettings } from './settings.ts';
@@ -12,6 +19,50 @@ export function loadRunSettings(file: string, overrides: readonly string[] = [])
   const settings = loadConfig(file, { schema: RunSettings, overrides });
   checkRunSettings(settings, file);
   return settings;
+}
+
+/** What may differ when a run goes on; all else is what the run is. */
+const RESUMABLE = ['servers', 'training', 'tracking', 'policy.workers', 'policy.threads'];
+
+/**
+ * The settings of a run that is resumed with overrides.
+ * @throws ConfigError for an override of what cannot change any more
+ */
+export function resumedSettings(
+  settings: RunSettings,
+  overrides: readonly string[],
+  where: string,
+): RunSettings {
+  const fixed = overrides.filter(override => {
+    const key = parseOverride(override).path.join('.');
+    return !RESUMABLE.some(open => key === open || key.startsWith(`${open}.`));
+  });
+  if (fixed.length > 0) {
+    throw new ConfigError(
+      fixed.map(override => ({
+        key: parseOverride(override).path.join('.'),
+        where: `command line (${override})`,
+        message: `cannot change when a run is resumed; what can: ${RESUMABLE.join(', ')}`,
+      })),
+    );
+  }
+  return overriddenSettings(settings, overrides, where);
+}
+
+/**
+ * Settings with overrides from the command line, checked as a whole.
+ * @throws ConfigError
+ */
+export function overriddenSettings(
+  settings: RunSettings,
+  overrides: readonly string[],
+  where: string,
+): RunSettings {
+  const origins = new Map<string, string>();
+  const value = overrideConfig(settings as Json, overrides, origins);
+  const changed = validateConfig(value, RunSettings, key => origins.get(key) ?? where);
+  checkRunSettings(changed, where);
+  return changed;
 }
 
 /**
@@ -72,10 +123,13 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
       `must divide policy.hidden_size ${settings.policy.hidden_size}, got ${settings.policy.heads}`,
     );
   }
-  for (const { key, message } of overlappingSeeds(settings)) add(key, message);
-  if (settings.validation.unseen_levels && !settings.training.validate_first) {
-    add('validation.unseen_levels', 'needs training.validate_first: true, which is when the levels are seen');
+  if (settings.policy.init === 'scratch' && settings.rollout.prompt !== 'compact') {
+    add(
+      'rollout.prompt',
+      'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
+    );
   }
+  for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);
 }
 

@@ -6,15 +6,23 @@ import { learningRateAt } from './schedule.ts';
 import type { RunSettings } from './settings.ts';
 import type { ValidationPlan } from './validation.ts';
 
-/** Groups of each training tag in an iteration; an even split gives the first tags the remainder. */
+/** Groups of each training tag in an iteration. */
 export function groupsPerTag(settings: RunSettings): { readonly tag: string; readonly groups: number }[] {
   const { env_groups, n_groups } = settings.rollout;
   const tags = settings.train_tags;
   if (Object.keys(n_groups).length > 0) {
     return tags.map(tag => ({ tag, groups: n_groups[tag] }));
   }
-  const base = Math.floor(env_groups / tags.length);
-  return tags.map((tag, i) => ({ tag, groups: base + (i < env_groups % tags.length ? 1 : 0) }));
+  return splitGroups(tags, env_groups);
+}
+
+/** Splits groups over tags as evenly as they go; the first tags get the remainder. */
+export function splitGroups(
+  tags: readonly string[],
+  groups: number,
+): { readonly tag: string; readonly groups: number }[] {
+  const base = Math.floor(groups / tags.length);
+  return tags.map((tag, i) => ({ tag, groups: base + (i < groups % tags.length ? 1 : 0) }));
 }
 
 /** The loss as the policy's update takes it. */
@@ -87,8 +95,7 @@ export function earlyStoppingSettings({
 export function validationPlan(settings: RunSettings): ValidationPlan {
   const { validation } = settings;
   return {
-    tags: validation.tags ?? settings.train_tags,
-    episodes: validation.episodes,
+    tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
     seed: validation.seed,
     temperature: validation.temperature,
     topK: validation.top_k,

@@ -46,8 +46,8 @@ t.test(
     t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
+    t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
-    t.match(first('validation.unseen_levels=true', 'training.validate_first=false'), /unseen_levels: needs/);
   },
 );
 

@@ -6,21 +6,15 @@ import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
 import { wilsonInterval } from './statistics.ts';
 
 export interface ValidationPlan extends DrawSettings {
-  readonly tags: readonly string[];
-  /** Episodes in all, split evenly over the tags. */
-  readonly episodes: number;
+  /** Each group is a single episode. */
+  readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   /** Seed of the first level; every episode has the next. */
   readonly seed: number;
 }
 
-/** The groups of a validation: always the same for the same plan, each a single episode. */
+/** The groups of a validation: always the same for the same plan. */
 export function validationGroups(plan: ValidationPlan): GroupPlan[] {
-  const base = Math.floor(plan.episodes / plan.tags.length);
-  const tags = plan.tags.map((tag, i) => ({
-    tag,
-    groups: base + (i < plan.episodes % plan.tags.length ? 1 : 0),
-  }));
-  return planGroups({ tags, groupSize: 1, firstSeed: plan.seed });
+  return planGroups({ tags: plan.tags, groupSize: 1, firstSeed: plan.seed });
 }
 
 /** Plays the validation episodes; the same levels and the same draws every time. */
@@ -28,7 +22,6 @@ export function playValidation(
   rollouts: Rollouts,
   plan: ValidationPlan,
   signal: AbortSignal,
-  onEpisode?: (finished: number) => void,
 ): Promise<Played> {
   const { temperature, topK, topP } = plan;
   return rollouts.play(validationGroups(plan), {
@@ -37,7 +30,6 @@ export function playValidation(
     topP,
     seed: plan.seed,
     signal,
-    onEpisode,
   });
 }
 

@@ -1,6 +1,6 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { Policy, TrainingSequence } from '../policy/policy.ts';
-import { type Episode, samplesOf } from '../rollout/episode.ts';
+import type { Demonstration } from '../rollout/demonstrations.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { learningRateAt } from './schedule.ts';
@@ -34,7 +34,7 @@ const SUPERVISED_LOSS: LossSettings = {
  */
 export async function warmStart(
   policy: Pick<Policy, 'update'>,
-  demonstrations: readonly Episode[],
+  demonstrations: readonly Demonstration[],
   settings: WarmStartSettings,
   run: {
     readonly seed: number;
@@ -42,8 +42,7 @@ export async function warmStart(
     onEpoch?(epoch: number, metrics: Metrics): void;
   },
 ): Promise<void> {
-  const sequences = demonstrations.flatMap(episode => samplesOf(episode).map(supervisedSequence));
-  const trained = sequences.filter(sequence => countOnes(sequence.mask) > 0);
+  const trained = demonstrations.filter(({ mask }) => countOnes(mask) > 0).map(supervisedSequence);
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
@@ -84,12 +83,7 @@ export async function warmStart(
   }
 }
 
-function supervisedSequence(sample: ReturnType<typeof samplesOf>[number]): TrainingSequence {
-  const length = sample.tokenIds.length;
-  return {
-    tokenIds: sample.tokenIds,
-    mask: sample.mask,
-    logProbs: new Float32Array(length),
-    advantages: new Float32Array(length),
-  };
+function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
+  const { length } = tokenIds;
+  return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
 }

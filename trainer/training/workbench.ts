@@ -1,0 +1,158 @@
+import type { EnvServerSettings } from '../client/server.ts';
+import { openServers, type ServerPool } from '../client/servers.ts';
+import { loadTokenizer, type Tokenizer } from '../policy/tokenizer.ts';
+import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { compactVocabulary } from '../prompts/compact.ts';
+import type { Agent } from '../rollout/agent.ts';
+import { Collector } from '../rollout/collector.ts';
+import {
+  type DescribedTag,
+  describeTags,
+  promptTask,
+  type ResponseSettings,
+} from '../rollout/described-tag.ts';
+import type { GroupPlan, Tag } from '../rollout/tag.ts';
+import { shownDuration } from '../tracking/progress.ts';
+import type { Played, PlayOptions, Rollouts } from './rollouts.ts';
+import type { RunSettings } from './settings.ts';
+
+/** How long a collection that is given up may take to close its sessions. */
+const CLOSING_GRACE_MS = 2_000;
+
+/** The environments of a run: connected, described, and ready for an agent to play in. */
+export interface Workbench {
+  readonly servers: ServerPool;
+  readonly tags: readonly DescribedTag[];
+  readonly tokenizer: Tokenizer;
+  readonly collector: Collector;
+  /** Ids of the tokens that actions are made of, per tag. */
+  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  close(): Promise<void>;
+}
+
+/**
+ * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
+ * waited for.
+ * @param tokenizerFolder where the policy's tokenizer is; undefined builds one from the environments' vocabulary
+ * @param note told when a server goes away and when it is back
+ */
+export async function openWorkbench(
+  settings: RunSettings,
+  tokenizerFolder: string | undefined,
+  note: (text: string) => void,
+): Promise<Workbench> {
+  const servers = openServers(serverSettings(settings), waitNotes(note));
+  try {
+    const tags = await describeTags(servers, namedTags(settings));
+    const response: ResponseSettings = {
+      responseLength: settings.rollout.response_length,
+      think: settings.rollout.think,
+    };
+    const tokenizer =
+      tokenizerFolder === undefined
+        ? buildWordTokenizer(compactVocabulary(tags.map(tag => promptTask(tag, response))))
+        : await loadTokenizer(tokenizerFolder);
+    const collector = new Collector({
+      servers,
+      tags,
+      prompt: settings.rollout.prompt,
+      response,
+      tokenizer,
+      maxSequenceLength: settings.policy.context,
+      concurrency: settings.rollout.concurrency,
+    });
+    const actionTokens = new Map(
+      tags.map(({ tag }) => [
+        tag.name,
+        collector.prompt(tag.name).tokens?.actionTokenIds ?? new Set<number>(),
+      ]),
+    );
+    return { servers, tags, tokenizer, collector, actionTokens, close: () => servers.close() };
+  } catch (error) {
+    await servers.close();
+    throw error;
+  }
+}
+
+/** Rollouts of an agent on a workbench. */
+export function agentRollouts(bench: Workbench, agent: Agent, note: (text: string) => void): Rollouts {
+  return {
+    async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played> {
+      const { temperature, topK, topP, seed, signal } = options;
+      const collecting = bench.collector.collect(groups, {
+        agent,
+        sampling: { temperature, topK, topP },
+        samplingSeed: seed,
+        signal,
+      });
+      const collection = await orAborted(collecting, signal);
+      for (const { plan, error } of collection.dropped) {
+        note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
+      }
+      return {
+        episodes: collection.episodes,
+        droppedGroups: collection.dropped.length,
+        metrics: { ...collection.metrics },
+      };
+    },
+  };
+}
+
+/** The work's result, or the signal's reason soon after it is aborted, even when the work waits for something away. */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => setTimeout(() => reject(signal.reason), CLOSING_GRACE_MS).unref();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+function namedTags(settings: RunSettings): Tag[] {
+  const names = new Set([...settings.train_tags, ...(settings.validation.tags ?? [])]);
+  return [...names].map(name => {
+    const tag = settings.tags[name];
+    return {
+      name,
+      environmentId: tag.env_id,
+      config: tag.config as Tag['config'],
+      maxTurns: tag.max_turn,
+      maxActionsPerTurn: tag.max_actions_per_turn,
+      maxActionsPerTrajectory: tag.max_actions_per_traj,
+      formatPenalty: settings.rollout.format_penalty,
+    };
+  });
+}
+
+function serverSettings(settings: RunSettings): EnvServerSettings[] {
+  return settings.servers.map(({ url, weight, token }) => ({
+    url,
+    weight,
+    ...(token === null ? {} : { token }),
+  }));
+}
+
+/** Says once that a server is away, reminds now and then, and says when it is back. */
+function waitNotes(note: (text: string) => void) {
+  const reminded = new Map<string, number>();
+  return {
+    onWaiting({ server, error, waitedMs }: { server: string; error: Error; waitedMs: number }) {
+      const last = reminded.get(server);
+      if (last !== undefined && waitedMs - last < REMIND_EVERY_MS) return;
+      reminded.set(server, waitedMs);
+      note(
+        last === undefined
+          ? `environment server ${server} does not answer (${error.message}); waiting for it`
+          : `still waiting for ${server}, ${shownDuration(waitedMs / 1000)} by now`,
+      );
+    },
+    onBack({ server, waitedMs }: { server: string; waitedMs: number }) {
+      if (reminded.delete(server))
+        note(`environment server ${server} is back after ${shownDuration(waitedMs / 1000)}`);
+    },
+  };
+}
+
+const REMIND_EVERY_MS = 30_000;
