@@ -3,8 +3,10 @@ import { countdown } from './countdown/countdown.ts';
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
+import { metaMathQa } from './metamathqa/metamathqa.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { sokoban } from './sokoban/sokoban.ts';
+import { staticQa } from './staticqa/staticqa.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 
 /** The environments that come with the server, in the order of their listing. */
@@ -16,6 +18,8 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   sudoku,
   game2048,
   rubiksCube,
+  metaMathQa,
+  staticQa,
 ];
 
 const MOST_SUGGESTIONS = 3;

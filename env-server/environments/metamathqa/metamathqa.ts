@@ -1,0 +1,192 @@
+import Type, { type Static } from 'typebox';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { chooseRecord } from '../datasets/choose.ts';
+import { drawWordProblem } from '../datasets/word-problems.ts';
+import { type Environment, InvalidOptions } from '../environment.ts';
+import { InvalidField, textField } from '../records.ts';
+import { splitSchema } from '../splits.ts';
+
+const LONGEST_ANSWER = 2000;
+const LONGEST_QUESTION = 20_000;
+const MOST_STEPS = 5;
+
+const configSchema = Type.Object(
+  {
+    split: splitSchema,
+    data: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4096,
+        description:
+          'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
+      }),
+    ),
+    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Answers before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    question: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: LONGEST_QUESTION,
+        description: 'The question; goes with answer.',
+      }),
+    ),
+    answer: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: LONGEST_ANSWER,
+        description: 'The right answer; goes with question.',
+      }),
+    ),
+    index: Type.Optional(
+      Type.Integer({ minimum: 0, description: 'Record of the data file within the split, from 0.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type MetaMathQaConfig = Static<typeof configSchema>;
+type MetaMathQaOptions = Static<typeof optionsSchema>;
+
+export interface Question {
+  readonly question: string;
+  readonly answer: string;
+}
+
+export type MetaMathQaState = {
+  readonly question: string;
+  readonly answer: string;
+  /** What has been answered so far. */
+  readonly tries: readonly string[];
+  readonly solved: boolean;
+};
+
+export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
+  spec: {
+    id: 'MetaMathQA-v0',
+    title: 'Mathematical questions with retries',
+    description: [
+      'A mathematical question is shown until it is answered rightly. The right answer pays 1 at the first try, 1/2 at the second, 1/4 at the third and so on; a wrong one pays 0. The episode ends only with the right answer, or after `max_steps` tries.',
+      '',
+      'Answers are compared with the label in lower case and without white space. An empty answer is invalid and counts as a try.',
+      '',
+      'Questions are word problems generated on the spot, or records of a data file whose label is what follows "The answer is:" in `response`. `info` has `tries`.',
+    ].join('\n'),
+    tags: ['mathematics', 'question answering', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
+    observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, 1],
+    rewardThreshold: 1,
+    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+    maxEpisodeSteps: MOST_STEPS,
+    exampleAction: '42',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: () => ({
+    instruction:
+      'Answer the mathematical question. A wrong answer may be corrected, but every retry halves what the right one is worth.',
+    actionFormat: 'the bare answer, e.g. 42 or x + 1',
+  }),
+
+  async reset(config, rng, options) {
+    const { question, answer } = await chooseQuestion(config, rng, options);
+    return { question, answer, tries: [], solved: false };
+  },
+
+  step(state, action) {
+    const text = typeof action === 'number' ? String(action) : action;
+    if (typeof text !== 'string' || text.length > LONGEST_ANSWER || state.solved) {
+      return {
+        state,
+        reward: 0,
+        terminated: state.solved,
+        info: {
+          success: state.solved,
+          action_is_valid: false,
+          action_is_effective: false,
+          tries: state.tries.length,
+        },
+      };
+    }
+    const solved = fold(text) === fold(state.answer);
+    const reward = solved ? 0.5 ** state.tries.length : 0;
+    const tries = [...state.tries, text];
+    return {
+      state: { ...state, tries, solved },
+      reward,
+      terminated: solved,
+      info: {
+        success: solved,
+        action_is_valid: fold(text) !== '',
+        action_is_effective: true,
+        tries: tries.length,
+      },
+    };
+  },
+
+  observe({ question, tries, solved }, format) {
+    if (format === 'structured') return { question, tries, solved };
+    if (tries.length === 0) return question;
+    const last = tries[tries.length - 1].trim();
+    return solved
+      ? `${question}\n${last} is right.`
+      : `${question}\n${last === '' ? 'An empty answer' : last} is not right. Think again.`;
+  },
+
+  references: {
+    oracle: {
+      title: 'The label',
+      plan: ({ answer, solved }) => (solved ? [] : [answer]),
+    },
+    random: {
+      title: 'Random whole numbers from 0 to 99',
+      plan: (_state, count, rng) => Array.from({ length: count }, () => String(rng.integer(100))),
+    },
+  },
+};
+
+/** Lower case without white space: answers that fold alike count as equal. */
+function fold(answer: string): string {
+  return answer.toLowerCase().replaceAll(/\s+/g, '');
+}
+
+/** The label of a MetaMathQA response: what follows the first "The answer is:", to the end. */
+export function labelOf(response: string): string | undefined {
+  return /The answer is:(.*)$/s.exec(response)?.[1].trim();
+}
+
+/** A record of MetaMathQA. @throws InvalidField */
+export function readQuestion(record: JsonObject): Question {
+  const answer = labelOf(textField(record, 'response'));
+  if (!answer) throw new InvalidField('response', 'has no text after "The answer is:"');
+  return { question: textField(record, 'query'), answer };
+}
+
+async function chooseQuestion(
+  { data, split }: MetaMathQaConfig,
+  rng: Random,
+  { question, answer, index }: MetaMathQaOptions,
+): Promise<Question> {
+  if (question !== undefined && answer !== undefined) return { question, answer };
+  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer beside it');
+  if (answer !== undefined) throw new InvalidOptions('/question', 'answer needs its question beside it');
+  if (data !== undefined) {
+    return chooseRecord(
+      { path: data, read: readQuestion, split, key: record => record.question, index },
+      rng,
+    );
+  }
+  if (index !== undefined) throw new InvalidOptions('/index', 'index needs a data file in the config');
+  const problem = drawWordProblem(rng, split);
+  return { question: problem.question, answer: String(problem.answer) };
+}

@@ -1,0 +1,170 @@
+import Type, { type Static } from 'typebox';
+import type { Random } from '../../../shared/random.ts';
+import { chooseRecord } from '../datasets/choose.ts';
+import { type Environment, InvalidOptions } from '../environment.ts';
+import { splitSchema } from '../splits.ts';
+import { drawItem, KINDS } from './generator.ts';
+import { isRight } from './marking.ts';
+import { type Item, LETTERS, readItem } from './records.ts';
+
+const LONGEST_ANSWER = 2000;
+const LONGEST_QUESTION = 20_000;
+
+const configSchema = Type.Object(
+  {
+    kind: Type.Union(
+      KINDS.map(kind => Type.Literal(kind)),
+      { default: 'mixed', description: 'What kind of question is generated.' },
+    ),
+    split: splitSchema,
+    data: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4096,
+        description:
+          'File of questions instead of generated ones: .jsonl, .json or .parquet in the form of MetaMathQA (query, response), GSM8K (question, answer with ####) or MMLU (question, choices, answer).',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    question: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: LONGEST_QUESTION,
+        description: 'The question; goes with answer.',
+      }),
+    ),
+    choices: Type.Optional(
+      Type.Array(Type.String({ minLength: 1 }), {
+        minItems: 2,
+        maxItems: LETTERS.length,
+        description: 'Choices of the pinned question.',
+      }),
+    ),
+    answer: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: LONGEST_ANSWER,
+        description: 'The right answer; a letter with choices.',
+      }),
+    ),
+    index: Type.Optional(
+      Type.Integer({ minimum: 0, description: 'Record of the data file within the split, from 0.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type StaticQaConfig = Static<typeof configSchema>;
+type StaticQaOptions = Static<typeof optionsSchema>;
+
+export type StaticQaState = {
+  readonly item: { readonly question: string; readonly choices: readonly string[]; readonly answer: string };
+  readonly given: { readonly text: string; readonly right: boolean } | null;
+};
+
+export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
+  spec: {
+    id: 'StaticQA-v0',
+    title: 'Single-turn question answering',
+    description: [
+      'One question, one answer: 1 for a right one, 0 for a wrong one.',
+      '',
+      'A multiple-choice question is answered with a letter or with the text of the choice. Other answers are compared in lower case and without white space, and by value where both are numbers.',
+      '',
+      'Questions are generated (word problems, or multiple choice about numbers, words and days), or are records of a data file.',
+    ].join('\n'),
+    tags: ['question answering', 'one step', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(KINDS.map(kind => [kind, { kind }])),
+    observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, 1],
+    rewardThreshold: 1,
+    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+    maxEpisodeSteps: 1,
+    exampleAction: 'B',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: () => ({
+    instruction: 'Answer the question. You have one try.',
+    actionFormat: 'the bare answer; the letter of the choice where there are choices',
+  }),
+
+  async reset(config, rng, options) {
+    return { item: await chooseItem(config, rng, options), given: null };
+  },
+
+  step(state, action) {
+    const text = typeof action === 'number' ? String(action) : action;
+    const valid = typeof text === 'string' && text.trim() !== '' && text.length <= LONGEST_ANSWER;
+    if (!valid || state.given) {
+      const right = state.given?.right ?? false;
+      return {
+        state,
+        reward: 0,
+        terminated: state.given !== null,
+        info: { success: right, action_is_valid: valid, action_is_effective: false },
+      };
+    }
+    const right = isRight(state.item, text);
+    return {
+      state: { ...state, given: { text, right } },
+      reward: right ? 1 : 0,
+      terminated: true,
+      info: { success: right, action_is_valid: true, action_is_effective: true },
+    };
+  },
+
+  observe({ item, given }, format) {
+    const { question, choices } = item;
+    if (format === 'structured') return { question, choices, given };
+    const lines = [question, ...choices.map((choice, index) => `${LETTERS[index]}. ${choice}`)];
+    if (given) lines.push(`${given.text} is ${given.right ? 'right' : 'wrong'}.`);
+    return lines.join('\n');
+  },
+
+  references: {
+    oracle: {
+      title: 'The label',
+      plan: ({ item, given }) => (given ? [] : [item.answer]),
+    },
+    random: {
+      title: 'A random choice, or a random whole number from 0 to 99',
+      plan: ({ item, given }, _count, rng) => {
+        if (given) return [];
+        const { length } = item.choices;
+        return [length > 0 ? LETTERS[rng.integer(length)] : String(rng.integer(100))];
+      },
+    },
+  },
+};
+
+async function chooseItem(config: StaticQaConfig, rng: Random, options: StaticQaOptions): Promise<Item> {
+  const { question, answer, choices = [], index } = options;
+  if (question !== undefined && answer !== undefined) {
+    if (choices.length === 0) return { question, answer, choices };
+    const letter = answer.trim().toUpperCase();
+    if (letter.length === 1 && LETTERS.slice(0, choices.length).includes(letter)) {
+      return { question, answer: letter, choices };
+    }
+    throw new InvalidOptions('/answer', `must be a letter from A to ${LETTERS[choices.length - 1]}`);
+  }
+  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer beside it');
+  if (answer !== undefined || choices.length > 0) {
+    throw new InvalidOptions('/question', 'answer and choices need their question beside them');
+  }
+  const { data, split, kind } = config;
+  if (data !== undefined) {
+    return chooseRecord({ path: data, read: readItem, split, key: item => item.question, index }, rng);
+  }
+  if (index !== undefined) throw new InvalidOptions('/index', 'index needs a data file in the config');
+  return drawItem(kind, split, rng);
+}
