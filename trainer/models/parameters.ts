@@ -1,4 +1,5 @@
 import { Random } from '../../shared/random.ts';
+import type { ParameterStore } from '../runtime/parameter-store.ts';
 import type { DecoderConfig } from './config.ts';
 
 /** Names of the value head's weights, kept in a file of their own. */
@@ -10,19 +11,6 @@ export interface ParameterSpec {
   readonly name: string;
   readonly shape: readonly number[];
   readonly start: 'normal' | 'zeros' | 'ones';
-}
-
-/** Where a parameter stands in the flat vector of all weights. */
-export interface ParameterPlace extends ParameterSpec {
-  readonly offset: number;
-  readonly size: number;
-}
-
-/** All weights of a policy as one flat float32 vector: gradients, moments and updates run over it in this order. */
-export interface ParameterLayout {
-  readonly size: number;
-  readonly places: readonly ParameterPlace[];
-  readonly byName: ReadonlyMap<string, ParameterPlace>;
 }
 
 /** Prefix of a layer's weights: `model.layers.3`. */
@@ -69,36 +57,20 @@ export function parameterSpecs(config: DecoderConfig, valueHead: boolean): Param
   return specs;
 }
 
-export function parameterLayout(specs: readonly ParameterSpec[]): ParameterLayout {
-  let offset = 0;
-  const places = specs.map(spec => {
-    const size = spec.shape.reduce((a, b) => a * b, 1);
-    const place = { ...spec, offset, size };
-    offset += size;
-    return place;
-  });
-  return { size: offset, places, byName: new Map(places.map(place => [place.name, place])) };
-}
-
-/** View of one parameter in a flat vector. */
-export function viewOf(flat: Float32Array, place: ParameterPlace): Float32Array {
-  return flat.subarray(place.offset, place.offset + place.size);
-}
-
 /**
  * Fresh weights as Hugging Face models start: normal with the config's standard deviation, biases 0, norms 1, and the
  * value head 0 so that first estimates are 0.
  */
 export function initialize(
-  flat: Float32Array,
-  layout: ParameterLayout,
+  weights: ParameterStore,
+  specs: readonly ParameterSpec[],
   standardDeviation: number,
   seed: number,
 ): void {
   const rng = Random.fromSeed(seed);
-  for (const place of layout.places) {
-    const view = viewOf(flat, place);
-    if (place.start !== 'normal') view.fill(place.start === 'ones' ? 1 : 0);
-    else for (let i = 0; i < view.length; i++) view[i] = standardDeviation * rng.normal();
+  for (const { name, start } of specs) {
+    const array = weights.array(name);
+    if (start !== 'normal') array.fill(start === 'ones' ? 1 : 0);
+    else for (let i = 0; i < array.length; i++) array[i] = standardDeviation * rng.normal();
   }
 }

@@ -22,7 +22,7 @@ export interface Policy {
   release(sequenceId: number): void;
 
   /** Log-probabilities, entropies and values of given sequences under the current weights. */
-  score(sequences: readonly ScoreRequest[]): Promise<Score[]>;
+  score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
 
   /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
@@ -72,6 +72,13 @@ export interface ScoreRequest {
   readonly tokenIds: Int32Array;
   /** 1 where the token is to be scored; position 0 can never be. */
   readonly mask: Uint8Array;
+  /** Grammar the masked tokens were sampled under; each run of the mask is one response. */
+  readonly grammar?: string;
+}
+
+export interface ScoreSettings {
+  /** Divides the logits, as in sampling; 1 when absent. Top-k and top-p are not applied. */
+  readonly temperature: number;
 }
 
 /** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the mask is 0. */
@@ -100,6 +107,8 @@ export interface TrainingSequence {
   readonly entropyMask?: Uint8Array;
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;
+  /** Grammar the masked tokens were sampled under: the loss takes the same mask. Each run of the mask is one response. */
+  readonly grammar?: string;
 }
 
 export interface UpdateBatch {

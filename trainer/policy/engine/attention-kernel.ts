@@ -154,20 +154,20 @@ export function compileAttention(
     pageEnd.get,
     i32.const(1),
     pageAddress.set(headOfPage),
-    ...times(VECTORS_PER_PAGE, block => sums[block].set(f32x4.constant(0))),
+    ...sums.map(sum => sum.set(f32x4.constant(0))),
+    // Two sums for each vector of positions, taken in turn: a machine has several multiply-adds in flight.
     ...times(headDimension, d => [
       ...factor.set(f32x4.loadSplat(i32.const(places.query), d * FLOAT_BYTES)),
-      ...times(VECTORS_PER_PAGE, block =>
-        sums[block].set(
-          f32x4.multiplyAdd(
-            factor.get,
-            f32x4.load(pageAddress.get, block * keyBlockBytes + d * VECTOR_BYTES),
-            sums[block].get,
-          ),
-        ),
-      ).flat(),
+      ...times(VECTORS_PER_PAGE, block => {
+        const sum = sums[(d % 2) * VECTORS_PER_PAGE + block];
+        const key = f32x4.load(pageAddress.get, block * keyBlockBytes + d * VECTOR_BYTES);
+        return sum.set(f32x4.multiplyAdd(factor.get, key, sum.get));
+      }).flat(),
     ]),
-    ...times(VECTORS_PER_PAGE, block => f32x4.store(score.get, sums[block].get, block * VECTOR_BYTES)),
+    ...times(VECTORS_PER_PAGE, block => {
+      const total = f32x4.add(sums[block].get, sums[VECTORS_PER_PAGE + block].get);
+      return f32x4.store(score.get, total, block * VECTOR_BYTES);
+    }),
     score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
   );
   const hideFuture: Code = forLoop(
@@ -193,35 +193,35 @@ export function compileAttention(
     total.set(acrossLanes(vectorTotal.get, f32.add)),
   ];
 
-  /** Mixes a slice of up to eight vectors of the values, starting at vector `first`. */
-  const mix = (first: number, count: number): Code => [
-    ...times(count, j => sums[j].set(f32x4.constant(0))).flat(),
-    ...score.set(scoreBase),
-    ...forLoop(
-      page,
-      i32.const(0),
-      pageEnd.get,
-      i32.const(1),
-      pageAddress.set(headOfPage),
-      ...times(PAGE_POSITIONS, p => [
-        ...factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
-        ...times(count, j =>
-          sums[j].set(
-            f32x4.multiplyAdd(
-              factor.get,
-              f32x4.load(pageAddress.get, valuesInHead + p * headVectorBytes + (first + j) * VECTOR_BYTES),
-              sums[j].get,
-            ),
-          ),
-        ).flat(),
-      ]),
-      score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
-    ),
-    ...factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
-    ...times(count, j =>
-      f32x4.store(target.get, f32x4.mul(sums[j].get, factor.get), (first + j) * VECTOR_BYTES),
-    ).flat(),
-  ];
+  /** Mixes a slice of the values of `count` vectors that starts at vector `first`, positions in `phases` sums in turn. */
+  const mix = (first: number, count: number): Code => {
+    const phases = MIX_REGISTERS >= 2 * count ? 2 : 1;
+    return [
+      ...times(count * phases, j => sums[j].set(f32x4.constant(0))).flat(),
+      ...score.set(scoreBase),
+      ...forLoop(
+        page,
+        i32.const(0),
+        pageEnd.get,
+        i32.const(1),
+        pageAddress.set(headOfPage),
+        ...times(PAGE_POSITIONS, p => [
+          ...factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
+          ...times(count, j => {
+            const sum = sums[(p % phases) * count + j];
+            const offset = valuesInHead + p * headVectorBytes + (first + j) * VECTOR_BYTES;
+            return sum.set(f32x4.multiplyAdd(factor.get, f32x4.load(pageAddress.get, offset), sum.get));
+          }).flat(),
+        ]),
+        score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+      ),
+      ...factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
+      ...times(count, j => {
+        const sum = phases === 2 ? f32x4.add(sums[j].get, sums[count + j].get) : sums[j].get;
+        return f32x4.store(target.get, f32x4.mul(sum, factor.get), (first + j) * VECTOR_BYTES);
+      }).flat(),
+    ];
+  };
   const slices: Code[] = [];
   for (let first = 0; first < headDimension / LANES; first += MIX_REGISTERS) {
     slices.push(mix(first, Math.min(MIX_REGISTERS, headDimension / LANES - first)));

@@ -92,12 +92,12 @@ export class ActiveRequest {
   }
 
   finish(finishReason: Generation['finishReason']): true {
-    const values = this.#values === null ? {} : { values: this.#values.subarray(0, this.count) };
+    const values = this.#values === null ? {} : { values: this.#values.slice(0, this.count) };
     this.#finish({
-      tokenIds: this.#tokenIds.subarray(0, this.count),
-      logProbs: this.#logProbs.subarray(0, this.count),
+      tokenIds: this.#tokenIds.slice(0, this.count),
+      logProbs: this.#logProbs.slice(0, this.count),
       ...values,
-      versions: this.#versions.subarray(0, this.count),
+      versions: this.#versions.slice(0, this.count),
       finishReason,
     });
     return true;

@@ -1,0 +1,453 @@
+import { availableParallelism } from 'node:os';
+import { isDeepStrictEqual } from 'node:util';
+import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
+import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
+import { lossStructure } from '../../algorithms/losses/inputs.ts';
+import { checkLossSettings } from '../../algorithms/losses/settings.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { initialize, parameterSpecs } from '../../models/parameters.ts';
+import { ParameterStore } from '../../runtime/parameter-store.ts';
+import { compileGrammar, type Grammars } from '../engine/grammar.ts';
+import type {
+  GenerateRequest,
+  Generation,
+  Policy,
+  Score,
+  ScoreRequest,
+  ScoreSettings,
+  TrainingSequence,
+  UpdateBatch,
+  UpdateMetrics,
+  UpdateSettings,
+} from '../policy.ts';
+import { clipFactor, NORM_BLOCK } from './adamw.ts';
+import { readConfig, readOptimizer, readWeights, saveCheckpoint } from './checkpoint.ts';
+import { dealSequences } from './micro-batches.ts';
+import type { Slice, WorkerSetup } from './protocol.ts';
+import { WorkerHandle } from './worker-handle.ts';
+
+/** Sequences that keep their cache at once, over all workers, unless told otherwise. */
+const DEFAULT_OPEN_SEQUENCES = 256;
+/** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
+const DEFAULT_TOKEN_BUDGET = 2048;
+const DOUBLE_BYTES = 8;
+
+export interface LocalPolicyOptions {
+  /** A config to start from scratch, or a folder in the Hugging Face layout. */
+  readonly model: DecoderConfig | string;
+  /** Seeds fresh weights. */
+  readonly seed: number;
+  /** Threads that share the sequences; the machine's cores when absent. */
+  readonly workers?: number;
+  /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
+  readonly threads?: number;
+  readonly runtime?: 'onnx';
+  /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
+  readonly valueHead: boolean;
+  /** Longest sequence, prompts and responses together; the model's maximum when absent. */
+  readonly maxSequenceLength?: number;
+  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  readonly maxOpenSequences?: number;
+  /** What constrained requests may name. */
+  readonly grammars?: Grammars;
+  /** Padded tokens that go through the model at once while it learns or scores. */
+  readonly tokenBudget?: number;
+  /** Written beside the weights: a tokenizer's files by name. */
+  readonly files?: { readonly [name: string]: string };
+}
+
+/**
+ * A policy on this machine's processors: a decoder in ONNX Runtime on several worker threads. Sequences are spread over
+ * the workers; an update computes the gradient of each worker's share, adds them up in a fixed order and takes one
+ * AdamW step on the shared weights, so that equal calls give equal bits.
+ *
+ * @example
+ * const policy = await LocalPolicy.create({
+ *   model: scratchConfig({ vocabularySize: 46 }), // or a folder
+ *   seed: 0,
+ *   workers: 2,
+ *   valueHead: true,
+ *   maxSequenceLength: 161,
+ *   maxOpenSequences: 256,
+ *   grammars: { answer: { start: 0, states: [...] } },
+ *   files: tokenizer.files,
+ * });
+ */
+export class LocalPolicy implements Policy {
+  readonly config: DecoderConfig;
+  readonly maxSequenceLength: number;
+  /** Number of weights, the value head's included. */
+  readonly parameterCount: number;
+  readonly #options: LocalPolicyOptions;
+  readonly #weights: ParameterStore;
+  readonly #first: ParameterStore;
+  readonly #second: ParameterStore;
+  readonly #squares: Float64Array;
+  readonly #workers: readonly WorkerHandle[];
+  readonly #slices: readonly Slice[];
+  /** Worker of each open sequence. */
+  readonly #homes = new Map<number, number>();
+  readonly #homeCounts: number[];
+  #version: number;
+  #step: number;
+  /** Updates, scores, saves and loads run one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  private constructor(parts: PolicyParts, workers: readonly WorkerHandle[]) {
+    const { options, config, weights } = parts;
+    this.config = config;
+    this.#options = options;
+    this.maxSequenceLength = parts.maxSequenceLength;
+    this.parameterCount = weights.size;
+    this.#weights = weights;
+    this.#first = parts.first;
+    this.#second = parts.second;
+    this.#squares = parts.squares;
+    this.#workers = workers;
+    this.#slices = cutIntoSlices(weights.flat.length, workers.length);
+    this.#homeCounts = workers.map(() => 0);
+    this.#version = 0;
+    this.#step = 0;
+  }
+
+  /**
+   * @throws ModelConfigError or SafetensorsError when the model cannot be used; RangeError for options that do not fit
+   */
+  static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
+    const parts = await prepare(options);
+    const setups = workerSetups(parts);
+    const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
+    const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
+    const failure = started.find(result => result.status === 'rejected');
+    if (failure !== undefined) {
+      await Promise.all(workers.map(worker => worker.terminate()));
+      throw failure.reason;
+    }
+    return new LocalPolicy(parts, workers);
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  get vocabularySize(): number {
+    return this.config.vocabularySize;
+  }
+
+  async generate(request: GenerateRequest): Promise<Generation> {
+    this.#assertOpen();
+    let home = this.#homes.get(request.sequenceId);
+    if (home === undefined) {
+      home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
+      this.#homes.set(request.sequenceId, home);
+      this.#homeCounts[home]++;
+    }
+    return this.#workers[home].generate(request);
+  }
+
+  release(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined || this.#closed) return;
+    this.#homes.delete(sequenceId);
+    this.#homeCounts[home]--;
+    this.#workers[home].release(sequenceId);
+  }
+
+  async score(
+    sequences: readonly ScoreRequest[],
+    settings: ScoreSettings = { temperature: 1 },
+  ): Promise<Score[]> {
+    this.#assertOpen();
+    checkTemperature(settings.temperature);
+    sequences.forEach((sequence, index) => {
+      this.#checkSequence(sequence, `sequence ${index} to score`);
+    });
+    return this.#inTurn(async () => {
+      const shares = dealSequences(
+        sequences.map(({ tokenIds }) => tokenIds.length),
+        this.#workers.length,
+      );
+      const scores = new Array<Score>(sequences.length);
+      await Promise.all(
+        shares.map(async (share, w) => {
+          if (share.length === 0) return;
+          const own = share.map(index => compact(sequences[index]));
+          const results = await this.#workers[w].run({
+            kind: 'score',
+            sequences: own,
+            temperature: settings.temperature,
+          });
+          share.forEach((index, i) => {
+            scores[index] = results[i];
+          });
+        }),
+      );
+      return scores;
+    });
+  }
+
+  /**
+   * One optimiser step.
+   * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
+   * then as they were.
+   */
+  async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+    this.#assertOpen();
+    checkLossSettings(settings.loss);
+    checkTemperature(settings.temperature);
+    batch.sequences.forEach((sequence, index) => {
+      this.#checkSequence(sequence, `training sequence ${index}`);
+    });
+    return this.#inTurn(() => this.#update(batch.sequences, settings));
+  }
+
+  async #update(sequences: readonly TrainingSequence[], settings: UpdateSettings): Promise<UpdateMetrics> {
+    const { loss, optimizer, temperature } = settings;
+    const counts = countLossTokens(sequences);
+    if (counts.tokens === 0)
+      throw new RangeError('nothing to train on: no sequence has a token under its mask');
+    const structure = lossStructure(loss, {
+      value: this.#options.valueHead && sequences.every(({ returns }) => returns !== undefined),
+      entropy: loss.policy !== 'cross_entropy',
+    });
+    const shares = dealSequences(
+      sequences.map(({ tokenIds }) => tokenIds.length),
+      this.#workers.length,
+    );
+    try {
+      const parts = await Promise.all(
+        this.#workers.map((worker, w) => {
+          const own = shares[w].map(index => compact(sequences[index]));
+          const task = { sequences: own, loss, structure, counts, temperature };
+          return worker.run({ kind: 'gradients', task });
+        }),
+      );
+      await this.#onSlices(slice => ({ kind: 'reduce', slice }));
+      const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
+      if (!Number.isFinite(norm)) {
+        throw new Error(
+          `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
+        );
+      }
+      const step = this.#step + 1;
+      const scale = clipFactor(norm, optimizer.clipNorm);
+      await this.#onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      this.#step = step;
+      this.#version++;
+      this.#weights.touch();
+      return {
+        ...sumMetrics(parts),
+        ...batchMetrics(sequences, loss),
+        'actor/grad_norm': norm,
+        'actor/lr': optimizer.learningRate,
+      };
+    } finally {
+      await this.#resume();
+    }
+  }
+
+  /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
+  async save(folder: string): Promise<void> {
+    this.#assertOpen();
+    const optimizer = { first: this.#first, second: this.#second };
+    await this.#inTurn(() => {
+      const progress = { step: this.#step, version: this.#version };
+      return saveCheckpoint(
+        folder,
+        this.config,
+        this.#weights,
+        optimizer,
+        progress,
+        this.#options.files ?? {},
+      );
+    });
+  }
+
+  /**
+   * Takes weights and optimiser state from a folder, as {@link save} wrote them; without optimiser state learning
+   * starts anew. Open sequences go on under the new weights.
+   * @throws RangeError when the folder's model has another shape
+   */
+  async load(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      const config = await readConfig(folder);
+      if (!isDeepStrictEqual(config, this.config)) {
+        const different = Object.keys(config).filter(
+          key =>
+            !isDeepStrictEqual(config[key as keyof DecoderConfig], this.config[key as keyof DecoderConfig]),
+        );
+        throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
+      }
+      try {
+        await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
+        await readWeights(folder, this.#weights);
+        const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
+        this.#step = progress?.step ?? 0;
+        this.#version = progress?.version ?? this.#version + 1;
+        this.#weights.touch();
+      } finally {
+        await this.#resume(true);
+      }
+    });
+  }
+
+  /** Ends the workers; what is still pending is rejected. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await Promise.all(this.#workers.map(worker => worker.close()));
+  }
+
+  #onSlices(make: (slice: Slice) => Parameters<WorkerHandle['run']>[0]): Promise<unknown> {
+    return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
+  }
+
+  /** Lets the workers generate again, under what the weights are now. */
+  async #resume(weightsReplaced = false): Promise<void> {
+    const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
+    await Promise.all(this.#workers.map(worker => worker.run(task)));
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw new Error('the policy was closed');
+  }
+
+  #checkSequence(sequence: ScoreRequest | TrainingSequence, what: string): void {
+    const { tokenIds, mask } = sequence;
+    if (tokenIds.length < 2 || tokenIds.length > this.maxSequenceLength) {
+      throw new RangeError(
+        `${what} has ${tokenIds.length} tokens; it must have 2 to ${this.maxSequenceLength} (maxSequenceLength)`,
+      );
+    }
+    for (const [name, value] of Object.entries(sequence)) {
+      if (ArrayBuffer.isView(value) && (value as Int32Array).length !== tokenIds.length) {
+        throw new RangeError(
+          `${what}: ${name} has ${(value as Int32Array).length} entries for ${tokenIds.length} tokens`,
+        );
+      }
+    }
+    if (mask[0]) throw new RangeError(`${what}: the mask holds position 0, which nothing predicts`);
+    for (let t = 0; t < tokenIds.length; t++) {
+      if (!(tokenIds[t] >= 0 && tokenIds[t] < this.vocabularySize)) {
+        throw new RangeError(
+          `${what}: token id ${tokenIds[t]} at ${t} is outside the vocabulary of ${this.vocabularySize}`,
+        );
+      }
+    }
+  }
+}
+
+/** Everything a policy is made of before its threads run. */
+interface PolicyParts {
+  readonly options: LocalPolicyOptions;
+  readonly config: DecoderConfig;
+  readonly maxSequenceLength: number;
+  readonly weights: ParameterStore;
+  readonly first: ParameterStore;
+  readonly second: ParameterStore;
+  readonly squares: Float64Array<SharedArrayBuffer>;
+}
+
+async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
+  const { model, runtime = 'onnx' } = options;
+  if (runtime !== 'onnx') throw new RangeError(`runtime ${runtime} is not known; choose onnx`);
+  const config = typeof model === 'string' ? await readConfig(model) : model;
+  const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
+  if (maxSequenceLength > config.maxPositions) {
+    throw new RangeError(
+      `maxSequenceLength ${maxSequenceLength} is more than the model's ${config.maxPositions} positions`,
+    );
+  }
+  for (const [name, grammar] of Object.entries(options.grammars ?? {})) {
+    compileGrammar(name, grammar, config.vocabularySize);
+  }
+  const specs = parameterSpecs(config, options.valueHead);
+  const weights = new ParameterStore(specs);
+  initialize(weights, specs, config.initializerRange, options.seed);
+  if (typeof model === 'string') await readWeights(model, weights);
+  const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
+  return {
+    options,
+    config,
+    maxSequenceLength,
+    weights,
+    first: weights.emptyLike(),
+    second: weights.emptyLike(),
+    squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
+  };
+}
+
+function workerSetups({
+  options,
+  config,
+  maxSequenceLength,
+  weights,
+  first,
+  second,
+  squares,
+}: PolicyParts): WorkerSetup[] {
+  const count = options.workers ?? availableParallelism();
+  const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
+  if (!Number.isInteger(count) || count < 1) {
+    throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
+  }
+  const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
+  return gradients.map((_, index) => ({
+    index,
+    config,
+    valueHead: options.valueHead,
+    maxSequenceLength,
+    maxOpenSequences: Math.ceil(open / count),
+    tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    threads: options.threads ?? 1,
+    grammars: options.grammars ?? {},
+    weights: weights.share(),
+    firstMoments: first.share(),
+    secondMoments: second.share(),
+    gradients,
+    squares: squares.buffer,
+    version: 0,
+  }));
+}
+
+/** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
+function cutIntoSlices(length: number, workers: number): Slice[] {
+  const blocks = Math.ceil(length / NORM_BLOCK);
+  const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
+  return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));
+}
+
+function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const part of parts) {
+    for (const [name, value] of Object.entries(part)) sums[name] = (sums[name] ?? 0) + value;
+  }
+  return sums;
+}
+
+/** The same with arrays of its own: posting a view would copy the whole buffer under it. */
+function compact<T extends object>(sequence: T): T {
+  const copy = Object.entries(sequence).map(([name, value]) => [
+    name,
+    ArrayBuffer.isView(value) && value.byteLength !== value.buffer.byteLength
+      ? (value as Float32Array).slice()
+      : value,
+  ]);
+  return Object.fromEntries(copy) as T;
+}
+
+function checkTemperature(temperature: number): void {
+  if (!(temperature > 0) || !Number.isFinite(temperature)) {
+    throw new RangeError(
+      `temperature must be above 0 where tokens are scored or trained on, got ${temperature}`,
+    );
+  }
+}

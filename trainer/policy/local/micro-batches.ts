@@ -1,0 +1,68 @@
+import type { BatchShape } from './sequence-graph.ts';
+
+/** Lengths are rounded up to multiples of this, and to multiples of more once they are long. */
+const TIME_STEP = 16;
+/** A length is rounded to at most this share of itself. */
+const TIME_SHARE = 1 / 8;
+/** Numbers of rows that programs are compiled for. */
+const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
+/** What starting a program costs, in tokens. */
+const START_COST = 48;
+/** Length at which attention costs as much as everything else. */
+const ATTENTION_PARITY = 512;
+
+/** Sequences that go through a program together; fewer than `rows` leave rows empty. */
+export interface MicroBatch extends BatchShape {
+  /** Indices into the lengths that were planned. */
+  readonly members: readonly number[];
+}
+
+/** The time a sequence of `tokens` tokens is padded to. */
+export function timeBucket(tokens: number): number {
+  const time = Math.max(1, tokens - 1);
+  let step = TIME_STEP;
+  while (step * 2 <= time * TIME_SHARE) step *= 2;
+  return Math.ceil(time / step) * step;
+}
+
+/**
+ * Cuts sequences into micro-batches of at most `tokenBudget` padded tokens (a longer sequence goes alone) so that least
+ * is spent on padding and on starting programs: sorted by length, then the best cut by dynamic programming. The plan
+ * depends on the lengths alone.
+ */
+export function planMicroBatches(lengths: readonly number[], tokenBudget: number): MicroBatch[] {
+  const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
+  const best = [0];
+  const cut: MicroBatch[] = [];
+  for (let end = 1; end <= order.length; end++) {
+    best.push(Infinity);
+    for (const rows of ROW_BUCKETS) {
+      const start = Math.max(0, end - rows);
+      const time = timeBucket(lengths[order[start]]);
+      if (rows > 1 && rows * time > tokenBudget) break;
+      const cost = best[start] + rows * time * (1 + time / ATTENTION_PARITY) + START_COST;
+      if (cost < best[end]) {
+        best[end] = cost;
+        cut[end] = { rows, time, members: order.slice(start, end) };
+      }
+      if (start === 0) break;
+    }
+  }
+  const batches: MicroBatch[] = [];
+  for (let end = order.length; end > 0; end -= batches[batches.length - 1].members.length)
+    batches.push(cut[end]);
+  return batches.reverse();
+}
+
+/** Deals items to workers so that all get about as many tokens: longest first, each to the one with the least. */
+export function dealSequences(lengths: readonly number[], workers: number): number[][] {
+  const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
+  const shares: number[][] = Array.from({ length: workers }, () => []);
+  const loads = new Array<number>(workers).fill(0);
+  for (const index of order) {
+    const least = loads.indexOf(Math.min(...loads));
+    shares[least].push(index);
+    loads[least] += lengths[index];
+  }
+  return shares;
+}

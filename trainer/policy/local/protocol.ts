@@ -1,0 +1,79 @@
+import type { DecoderConfig } from '../../models/config.ts';
+import type { SharedParameters } from '../../runtime/parameter-store.ts';
+import type { Grammars } from '../engine/grammar.ts';
+import type { GenerateRequest, Generation, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+import type { GradientTask } from './train-program.ts';
+
+/** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
+export interface WorkerSetup {
+  readonly index: number;
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly maxSequenceLength: number;
+  /** Sequences with a cache, of this worker alone. */
+  readonly maxOpenSequences: number;
+  readonly tokenBudget: number;
+  readonly threads: number;
+  readonly grammars: Grammars;
+  readonly weights: SharedParameters;
+  readonly firstMoments: SharedParameters;
+  readonly secondMoments: SharedParameters;
+  /** Of every worker, in order; sums go into the first. */
+  readonly gradients: readonly SharedParameters[];
+  /** Float64 sums of squares by block of the flat gradient. */
+  readonly squares: SharedArrayBuffer;
+  readonly version: number;
+}
+
+/** A part [start, end) of the flat vector of weights. */
+export interface Slice {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * What a worker is asked. From `gradients` until `resume` it does not generate, because weights are about to change.
+ */
+export type WorkerTask =
+  | { readonly kind: 'score'; readonly sequences: readonly ScoreRequest[]; readonly temperature: number }
+  | { readonly kind: 'gradients'; readonly task: GradientTask }
+  | { readonly kind: 'reduce'; readonly slice: Slice }
+  | {
+      readonly kind: 'apply';
+      readonly slice: Slice;
+      readonly step: number;
+      readonly scale: number;
+      readonly optimizer: OptimizerSettings;
+    }
+  | { readonly kind: 'hold' }
+  | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
+
+/** What each task answers. */
+export interface TaskResults {
+  readonly score: Score[];
+  readonly gradients: Record<string, number>;
+  readonly reduce: null;
+  readonly apply: null;
+  readonly hold: null;
+  readonly resume: null;
+}
+
+/** A step in the life of a sequence. */
+export type SequenceOrder =
+  | { readonly kind: 'generate'; readonly id: number; readonly request: GenerateRequest }
+  | { readonly kind: 'release'; readonly sequenceId: number };
+
+export type ToWorker =
+  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
+  | { readonly kind: 'sequences'; readonly orders: readonly SequenceOrder[] }
+  | { readonly kind: 'close' };
+
+export type FromWorker =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
+  | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
+  | { readonly kind: 'generated'; readonly finished: readonly NumberedGeneration[] };
+
+export type NumberedGeneration =
+  | { readonly id: number; readonly generation: Generation }
+  | { readonly id: number; readonly error: Error };

@@ -1,0 +1,80 @@
+import type { Executable } from '../../runtime/runtime.ts';
+import type { CompiledGrammar } from '../engine/grammar.ts';
+import type { Score, ScoreRequest } from '../policy.ts';
+import { planMicroBatches } from './micro-batches.ts';
+import { type BatchShape, buildSequenceGraph } from './sequence-graph.ts';
+import { allocateInputs, byGrammar, fillRows, grammarOf, type ProgramOptions } from './train-program.ts';
+
+interface CompiledScore {
+  readonly executable: Executable;
+  readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
+}
+
+/** Scores given sequences: log-probabilities, entropies and values of their masked tokens. */
+export class ScoreProgram {
+  readonly #options: ProgramOptions;
+  readonly #programs = new Map<string, CompiledScore>();
+
+  constructor(options: ProgramOptions) {
+    this.#options = options;
+  }
+
+  async run(sequences: readonly ScoreRequest[], temperature: number): Promise<Score[]> {
+    const scores = new Array<Score>(sequences.length);
+    for (const [name, members] of byGrammar(sequences)) {
+      const grammar = grammarOf(this.#options, name);
+      const lengths = members.map(index => sequences[index].tokenIds.length);
+      for (const batch of planMicroBatches(lengths, this.#options.tokenBudget)) {
+        const program = await this.#program(batch, name, grammar);
+        const indices = batch.members.map(member => members[member]);
+        fillRows(
+          program.inputs,
+          batch,
+          indices.map(index => sequences[index]),
+          grammar,
+        );
+        program.inputs.inverseTemperature[0] = 1 / temperature;
+        const { logProbs, entropies, values } = await program.executable.run(program.inputs);
+        indices.forEach((index, row) => {
+          const pick = (source: ArrayLike<number>) =>
+            pickMasked(source, row * batch.time, sequences[index].mask);
+          scores[index] = {
+            logProbs: pick(logProbs),
+            entropies: pick(entropies),
+            ...(values === undefined ? {} : { values: pick(values) }),
+          };
+        });
+      }
+    }
+    return scores;
+  }
+
+  async #program(
+    shape: BatchShape,
+    grammarName: string,
+    grammar: CompiledGrammar | null,
+  ): Promise<CompiledScore> {
+    const key = JSON.stringify([shape.rows, shape.time, grammarName]);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { config, valueHead, runtime, parameters } = this.#options;
+    const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, { valueHead, grammar });
+    g.output('logProbs', logProbs);
+    g.output('entropies', entropies);
+    if (values !== null) g.output('values', values);
+    const graph = g.build();
+    const program = {
+      executable: await runtime.compile(graph, { parameters }),
+      inputs: allocateInputs(graph),
+    };
+    this.#programs.set(key, program);
+    return program;
+  }
+}
+
+/** Entry t of the result is entry t − 1 of the row, 0 where the mask is. */
+function pickMasked(source: ArrayLike<number>, start: number, mask: Uint8Array): Float32Array {
+  const out = new Float32Array(mask.length);
+  for (let t = 1; t < mask.length; t++) if (mask[t]) out[t] = source[start + t - 1];
+  return out;
+}

@@ -1,0 +1,210 @@
+import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
+import { buildPolicyLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/graph-form.ts';
+import {
+  type LossInputs,
+  type LossScalarInput,
+  type LossStructure,
+  lossInputs,
+  lossScalarInputs,
+  lossScalars,
+  lossTokenInputs,
+} from '../../algorithms/losses/inputs.ts';
+import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { gradients } from '../../graph/gradients.ts';
+import type { Graph } from '../../graph/graph.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { Executable, Runtime } from '../../runtime/runtime.ts';
+import { type CompiledGrammar, grammarStates } from '../engine/grammar.ts';
+import type { ScoreRequest, TrainingSequence } from '../policy.ts';
+import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
+import { type BatchShape, buildSequenceGraph } from './sequence-graph.ts';
+
+export interface ProgramOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterStore;
+  readonly grammars: ReadonlyMap<string, CompiledGrammar>;
+  /** Padded tokens that go through the model at once. */
+  readonly tokenBudget: number;
+}
+
+/** What one worker is to add up for an optimiser step. */
+export interface GradientTask {
+  readonly sequences: readonly TrainingSequence[];
+  readonly loss: LossSettings;
+  readonly structure: LossStructure;
+  /** Counts of the whole step, not of this worker's share. */
+  readonly counts: LossCounts;
+  readonly temperature: number;
+}
+
+interface TrainProgram {
+  readonly executable: Executable;
+  readonly inputs: BatchInputs;
+  readonly metrics: readonly string[];
+}
+
+type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
+
+/** Computes gradients of the loss over sequences, in micro-batches whose sums are exact. */
+export class GradientProgram {
+  readonly #options: ProgramOptions;
+  /** Gradients of one micro-batch, which every compiled program writes to. */
+  readonly #partial: ParameterStore;
+  readonly #programs = new Map<string, TrainProgram>();
+
+  constructor(options: ProgramOptions) {
+    this.#options = options;
+    this.#partial = options.parameters.emptyLike();
+  }
+
+  /**
+   * @param total overwritten by the sum over the sequences
+   * @returns metrics, summed
+   */
+  async run(task: GradientTask, total: Float32Array): Promise<Record<string, number>> {
+    const metrics: Record<string, number> = {};
+    total.fill(0);
+    for (const [name, members] of byGrammar(task.sequences)) {
+      const grammar = grammarOf(this.#options, name);
+      const lengths = members.map(index => task.sequences[index].tokenIds.length);
+      for (const batch of planMicroBatches(lengths, this.#options.tokenBudget)) {
+        const sequences = batch.members.map(member => task.sequences[members[member]]);
+        const program = await this.#program(batch, task, name, grammar);
+        fillRows(program.inputs, batch, sequences, grammar);
+        fillLoss(program.inputs, batch, sequences, task);
+        const outputs = await program.executable.run(program.inputs);
+        const partial = this.#partial.flat;
+        for (let i = 0; i < total.length; i++) total[i] += partial[i];
+        for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
+      }
+    }
+    return metrics;
+  }
+
+  async #program(
+    shape: BatchShape,
+    task: GradientTask,
+    grammarName: string,
+    grammar: CompiledGrammar | null,
+  ): Promise<TrainProgram> {
+    // An entropy that earns nothing is a metric only and needs no gradient.
+    const rewarded = task.loss.entropyCoefficient > 0;
+    const key = JSON.stringify([shape.rows, shape.time, task.structure, rewarded, grammarName]);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { runtime, parameters } = this.#options;
+    const { graph, metrics } = buildTrainGraph(this.#options, shape, task.structure, rewarded, grammar);
+    const outputs = Object.fromEntries(
+      parameters.layout.map(({ name }) => [name, this.#partial.array(name)]),
+    );
+    const executable = await runtime.compile(graph, { parameters, outputs });
+    const program = { executable, inputs: allocateInputs(graph), metrics };
+    this.#programs.set(key, program);
+    return program;
+  }
+}
+
+/** Loss and its gradients by parameter name, and metrics by theirs. */
+export function buildTrainGraph(
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'parameters'>,
+  shape: BatchShape,
+  structure: LossStructure,
+  entropyRewarded: boolean,
+  grammar: CompiledGrammar | null,
+): { readonly graph: Graph; readonly metrics: readonly string[] } {
+  const { config, valueHead, parameters } = options;
+  const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, { valueHead, grammar });
+  const outputs = {
+    logProbs,
+    entropies: entropyRewarded ? entropies : g.stopGradient(entropies),
+    ...(values === null ? {} : { values }),
+  };
+  const inputs = declareLossInputs(g, structure, [shape.rows, shape.time]);
+  const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
+  const weights = parameters.layout.map(entry => g.parameter(entry.name, entry.shape));
+  const grads = gradients(g, loss, weights);
+  parameters.layout.forEach(({ name }, i) => {
+    g.output(name, grads[i]);
+  });
+  for (const [name, tensor] of metrics) g.output(name, tensor);
+  return { graph: g.build(), metrics: [...metrics.keys()] };
+}
+
+/** Arrays for every input of a graph, to be used at every run. */
+export function allocateInputs(graph: Graph): BatchInputs {
+  return Object.fromEntries(
+    [...graph.inputs].map(([name, { dtype, shape }]) => {
+      const size = shape.reduce((a, b) => a * b, 1);
+      return [name, dtype === 'int32' ? new Int32Array(size) : new Float32Array(size)];
+    }),
+  );
+}
+
+/** Writes tokens, targets and grammar states; rows left over repeat token 0. */
+export function fillRows(
+  inputs: BatchInputs,
+  { rows, time }: MicroBatch,
+  sequences: readonly Pick<ScoreRequest, 'tokenIds' | 'mask'>[],
+  grammar: CompiledGrammar | null,
+): void {
+  const { ids, targets, grammarStates: states } = inputs;
+  ids.fill(0);
+  targets.fill(0);
+  if (grammar !== null) states.fill(grammar.stateCount);
+  for (let row = 0; row < Math.min(rows, sequences.length); row++) {
+    const { tokenIds, mask } = sequences[row];
+    const start = row * time;
+    for (let t = 0; t + 1 < tokenIds.length; t++) {
+      ids[start + t] = tokenIds[t];
+      targets[start + t] = tokenIds[t + 1];
+    }
+    if (grammar !== null) {
+      states.set(grammarStates(grammar, tokenIds, mask, grammar.stateCount).subarray(1), start);
+    }
+  }
+}
+
+function fillLoss(
+  inputs: BatchInputs,
+  { time }: MicroBatch,
+  sequences: readonly TrainingSequence[],
+  task: GradientTask,
+): void {
+  const { loss, structure, counts } = task;
+  inputs.inverseTemperature[0] = 1 / task.temperature;
+  const scalars = lossScalars(loss, counts);
+  for (const name of lossScalarInputs(structure) as readonly LossScalarInput[]) {
+    inputs[lossInputName(name)][0] = scalars[name];
+  }
+  const names = lossTokenInputs(structure);
+  for (const name of names) inputs[lossInputName(name)].fill(0);
+  sequences.forEach((sequence, row) => {
+    const arrays: LossInputs = lossInputs(sequence, loss, structure, counts);
+    for (const name of names) inputs[lossInputName(name)].set(arrays[name]!.subarray(1), row * time);
+  });
+}
+
+/** Indices of sequences by the name of their grammar, '' for none; in order of first occurrence. */
+export function byGrammar(sequences: readonly { readonly grammar?: string }[]): Map<string, number[]> {
+  const groups = new Map<string, number[]>();
+  sequences.forEach(({ grammar = '' }, index) => {
+    const group = groups.get(grammar);
+    if (group === undefined) groups.set(grammar, [index]);
+    else group.push(index);
+  });
+  return groups;
+}
+
+/** @throws RangeError listing the names when there is none of this name */
+export function grammarOf(options: Pick<ProgramOptions, 'grammars'>, name: string): CompiledGrammar | null {
+  if (name === '') return null;
+  const grammar = options.grammars.get(name);
+  if (grammar === undefined) {
+    const known = [...options.grammars.keys()].join(', ') || 'none';
+    throw new RangeError(`no grammar is named ${name}; the policy was given: ${known}`);
+  }
+  return grammar;
+}

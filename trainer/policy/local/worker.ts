@@ -1,0 +1,165 @@
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';
+import { ParameterStore } from '../../runtime/parameter-store.ts';
+import { GenerationEngine } from '../engine/engine.ts';
+import { compileGrammar } from '../engine/grammar.ts';
+import type { GenerateRequest } from '../policy.ts';
+import { adamwStep, blockSquares } from './adamw.ts';
+import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
+import { ScoreProgram } from './score-program.ts';
+import { GradientProgram } from './train-program.ts';
+
+/**
+ * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
+ * thing at a time: tasks in the order they came, and ticks of the engine in between.
+ */
+class PolicyWorker {
+  readonly #port: MessagePort;
+  readonly #setup: WorkerSetup;
+  readonly #runtime: OnnxRuntime;
+  readonly #weights: ParameterStore;
+  readonly #moments: { readonly first: Float32Array; readonly second: Float32Array };
+  readonly #gradients: readonly Float32Array[];
+  readonly #squares: Float64Array;
+  readonly #engine: GenerationEngine;
+  readonly #gradientProgram: GradientProgram;
+  readonly #scoreProgram: ScoreProgram;
+  readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
+  #finished: NumberedGeneration[] = [];
+  #held = false;
+  #running = false;
+  #closing = false;
+
+  constructor(port: MessagePort, setup: WorkerSetup) {
+    const flat = (shared: WorkerSetup['weights']) => ParameterStore.fromShared(shared).flat;
+    this.#port = port;
+    this.#setup = setup;
+    this.#runtime = new OnnxRuntime({ threads: setup.threads });
+    this.#weights = ParameterStore.fromShared(setup.weights);
+    this.#moments = { first: flat(setup.firstMoments), second: flat(setup.secondMoments) };
+    this.#gradients = setup.gradients.map(flat);
+    this.#squares = new Float64Array(setup.squares);
+    const grammars = new Map(
+      Object.entries(setup.grammars).map(([name, grammar]) => [
+        name,
+        compileGrammar(name, grammar, setup.config.vocabularySize),
+      ]),
+    );
+    const options = { ...setup, runtime: this.#runtime, parameters: this.#weights, grammars };
+    this.#engine = new GenerationEngine(options);
+    this.#engine.version = setup.version;
+    this.#gradientProgram = new GradientProgram(options);
+    this.#scoreProgram = new ScoreProgram(options);
+  }
+
+  take(message: ToWorker): void {
+    switch (message.kind) {
+      case 'sequences':
+        for (const order of message.orders) {
+          if (order.kind === 'release') this.#engine.release(order.sequenceId);
+          else this.#submit(order.id, order.request);
+        }
+        break;
+      case 'task':
+        this.#tasks.push(message);
+        break;
+      case 'close':
+        this.#closing = true;
+    }
+    if (!this.#running) void this.#run();
+  }
+
+  #submit(id: number, request: GenerateRequest): void {
+    const fail = (error: Error) => this.#finished.push({ id, error });
+    try {
+      this.#engine.submit(request, generation => this.#finished.push({ id, generation }), fail);
+    } catch (error) {
+      fail(error as Error);
+    }
+  }
+
+  async #run(): Promise<void> {
+    this.#running = true;
+    try {
+      while (!this.#closing) {
+        const next = this.#tasks.shift();
+        if (next !== undefined) await this.#perform(next.id, next.task);
+        else if (this.#engine.busy && !this.#held) await this.#tick();
+        else break;
+        this.#report();
+      }
+      this.#report();
+    } finally {
+      this.#running = false;
+    }
+    if (this.#closing) {
+      await this.#runtime.close();
+      this.#port.close();
+    }
+  }
+
+  async #tick(): Promise<void> {
+    try {
+      await this.#engine.tick();
+    } catch (error) {
+      this.#engine.failAll(error as Error);
+    }
+  }
+
+  async #perform(id: number, task: WorkerTask): Promise<void> {
+    try {
+      this.#post({ kind: 'done', id, result: await this.#resultOf(task) });
+    } catch (error) {
+      this.#post({ kind: 'failed', id, error: error as Error });
+    }
+  }
+
+  async #resultOf(task: WorkerTask): Promise<unknown> {
+    switch (task.kind) {
+      case 'score':
+        return this.#scoreProgram.run(task.sequences, task.temperature);
+      case 'gradients':
+        this.#held = true;
+        return this.#gradientProgram.run(task.task, this.#gradients[this.#setup.index]);
+      case 'reduce':
+        this.#reduce(task.slice);
+        return null;
+      case 'apply': {
+        const { slice, step, scale, optimizer } = task;
+        const [sum] = this.#gradients;
+        adamwStep(this.#weights.flat, sum, this.#moments, step, scale, optimizer, slice.start, slice.end);
+        return null;
+      }
+      case 'hold':
+        this.#held = true;
+        return null;
+      case 'resume':
+        this.#held = false;
+        if (task.weightsReplaced || task.version !== this.#engine.version)
+          this.#engine.weightsChanged(task.version);
+        return null;
+    }
+  }
+
+  /** Adds up all workers' gradients in their order. */
+  #reduce({ start, end }: Slice): void {
+    const [sum, ...others] = this.#gradients;
+    for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
+    blockSquares(sum, start, end, this.#squares);
+  }
+
+  #report(): void {
+    if (this.#finished.length === 0) return;
+    this.#post({ kind: 'generated', finished: this.#finished });
+    this.#finished = [];
+  }
+
+  #post(message: FromWorker): void {
+    this.#port.postMessage(message);
+  }
+}
+
+if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
+const worker = new PolicyWorker(parentPort, workerData as WorkerSetup);
+parentPort.on('message', (message: ToWorker) => worker.take(message));
+parentPort.postMessage({ kind: 'ready' } satisfies FromWorker);
