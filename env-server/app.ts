@@ -1,5 +1,5 @@
 import fastifyWebsocket from '@fastify/websocket';
-import Fastify, { type FastifyInstance } from 'fastify';
+import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
@@ -56,15 +56,22 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const dispatcher = new Dispatcher({ sessions, catalogue, stepTimeoutMs: settings.stepTimeoutMs });
   const server = Fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: settings.bodyLimitBytes,
     routerOptions: { maxParamLength: 256 },
     frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
   }) as unknown as FastifyInstance;
 
+  // A logger of its own for every request costs more than a step.
+  server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.addHook('onRequest', (request, _reply, done) => {
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(request.headers.authorization);
+    done();
+  });
+  // A request to upgrade that was answered instead leaves a socket that nobody reads from any more.
+  server.addHook('onResponse', (request, _reply, done) => {
+    if (request.raw.headers.upgrade !== undefined) request.raw.socket.destroySoon();
     done();
   });
   server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));

@@ -4,7 +4,7 @@ import { Value } from 'typebox/value';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
-import { execute, nextRequest } from '../operations/execute.ts';
+import { execute, newCall } from '../operations/execute.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
@@ -23,7 +23,7 @@ export function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): voi
       handler(request, reply) {
         const input = gather(request);
         checkRest(input);
-        const call = { principal: request.principal, request: nextRequest() };
+        const call = newCall(dispatcher.services, request.principal);
         const result = execute(dispatcher.services, call, operation, input);
         if (result instanceof Promise) return result.then(value => send(reply, compiled, value));
         return send(reply, compiled, result);
@@ -104,17 +104,13 @@ export function addBatchRoute(
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;
     checkBatch(input);
-    const result = runBatch(
-      dispatcher,
-      { principal: request.principal, request: nextRequest() },
-      {
-        items: input.items as unknown[],
-        wait: input.wait as number | undefined,
-        requestKey: input.request_key as string | undefined,
-        mostItems,
-        problem: error => desk.document(error, traceIdOf(request.headers.traceparent)),
-      },
-    );
+    const result = runBatch(dispatcher, newCall(dispatcher.services, request.principal), {
+      items: input.items as unknown[],
+      wait: input.wait as number | undefined,
+      requestKey: input.request_key as string | undefined,
+      mostItems,
+      problem: error => desk.document(error, traceIdOf(request.headers.traceparent)),
+    });
     reply.header('content-type', JSON_TYPE);
     return result instanceof Promise ? result.then(text => reply.send(text)) : reply.send(result);
   });

@@ -5,7 +5,7 @@ import type { RawData, WebSocket } from 'ws';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
-import { type Call, nextRequest } from '../operations/execute.ts';
+import { type Call, newCall } from '../operations/execute.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
@@ -157,7 +157,7 @@ class Connection {
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    const call: Call = { principal: this.#principal, request: nextRequest() };
+    const call = newCall(this.#dispatcher.services, this.#principal);
     if (frame.op === 'batch') return this.#batch(frame, call);
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
     return this.#dispatcher.run(call, compiled, frame as OperationInput);

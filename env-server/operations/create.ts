@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { chain } from '../../shared/maybe-promise.ts';
 import { serverOperation } from './operation.ts';
 import {
   Config,
@@ -37,10 +38,11 @@ export const create = serverOperation({
     observation_format: Type.Optional(Format),
   },
   result: CreatedSession,
-  async handle({ sessions, catalogue }, principal, input) {
+  handle({ sessions, catalogue }, principal, input) {
     const variant = catalogue.variant(input.env_id, input.config, input.wrappers);
-    const members = await sessions.create(principal.name, variant, input);
-    const views = members.map(sessionView);
-    return views.length > 1 ? { ...views[0], sessions: views } : views[0];
+    return chain(sessions.create(principal.name, variant, input), members => {
+      const views = members.map(sessionView);
+      return views.length > 1 ? { ...views[0], sessions: views } : views[0];
+    });
   },
 });

@@ -5,18 +5,22 @@ import type { Principal } from '../sessions/principal.ts';
 import type { ReplyMemory } from '../sessions/replies.ts';
 import type { Operation, OperationInput, Services } from './operation.ts';
 
-/** One request from a client: it may hold many operations. */
+/** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
 export interface Call {
   readonly principal: Principal;
   /** Differs from request to request. */
   readonly request: number;
+  /** When it came, in milliseconds since the epoch. */
+  readonly now: number;
+  /** When the operation that comes next began, in milliseconds of `performance.now`. */
+  mark: number;
 }
 
 let requests = 0;
 
-/** A number for {@link Call}. */
-export function nextRequest(): number {
-  return ++requests;
+/** Begins a request. */
+export function newCall(services: Services, principal: Principal): Call {
+  return { principal, request: ++requests, now: services.sessions.now(), mark: performance.now() };
 }
 
 const MS_PER_S = 1000;
@@ -35,17 +39,18 @@ export function execute(
   if (!principal.scopes.has(operation.scope) && !principal.scopes.has('admin')) {
     throw new Problem('forbidden', `${operation.name} needs a token with the scope ${operation.scope}`);
   }
-  const start = performance.now();
   if (operation.target === 'server') {
     const work = () => operation.handle(services, principal, input);
     return keyed(operation, input, call, work, () => services.sessions.replies(principal.name));
   }
-  const session = services.sessions.find(principal, input.session_id as string);
+  const session = services.sessions.find(principal, input.session_id as string, call.now);
   const work = () => session.exclusive(() => operation.handle(services, session, input));
   const result = keyed(operation, input, call, work, () => session.replies);
   const { tally } = session.variant;
+  const start = call.mark;
   if (!(result instanceof Promise)) {
-    tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+    call.mark = performance.now();
+    tally.record(operation.name, (call.mark - start) / MS_PER_S);
     return result;
   }
   const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { chain } from '../../shared/maybe-promise.ts';
 import { sessionOperation } from './operation.ts';
 import { ReferencePlan } from './schemas.ts';
 
@@ -18,8 +19,8 @@ export const reference = sessionOperation({
     count: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ACTIONS, default: 1 })),
   },
   result: ReferencePlan,
-  async handle(_services, session, input) {
+  handle(_services, session, input) {
     const policy = input.policy ?? DEFAULT_POLICY;
-    return { policy, actions: [...(await session.plan(policy, input.count ?? 1))] };
+    return chain(session.plan(policy, input.count ?? 1), actions => ({ policy, actions: [...actions] }));
   },
 });

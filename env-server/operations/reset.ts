@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { chain } from '../../shared/maybe-promise.ts';
 import { sessionOperation } from './operation.ts';
 import { Options, Seed, Session } from './schemas.ts';
 import { sessionView } from './views.ts';
@@ -12,8 +13,6 @@ export const reset = sessionOperation({
   keyed: true,
   body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
   result: Session,
-  async handle(_services, session, input) {
-    await session.reset(input.seed, input.options);
-    return sessionView(session);
-  },
+  handle: (_services, session, input) =>
+    chain(session.reset(input.seed, input.options), () => sessionView(session)),
 });

@@ -1,3 +1,4 @@
+import { chain } from '../../shared/maybe-promise.ts';
 import { sessionOperation } from './operation.ts';
 import { Trajectory } from './schemas.ts';
 
@@ -12,7 +13,7 @@ export const trajectory = sessionOperation({
   keyed: false,
   result: Trajectory,
   mediaTypes: ['application/jsonl'],
-  handle: async (_services, session) => ({ records: await session.trajectory() }),
+  handle: (_services, session) => chain(session.trajectory(), records => ({ records })),
   represent: ({ records }) => ({
     contentType: 'application/jsonl; charset=utf-8',
     body: `${records.map(record => JSON.stringify(record)).join('\n')}\n`,

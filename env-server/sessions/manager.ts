@@ -56,7 +56,8 @@ interface Ended {
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager {
   readonly #limits: SessionLimits;
-  readonly #now: () => number;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new Map<string, Ended>();
   readonly #clients = new Map<string, { sessions: number; replies: ReplyMemory }>();
@@ -71,7 +72,7 @@ export class SessionManager {
 
   constructor(limits: SessionLimits, now: () => number = Date.now) {
     this.#limits = limits;
-    this.#now = now;
+    this.now = now;
     this.#wheel = new ExpiryWheel(now());
   }
 
@@ -154,11 +155,11 @@ export class SessionManager {
 
   /**
    * A live session of this principal, marked as used.
+   * @param now the time, where the caller knows it already
    * @throws Problem `unknown_session`, `session_expired`, `session_closed`
    */
-  find(principal: Principal, id: string): Session {
+  find(principal: Principal, id: string, now = this.now()): Session {
     const session = this.#sessions.get(id);
-    const now = this.#now();
     if (session && (session.owner === principal.name || principal.scopes.has('admin'))) {
       if (session.expiresAt > now) {
         session.usedAt = now;
@@ -171,7 +172,7 @@ export class SessionManager {
 
   #missing(principal: Principal, id: string): Problem {
     const ended = this.#ended.get(id);
-    if (ended && ended.owner === principal.name && ended.forgetAt > this.#now()) {
+    if (ended && ended.owner === principal.name && ended.forgetAt > this.now()) {
       const how = ended.ending === 'session_expired' ? 'expired' : 'was closed';
       return new Problem(ended.ending, `session ${id} ${how}`);
     }
@@ -209,7 +210,7 @@ export class SessionManager {
 
   /** Ends what has expired and forgets what ended long ago. */
   sweep(): void {
-    const now = this.#now();
+    const now = this.now();
     for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
     for (const [id, ended] of this.#ended) {
       if (ended.forgetAt > now) break;
@@ -283,8 +284,8 @@ export class SessionManager {
         ...settings,
         id: newId('s'),
         serial: ++this.#serial,
-        now: this.#now,
-        deadline: this.#now() + 1000 * this.#limits.lifetimeSeconds,
+        now: this.now,
+        deadline: this.now() + 1000 * this.#limits.lifetimeSeconds,
       },
       episode,
     );
@@ -308,7 +309,7 @@ export class SessionManager {
     this.#ended.set(session.id, {
       owner: session.owner,
       ending,
-      forgetAt: this.#now() + 1000 * this.#limits.goneSeconds,
+      forgetAt: this.now() + 1000 * this.#limits.goneSeconds,
     });
     session.dispose();
   }
