@@ -46,7 +46,8 @@ class TrainingLoop {
   readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
   #state: TrainerState;
-  #savedStep: number;
+  /** The state that the last checkpoint holds. */
+  #saved: TrainerState | undefined;
 
   constructor(parts: LoopParts, start: TrainerState) {
     this.#parts = parts;
@@ -54,7 +55,7 @@ class TrainingLoop {
     this.#start = start;
     this.#startedAt = this.#clock();
     this.#state = start;
-    this.#savedStep = start.step > 0 ? start.step : -1;
+    this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
     this.#validationLevels = new Set(start.validationLevels);
   }
@@ -65,7 +66,7 @@ class TrainingLoop {
     progress.begin('training', steps, this.#state.step);
     const early = await this.#untilEnd();
     progress.end();
-    await this.#save();
+    if (this.#saved !== this.#state) await this.#save();
     const stopped = stop.aborted && this.#state.step < steps;
     return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished') };
   }
@@ -108,7 +109,7 @@ class TrainingLoop {
   #checkpointDue(): boolean {
     const { checkpoint_every, steps } = this.#parts.settings.training;
     const { step } = this.#state;
-    return step !== this.#savedStep && (step % checkpoint_every === 0 || step === steps);
+    return step !== this.#saved?.step && (step % checkpoint_every === 0 || step === steps);
   }
 
   async #validate(): Promise<EarlyStopType | null> {
@@ -171,7 +172,7 @@ class TrainingLoop {
     const before = this.#clock();
     this.#state = { ...this.#state, seconds: this.#elapsed() };
     await saveCheckpoint(run, this.#state, folder => policy.save(folder), settings.training.keep_checkpoints);
-    this.#savedStep = this.#state.step;
+    this.#saved = this.#state;
     tracker.write(this.#state.step, { 'timing_s/save_checkpoint': this.#clock() - before });
   }
 

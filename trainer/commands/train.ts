@@ -1,0 +1,77 @@
+import { basename, extname } from 'node:path';
+import { stringify } from 'yaml';
+import { openProgress, shownDuration, shownShare, silentProgress } from '../tracking/progress.ts';
+import type { RunSummary } from '../training/report.ts';
+import { trainRun } from '../training/run.ts';
+import { createRunFolder, openRunFolder } from '../training/run-folder.ts';
+import { loadRunSettings, resumedSettings } from '../training/settings-check.ts';
+import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
+
+export interface TrainOptions {
+  /** Folder of a run to go on with. */
+  readonly resume?: string;
+  /** Prints the resolved settings and does nothing. */
+  readonly dryRun?: boolean;
+  /** Shows no progress. */
+  readonly quiet?: boolean;
+}
+
+/**
+ * The command `train`: a new run from a config, or an old one from its folder.
+ * @returns the exit status
+ * @throws ConfigError, and Error with what to do about it
+ */
+export async function train(
+  config: string | undefined,
+  overrides: readonly string[],
+  options: TrainOptions,
+): Promise<number> {
+  const { settings, openRun } = prepare(config, overrides, options);
+  if (options.dryRun) {
+    process.stdout.write(stringify(settings));
+    return 0;
+  }
+  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
+  const stop = stopSignal(() =>
+    progress.note('stopping: the current step ends with a checkpoint; once more ends at once'),
+  );
+  const run = openRun();
+  const summary = await trainRun(run, settings, progress, stop);
+  if (!summary) {
+    progress.note(`stopped before the first checkpoint; a resumed run starts over`);
+    return INTERRUPTED_STATUS;
+  }
+  for (const line of summaryLines(summary)) console.log(line);
+  return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
+}
+
+function prepare(config: string | undefined, overrides: readonly string[], options: TrainOptions) {
+  if (options.resume !== undefined) {
+    const more = config === undefined ? overrides : [config, ...overrides];
+    const { run, settings } = openRunFolder(options.resume);
+    return { settings: resumedSettings(settings, more, run.config), openRun: () => run };
+  }
+  if (config === undefined) {
+    throw new Error('train needs a config file, e.g. configs/quickstart.yaml, or --resume <run folder>');
+  }
+  const settings = loadRunSettings(config, overrides);
+  return { settings, openRun: () => createRunFolder(settings, basename(config, extname(config))) };
+}
+
+/** What a run came to, for the end of its output. */
+export function summaryLines(summary: RunSummary): string[] {
+  const lines = [
+    `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
+  ];
+  for (const [tag, after] of Object.entries(summary.after?.tags ?? {})) {
+    const before = summary.before?.tags[tag];
+    const start =
+      before && summary.before!.step < summary.after!.step ? `${shownShare(before.success)} → ` : '';
+    lines.push(
+      `${tag}: success ${start}${shownShare(after.success)} (95 % interval ${shownShare(after.low)} to ${shownShare(after.high)})`,
+    );
+  }
+  lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
+  if (summary.ended === 'stopped') lines.push(`go on with: npm run trainer -- train --resume ${summary.run}`);
+  return lines;
+}

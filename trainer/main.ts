@@ -1,0 +1,61 @@
+import { Command } from 'commander';
+import { ConfigError } from '../shared/config.ts';
+import { evaluate } from './commands/evaluate.ts';
+import { train } from './commands/train.ts';
+
+const OVERRIDES_HELP = 'settings to change, e.g. training.steps=20 optimizer.learning_rate=1e-3';
+
+const program = new Command('ragen')
+  .description('Trains language-model policies as agents in environments that a server holds.')
+  .showHelpAfterError()
+  .addHelpText(
+    'after',
+    [
+      '',
+      'Examples:',
+      '  ragen train configs/quickstart.yaml',
+      '  ragen train configs/sokoban-nano.yaml seed=1 run.name=sokoban-seed-1',
+      '  ragen train --resume runs/sokoban-seed-1',
+      '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
+      '',
+      'An environment server must be running (ragen-env-server, or npm run env-server); where, says `servers`.',
+    ].join('\n'),
+  );
+
+program
+  .command('train')
+  .description('train a policy: a new run from a config file, or an old one from its folder')
+  .argument('[config]', 'YAML config, e.g. configs/quickstart.yaml')
+  .argument('[overrides...]', OVERRIDES_HELP)
+  .option('--resume <run>', 'go on with the run in this folder')
+  .option('--dry-run', 'print the settings as resolved and stop')
+  .option('--quiet', 'show no progress')
+  .action(async (config: string | undefined, overrides: string[], options) => {
+    process.exitCode = await train(config, overrides, options);
+  });
+
+program
+  .command('evaluate')
+  .description('play the validation levels and print success with its confidence interval')
+  .argument('<target>', 'run folder, or YAML config for reference policies')
+  .argument('[overrides...]', `${OVERRIDES_HELP} validation.episodes=1000`)
+  .option(
+    '--policy <name>',
+    'who plays: checkpoint, a checkpoint folder, random, optimal; give it again to compare (default: checkpoint)',
+    (name: string, others: string[] = []) => [...others, name],
+  )
+  .option('--json', 'print JSON instead of a table')
+  .option('--quiet', 'show no progress')
+  .action(async (target: string, overrides: string[], options) => {
+    process.exitCode = await evaluate(target, overrides, {
+      ...options,
+      policy: options.policy ?? ['checkpoint'],
+    });
+  });
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  console.error(error instanceof ConfigError ? error.message : `ragen: ${(error as Error).message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,132 @@
+import { readFileSync } from 'node:fs';
+import { basename, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { type Child, startEnvServer, startTrainer } from './commands/child-processes.ts';
+import { INTERRUPTED_STATUS } from './commands/stop-signal.ts';
+import { shownDuration, shownShare } from './tracking/progress.ts';
+import { latestCheckpoint } from './training/checkpoint.ts';
+import type { RunSummary } from './training/report.ts';
+import { latestRun, nextRunName, openRunFolder } from './training/run-folder.ts';
+
+const CONFIG = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
+const RUNS = 'runs';
+const NAME = 'quickstart';
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+interface QuickstartOptions {
+  readonly resume?: boolean;
+  readonly fresh?: boolean;
+}
+
+/** How the run is started: an unfinished one goes on unless a fresh one is asked for. */
+function planRun(options: QuickstartOptions): { run: string; resume: boolean } {
+  const latest = latestRun(resolve(RUNS), NAME);
+  const checkpoint = latest === undefined ? undefined : latestCheckpoint(openRunFolder(latest).run);
+  const unfinished =
+    checkpoint !== undefined && checkpoint.state.step < openRunFolder(latest!).settings.training.steps;
+  if (options.resume && !unfinished) {
+    throw new Error(
+      `there is no unfinished quickstart run under ${RUNS}/ to resume; npm start begins a new one`,
+    );
+  }
+  if (unfinished && !options.fresh) {
+    console.log(
+      `Going on with the unfinished run ${relative('.', latest!)} at step ${checkpoint.state.step}`,
+    );
+    console.log('  (npm start -- --fresh begins a new one)');
+    return { run: latest!, resume: true };
+  }
+  const name = nextRunName(resolve(RUNS), NAME);
+  return { run: resolve(RUNS, name), resume: false };
+}
+
+async function quickstart(options: QuickstartOptions): Promise<number> {
+  console.log(
+    'ragen quickstart: a small language-model policy learns FrozenLake through an environment server.',
+  );
+  console.log();
+  const { run, resume } = planRun(options);
+  const children: Child[] = [];
+  let asked = 0;
+  for (const signal of STOP_SIGNALS) {
+    process.on(signal, () => {
+      asked++;
+      if (asked === 1) for (const child of children.slice(-1)) child.stop();
+      else for (const child of children) child.kill();
+    });
+  }
+  const server = await startEnvServer();
+  children.push(server.child);
+  try {
+    if (asked > 0) return INTERRUPTED_STATUS;
+    console.log(
+      `1. environment server  ${server.url}  (process ${server.child.pid}, reference: ${server.url}/docs)`,
+    );
+    console.log(`2. trainer             configs/quickstart.yaml → ${relative('.', run)}`);
+    console.log('   Ctrl-C stops both with a checkpoint; npm start then goes on.');
+    console.log();
+    const where = [`servers=[{url: "${server.url}"}]`];
+    const trainer = startTrainer(
+      resume
+        ? ['--resume', run, ...where]
+        : [CONFIG, `run.folder=${resolve(RUNS)}`, `run.name=${basename(run)}`, ...where],
+    );
+    children.push(trainer);
+    const status = await trainer.ended;
+    if (status === 0) printSummary(run);
+    return status;
+  } finally {
+    server.child.stop();
+    await server.child.ended;
+  }
+}
+
+function printSummary(run: string): void {
+  const folder = relative('.', run);
+  const { run: files, settings } = openRunFolder(run);
+  const summary = JSON.parse(readFileSync(files.summary, 'utf8')) as RunSummary;
+  console.log();
+  for (const [tag, after] of Object.entries(summary.after?.tags ?? {})) {
+    const before = summary.before?.tags[tag];
+    const { random, optimum } = summary.references[tag];
+    console.log(
+      `${tag}: success ${before ? `${shownShare(before.success)} → ` : ''}${shownShare(after.success)} on ` +
+        `${settings.validation.episodes} lakes of the validation seeds, in ${shownDuration(summary.seconds)}` +
+        ` (${summary.episodes} training episodes).`,
+    );
+    if (random !== null && optimum !== null) {
+      console.log(
+        `  For comparison: acting at random reaches ${shownShare(random)}, the optimum is ${shownShare(optimum)}.`,
+      );
+    }
+  }
+  console.log(`
+Where to look next
+  ${folder}/report.md, metrics.jsonl, trajectories/, checkpoints/
+  tensorboard --logdir ${folder}/tensorboard
+Play with the environments yourself
+  npm run env-server                                    # then, in another terminal:
+  curl -s localhost:8080/v1/envs
+  curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{"env_id":"FrozenLake-v0","seed":7}'
+  open http://127.0.0.1:8080/docs
+Evaluate, with the server running
+  npm run trainer -- evaluate ${folder} --policy checkpoint --policy random --policy optimal
+Train something harder
+  npm run trainer -- train configs/sokoban-nano.yaml`);
+}
+
+const program = new Command('npm start --')
+  .description('Starts an environment server and trains a small policy on FrozenLake against it.')
+  .option('--resume', 'go on with the latest unfinished run (the default where there is one)')
+  .option('--fresh', 'begin a new run')
+  .action(async (options: QuickstartOptions) => {
+    process.exitCode = await quickstart(options);
+  });
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  console.error(`quickstart: ${(error as Error).message}`);
+  process.exitCode = 1;
+}

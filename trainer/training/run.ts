@@ -1,0 +1,126 @@
+import type { Policy } from '../policy/policy.ts';
+import { demonstrate } from '../rollout/demonstrations.ts';
+import { samplesOf } from '../rollout/episode.ts';
+import { policyAgent } from '../rollout/policy-agent.ts';
+import { referenceAgent } from '../rollout/reference-agent.ts';
+import { mixSeed } from '../rollout/seeds.ts';
+import { planGroups } from '../rollout/tag.ts';
+import type { Progress } from '../tracking/progress.ts';
+import { openTracker, type Tracker } from '../tracking/tracker.ts';
+import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
+import { trainLoop } from './loop.ts';
+import { openPolicy } from './open-policy.ts';
+import { type RunSummary, writeReport } from './report.ts';
+import type { RunFolder } from './run-folder.ts';
+import type { RunSettings } from './settings.ts';
+import { splitGroups, validationPlan } from './settings-derived.ts';
+import { levelHash, playValidation } from './validation.ts';
+import { warmStart } from './warm-start.ts';
+import { agentRollouts, openWorkbench, type Workbench } from './workbench.ts';
+
+/** Purposes that a run's seed is mixed with; those of the loop are below 10. */
+const PURPOSE = { demonstrations: 10 };
+
+/** Trains to the end or until stopped; undefined when it was stopped before there was anything to resume from. */
+export async function trainRun(
+  run: RunFolder,
+  settings: RunSettings,
+  progress: Progress,
+  stop: AbortSignal,
+): Promise<RunSummary | undefined> {
+  const note = progress.note.bind(progress);
+  const checkpoint = latestCheckpoint(run);
+  note(checkpoint ? `resuming ${run.path} at step ${checkpoint.state.step}` : `run folder ${run.path}`);
+  const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
+  const folder = checkpoint?.policy ?? scratch;
+  const tracker = openTracker(
+    run.metrics,
+    { step: checkpoint?.state.step ?? -1, validation: checkpoint?.state.validations.at(-1)?.step ?? -1 },
+    settings.tracking.tensorboard ? run.tensorboard : undefined,
+  );
+  const bench = await openWorkbench(settings, folder, note);
+  try {
+    const policy = await openPolicy(settings, bench.tokenizer, folder);
+    try {
+      const state =
+        checkpoint?.state ?? (await begin({ run, settings, bench, policy, tracker, progress, stop }));
+      if (!state) return undefined;
+      const rollouts = agentRollouts(bench, policyAgent(policy), note);
+      const { actionTokens } = bench;
+      const parts = { settings, run, policy, rollouts, tracker, progress, stop, actionTokens };
+      return writeReport(run, settings, await trainLoop(parts, state));
+    } finally {
+      await policy.close();
+    }
+  } finally {
+    await bench.close();
+  }
+}
+
+interface Beginning {
+  readonly run: RunFolder;
+  readonly settings: RunSettings;
+  readonly bench: Workbench;
+  readonly policy: Policy;
+  readonly tracker: Tracker;
+  readonly progress: Progress;
+  readonly stop: AbortSignal;
+}
+
+/** What comes before the first step: the levels to leave out, the warm start, a checkpoint. Undefined when stopped. */
+async function begin(parts: Beginning): Promise<TrainerState | undefined> {
+  const { run, settings, policy, stop } = parts;
+  try {
+    const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
+    const state = { ...initialState(settings.rollout.start_seed), validationLevels };
+    if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
+    await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
+    return state;
+  } catch (error) {
+    if (stop.aborted) return undefined;
+    throw error;
+  }
+}
+
+/** Hashes of the validation levels, seen by playing them at random. */
+async function surveyLevels({ settings, bench, progress, stop }: Beginning): Promise<string[]> {
+  const player = agentRollouts(bench, referenceAgent({ policy: 'random' }), progress.note.bind(progress));
+  const { episodes } = await playValidation(player, validationPlan(settings), stop);
+  return [...new Set(episodes.map(levelHash))];
+}
+
+async function runWarmStart(
+  { settings, bench, policy, tracker, progress, stop }: Beginning,
+  validationLevels: ReadonlySet<string>,
+): Promise<void> {
+  const warm = settings.warm_start!;
+  const plans = planGroups({
+    tags: splitGroups(settings.train_tags, warm.episodes),
+    groupSize: 1,
+    firstSeed: warm.start_seed,
+  });
+  progress.begin('warm start', warm.epochs, 0);
+  const { episodes } = await demonstrate(
+    bench.collector,
+    plans,
+    { policy: warm.policy, randomTurns: warm.random_turns },
+    mixSeed(settings.seed, PURPOSE.demonstrations),
+    stop,
+  );
+  const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+  const success = episodes.filter(episode => episode.success).length / episodes.length;
+  tracker.write(0, { 'sft/episodes': kept.length, 'sft/success': success });
+  await warmStart(policy, kept.flatMap(samplesOf), warm, {
+    seed: settings.seed,
+    signal: stop,
+    onEpoch(epoch, metrics) {
+      tracker.write(0, {
+        'sft/epoch': epoch,
+        'sft/loss': metrics['sft/loss'],
+        'sft/grad_norm': metrics['actor/grad_norm'],
+      });
+      progress.update(epoch, { loss: metrics['sft/loss'].toFixed(3) });
+    },
+  });
+  progress.end();
+}
