@@ -103,6 +103,8 @@ export interface EnvironmentSpec {
   readonly maxEpisodeSteps: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
+  /** A step that ends an episode has begun the next one, so the session goes on; it counts its steps itself. */
+  readonly autoReset?: boolean;
   /** False for an environment that draws nothing and refuses a seed. */
   readonly seedable?: boolean;
 }

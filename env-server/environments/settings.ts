@@ -1,6 +1,7 @@
+import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { type AnyEnvironment, InvalidConfig, InvalidOptions } from './environment.ts';
+import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
 /** The key of a configuration that names one of the environment's presets. */
 export const PRESET_KEY = 'preset';
@@ -26,8 +27,7 @@ export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {
     }
     preset = presets[presetName];
   }
-  const config = Value.Default(spec.configSchema, structuredClone(merge(preset, own))) as JsonObject;
-  const fault = firstFault(spec.configSchema, config);
+  const { value: config, fault } = resolveAgainst(spec.configSchema, merge(preset, own));
   if (fault) throw new InvalidConfig(fault.pointer, `config of ${spec.id}: ${fault.message}`);
   environment.checkConfig?.(config);
   return config;
@@ -39,10 +39,26 @@ export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {
  */
 export function resolveOptions(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
   const { spec } = environment;
-  const options = Value.Default(spec.optionsSchema, structuredClone(given)) as JsonObject;
-  const fault = firstFault(spec.optionsSchema, options);
+  const { value: options, fault } = resolveAgainst(spec.optionsSchema, given);
   if (fault) throw new InvalidOptions(fault.pointer, `options of ${spec.id}: ${fault.message}`);
   return options;
+}
+
+/** Steps after which an episode is truncated: `max_steps` of the configuration where it has it, else the spec's. */
+export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
+  return typeof config.max_steps === 'number' ? config.max_steps : spec.maxEpisodeSteps;
+}
+
+export interface Fault {
+  /** JSON pointer into the value. */
+  readonly pointer: string;
+  readonly message: string;
+}
+
+/** A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it. */
+export function resolveAgainst(schema: TSchema, given: JsonObject): { value: JsonObject; fault?: Fault } {
+  const value = Value.Default(schema, structuredClone(given)) as JsonObject;
+  return { value, fault: firstFault(schema, value) };
 }
 
 function merge(base: JsonObject, over: JsonObject): JsonObject {
@@ -58,10 +74,7 @@ function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function firstFault(
-  schema: AnyEnvironment['spec']['configSchema'],
-  value: JsonObject,
-): { pointer: string; message: string } | undefined {
+function firstFault(schema: TSchema, value: JsonObject): Fault | undefined {
   const faults = Value.Errors(schema, value);
   const fault = faults.find(f => f.keyword !== 'boolean') ?? faults[0];
   if (!fault) return undefined;

@@ -130,5 +130,6 @@ export function isTruncated(
   transition: { readonly terminated: boolean; readonly truncated?: boolean },
   step: number,
 ): boolean {
-  return transition.truncated === true || (!transition.terminated && step >= variant.maxSteps);
+  if (transition.truncated === true || transition.terminated) return transition.truncated === true;
+  return !variant.autoReset && step >= variant.maxSteps;
 }

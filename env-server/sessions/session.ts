@@ -170,7 +170,7 @@ export class Session implements Expiring {
         `session ${this.id} is at step ${this.stepCount}, so its next step is ${this.stepCount + 1}; expected_step is ${expectedStep}`,
       );
     }
-    if (this.terminated || this.truncated || this.failed) throw this.#over();
+    if (this.#isOver()) throw this.#over();
     const fault = this.variant.checkAction(action);
     if (fault !== undefined) {
       throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
@@ -224,6 +224,10 @@ export class Session implements Expiring {
     };
     this.#results?.push(result);
     return result;
+  }
+
+  #isOver(): boolean {
+    return this.failed || ((this.terminated || this.truncated) && !this.variant.autoReset);
   }
 
   #over(): Problem {
@@ -380,7 +384,7 @@ export class Session implements Expiring {
         `${this.variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
       );
     }
-    if (this.terminated || this.truncated || this.failed) return [];
+    if (this.#isOver()) return [];
     const [a, b, c, d] = this.#random.state;
     const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
     return references[policy].plan(this.#state, count, random);

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { AnyEnvironment, ObservationFormat } from '../environments/environment.ts';
-import { resolveConfig, resolveOptions } from '../environments/settings.ts';
+import { resolveConfig, resolveOptions, stepLimit } from '../environments/settings.ts';
 import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
 import type { EnvironmentTally } from './tally.ts';
@@ -17,6 +17,8 @@ export class Variant {
   readonly tally: EnvironmentTally;
   /** Steps after which a session truncates the episode. */
   readonly maxSteps: number;
+  /** The session goes on after the end of an episode. */
+  readonly autoReset: boolean;
   readonly formats: ObservationFormat[];
   readonly seedable: boolean;
   /** States hold everything, so they can be remembered, copied and replayed. */
@@ -37,7 +39,8 @@ export class Variant {
     this.wrappers = wrappers;
     this.tally = tally;
     const { spec } = this.environment;
-    this.maxSteps = typeof this.config.max_steps === 'number' ? this.config.max_steps : spec.maxEpisodeSteps;
+    this.maxSteps = stepLimit(spec, this.config);
+    this.autoReset = spec.autoReset === true;
     this.formats = [...new Set<ObservationFormat>(['text', ...spec.observationFormats, 'structured'])];
     this.seedable = spec.seedable !== false;
     this.copyable = this.environment.dispose === undefined;

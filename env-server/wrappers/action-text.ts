@@ -1,0 +1,154 @@
+import Type, { type Static } from 'typebox';
+import type { Json } from '../../shared/json.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Random } from '../../shared/random.ts';
+import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
+import type { AnyEnvironment, StepInfo, Transition } from '../environments/environment.ts';
+import { stepLimit } from '../environments/settings.ts';
+import { type Nested, nested, UnfitWrapper, type Wrapper, writtenAction } from './layer.ts';
+
+/** Characters of a response. */
+const LONGEST_RESPONSE = 100_000;
+
+const optionsSchema = Type.Object(
+  {
+    think: Type.Boolean({
+      default: true,
+      description: 'Whether <think>…</think> must stand before the answer.',
+    }),
+    max_actions: Type.Integer({
+      default: 5,
+      minimum: 1,
+      maximum: 100,
+      description: 'Actions done of one answer; further ones are dropped.',
+    }),
+    format_penalty: Type.Number({
+      default: -0.1,
+      maximum: 0,
+      minimum: -1e6,
+      description: 'Added to the reward of a turn without a valid action or with an unknown one.',
+    }),
+  },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+
+/** Actions done so far, and how many the episode has. */
+type Own = { readonly done: number; readonly limit: number };
+
+/** What the actions of a turn have come to so far. */
+interface Tally {
+  readonly transition: Transition<Json>;
+  readonly done: number;
+  readonly reward: number;
+  readonly effective: boolean;
+  readonly valid: boolean;
+}
+
+/** A step is a turn: text with one or several actions, read as the trainer reads it (`shared/response.ts`). */
+export const actionText: Wrapper = {
+  name: 'action_text',
+  title:
+    'Takes text such as <think>…</think><answer>Up || Left</answer> as action and does what it says in order.',
+  optionsSchema,
+  wrap(environment, options) {
+    const { think, max_actions: maxActions, format_penalty: penalty } = options as Options;
+    const { spec } = environment;
+    const space = spec.actionSpace;
+    if (space.type !== 'Discrete' && space.type !== 'Text') {
+      throw new UnfitWrapper('', `the actions of ${spec.id} are ${space.type}, neither discrete nor text`);
+    }
+    const names =
+      space.type === 'Discrete' && space.names ? { names: space.names, start: space.start ?? 0 } : undefined;
+    const [least, most] = spec.rewardRange;
+    const answer = (actions: readonly Json[]): string =>
+      `${think ? '<think></think>' : ''}<answer>${actions.map(action => writtenAction(environment, action)).join(` ${ACTION_SEPARATOR} `)}</answer>`;
+
+    return nested<Own>(environment, {
+      spec: {
+        actionSpace: { type: 'Text', maxLength: LONGEST_RESPONSE },
+        rewardRange: [Math.min(least * maxActions, least, 0) + penalty, Math.max(most * maxActions, most, 0)],
+        exampleAction: answer([spec.exampleAction]),
+      },
+      validActions: null,
+      describe: config => {
+        const { actions, actionFormat, ...description } = environment.describe(config);
+        const one = actions ? actions.join(', ') : actionFormat;
+        const form = `${think ? '<think>…</think>' : ''}<answer>action${maxActions > 1 ? ` ${ACTION_SEPARATOR} action` : ''}</answer>`;
+        return {
+          ...description,
+          actionFormat: `${form}, at most ${maxActions} actions; an action is ${one}`,
+        };
+      },
+      begin: config => ({ done: 0, limit: stepLimit(spec, config) }),
+      step(state, action, rng): MaybePromise<Transition<Nested<Own>>> {
+        const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
+        const actions = mapActions(response.actions, names);
+        const due = isPenalised(response.actions.length, actions.length) ? penalty : 0;
+        const none: Transition<Json> = {
+          state: state.inner,
+          reward: 0,
+          terminated: false,
+          info: NOTHING_DONE,
+        };
+        const start: Tally = { transition: none, done: 0, reward: 0, effective: false, valid: due === 0 };
+        return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
+          const { transition, done, reward } = tally;
+          return {
+            ...transition,
+            state: { done: state.done + done, limit: state.limit, inner: transition.state },
+            reward: reward + due,
+            truncated:
+              transition.truncated === true || (!transition.terminated && state.done + done >= state.limit),
+            info: {
+              ...transition.info,
+              action_is_valid: tally.valid,
+              action_is_effective: tally.effective,
+              actions: actions.slice(0, done),
+              format_penalty: due,
+            },
+          };
+        });
+      },
+      references: Object.fromEntries(
+        Object.entries(environment.references ?? {}).map(([name, policy]) => [
+          name,
+          {
+            title: policy.title,
+            plan: (state: Json, count: number, rng: Random) =>
+              chain(policy.plan((state as Nested<Own>).inner, count * maxActions, rng), planned => {
+                const turns: string[] = [];
+                for (let i = 0; i < planned.length; i += maxActions) {
+                  turns.push(answer(planned.slice(i, i + maxActions)));
+                }
+                return turns;
+              }),
+          },
+        ]),
+      ),
+    });
+  },
+};
+
+const NOTHING_DONE: StepInfo = { success: false, action_is_valid: false, action_is_effective: false };
+
+/** Does actions in order until the episode ends or `left` are done. */
+function play(
+  environment: AnyEnvironment,
+  actions: readonly Json[],
+  left: number,
+  rng: Random,
+  tally: Tally,
+): MaybePromise<Tally> {
+  const { transition, done } = tally;
+  if (done >= actions.length || done >= left || transition.terminated || transition.truncated) return tally;
+  return chain(environment.step(transition.state, actions[done], rng), next =>
+    play(environment, actions, left, rng, {
+      transition: next,
+      done: done + 1,
+      reward: tally.reward + next.reward,
+      effective: tally.effective || next.info.action_is_effective,
+      valid: tally.valid && next.info.action_is_valid,
+    }),
+  );
+}

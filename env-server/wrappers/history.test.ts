@@ -1,0 +1,25 @@
+import t from 'tap';
+import { begin } from './wrapped.test-data.ts';
+
+t.test('shows the last steps before the current observation', async t => {
+  const play = await begin([{ name: 'history', options: { turns: 2 } }]);
+  t.equal(play.see(), 'P__G\nO___');
+  await play.step('Right');
+  t.equal(play.see(), 'P__G\nO___\nAction: Right\nReward: 0\n\n_P_G\nO___');
+  await play.step(3);
+  await play.step('Right');
+  t.equal(
+    play.see(),
+    '_P_G\nO___\nAction: Right\nReward: 0\n\n__PG\nO___\nAction: Right\nReward: 1\n\n___√\nO___',
+  );
+});
+
+t.test('every form has its history', async t => {
+  const play = await begin([{ name: 'history' }]);
+  await play.step('Down');
+  t.match(play.see('coord'), /Player: \(0, 0\).*Action: Down.*Player in hole: \(1, 0\)/s);
+  t.match(play.see('structured'), {
+    history: [{ observation: { player: [0, 0] }, action: 'Down', reward: 0 }],
+    now: { player: [1, 0] },
+  });
+});

@@ -1,0 +1,154 @@
+import type { TObject } from 'typebox';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Random } from '../../shared/random.ts';
+import type {
+  AnyEnvironment,
+  EnvironmentSpec,
+  ObservationFormat,
+  ReferencePolicy,
+  Transition,
+} from '../environments/environment.ts';
+
+/** Turns an environment into another one. */
+export interface Wrapper {
+  readonly name: string;
+  /** One sentence: what it changes. */
+  readonly title: string;
+  readonly optionsSchema: TObject;
+  /**
+   * @param options checked against `optionsSchema`, defaults filled in
+   * @throws UnfitWrapper when the environment cannot be wrapped so
+   */
+  wrap(environment: AnyEnvironment, options: JsonObject): AnyEnvironment;
+}
+
+/** The wrapper does not fit the environment, or its options do not. `pointer` is a JSON pointer into the options. */
+export class UnfitWrapper extends Error {
+  readonly pointer: string;
+  constructor(pointer: string, message: string) {
+    super(message);
+    this.name = 'UnfitWrapper';
+    this.pointer = pointer;
+  }
+}
+
+/** The same environment, save for what is given; its states stay as they are. */
+export function altered(environment: AnyEnvironment, changes: Partial<AnyEnvironment>): AnyEnvironment {
+  return { ...forwarding(environment, state => state), ...changes };
+}
+
+/** A layer's own part of the state beside the state of the environment that it wraps. */
+export type Nested<Own> = Own & { readonly inner: Json };
+
+export interface NestedParts<Own> {
+  readonly spec?: Partial<EnvironmentSpec>;
+  /** The layer's own part of the first state of an episode. */
+  begin(config: JsonObject, options: JsonObject): Own;
+  step(state: Nested<Own>, action: Json, rng: Random): MaybePromise<Transition<Nested<Own>>>;
+  readonly describe?: AnyEnvironment['describe'];
+  observe?(state: Nested<Own>, format: ObservationFormat): Json;
+  readonly references?: { readonly [name: string]: ReferencePolicy<Json> };
+  /** Null takes the list of valid actions away. */
+  readonly validActions?: null;
+}
+
+/** An environment around another one whose state holds the inner one's; snapshots and clones go through it. */
+export function nested<Own extends JsonObject>(
+  environment: AnyEnvironment,
+  parts: NestedParts<Own>,
+): AnyEnvironment {
+  const base = forwarding(environment, state => (state as Nested<Own>).inner);
+  const { observe } = parts;
+  return {
+    ...base,
+    ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
+    ...(parts.describe && { describe: parts.describe }),
+    ...(parts.references && { references: parts.references }),
+    ...(parts.validActions === null && { validActions: undefined }),
+    ...(observe && { observe: (state, format) => observe(state as Nested<Own>, format) }),
+    reset: (config, rng, options) =>
+      chain(environment.reset(config, rng, options), inner => ({ ...parts.begin(config, options), inner })),
+    step: (state, action, rng) =>
+      parts.step(state as Nested<Own>, action, rng) as MaybePromise<Transition<Json>>,
+  };
+}
+
+/** All members of an environment as functions of its own state, found in a larger one by `unwrap`. */
+function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json): AnyEnvironment {
+  const { references } = environment;
+  return {
+    spec: environment.spec,
+    describe: config => environment.describe(config),
+    reset: (config, rng, options) => environment.reset(config, rng, options),
+    step: (state, action, rng) => environment.step(unwrap(state), action, rng),
+    observe: (state, format) => environment.observe(unwrap(state), format),
+    ...(environment.checkConfig && { checkConfig: config => environment.checkConfig?.(config) }),
+    ...(environment.validActions && {
+      validActions: state => environment.validActions?.(unwrap(state)) ?? [],
+    }),
+    ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
+    ...(environment.dispose && { dispose: state => environment.dispose?.(unwrap(state)) }),
+    ...(references && {
+      references: Object.fromEntries(
+        Object.entries(references).map(([name, policy]) => [
+          name,
+          {
+            title: policy.title,
+            plan: (state: Json, count: number, rng: Random) => policy.plan(unwrap(state), count, rng),
+          },
+        ]),
+      ),
+    }),
+  };
+}
+
+/** A step of the wrapped environment, its transition changed; what is ready at once is not made to wait. */
+export function stepInner<T>(
+  environment: AnyEnvironment,
+  state: Json,
+  action: Json,
+  rng: Random,
+  change: (transition: Transition<Json>) => T,
+): MaybePromise<T> {
+  return chain(environment.step(state, action, rng), change);
+}
+
+/** `reward` after a change that keeps the order of rewards, for step results and for the spec alike. */
+export function withReward(environment: AnyEnvironment, change: (reward: number) => number): AnyEnvironment {
+  const [least, most] = environment.spec.rewardRange;
+  const { rewardThreshold: _threshold, ...spec } = environment.spec;
+  const bounds = [change(least), change(most)];
+  return altered(environment, {
+    spec: { ...spec, rewardRange: [Math.min(...bounds), Math.max(...bounds)] },
+    step: (state, action, rng) =>
+      stepInner(environment, state, action, rng, transition => ({
+        ...transition,
+        reward: change(transition.reward),
+      })),
+  });
+}
+
+/** The names of a discrete action space, or ids as text where it has none; undefined for other spaces. */
+export function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
+  const space = environment.spec.actionSpace;
+  if (space.type !== 'Discrete') return undefined;
+  return space.names ?? Array.from({ length: space.n }, (_, i) => String((space.start ?? 0) + i));
+}
+
+/** An action as a player would write it. */
+export function writtenAction(environment: AnyEnvironment, action: Json): string {
+  const space = environment.spec.actionSpace;
+  if (space.type === 'Discrete' && typeof action === 'number') {
+    return space.names?.[action - (space.start ?? 0)] ?? String(action);
+  }
+  return typeof action === 'string' ? action : JSON.stringify(action);
+}
+
+/** Adds a sentence to what players are told. */
+export function alsoTold(environment: AnyEnvironment, sentence: string): AnyEnvironment['describe'] {
+  return config => {
+    const description = environment.describe(config);
+    return { ...description, instruction: `${description.instruction} ${sentence}` };
+  };
+}

@@ -1,0 +1,39 @@
+import Type, { type Static } from 'typebox';
+import type { ObservationFormat } from '../environments/environment.ts';
+import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
+
+const FORMATS = ['grid', 'coord', 'grid_coord', 'structured'] as const satisfies readonly ObservationFormat[];
+
+const optionsSchema = Type.Object(
+  {
+    format: Type.Union(
+      FORMATS.map(format => Type.Literal(format)),
+      { description: 'The form that text observations take; structured is written as JSON.' },
+    ),
+  },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+
+export const observationFormat: Wrapper = {
+  name: 'observation_format',
+  title: 'Chooses the form of the text observation.',
+  optionsSchema,
+  wrap(environment, options) {
+    const { format: chosen } = options as Options;
+    const { id, observationFormats } = environment.spec;
+    if (!observationFormats.includes(chosen)) {
+      throw new UnfitWrapper(
+        '/format',
+        `${id} has no ${chosen} form; it has ${observationFormats.join(', ')}`,
+      );
+    }
+    return altered(environment, {
+      observe: (state, format) => {
+        if (format !== 'text') return environment.observe(state, format);
+        const seen = environment.observe(state, chosen);
+        return typeof seen === 'string' ? seen : JSON.stringify(seen);
+      },
+    });
+  },
+};

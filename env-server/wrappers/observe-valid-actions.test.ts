@@ -1,0 +1,25 @@
+import t from 'tap';
+import { bandit } from '../environments/bandit/bandit.ts';
+import { countdown } from '../environments/countdown/countdown.ts';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import { begin } from './wrapped.test-data.ts';
+
+const WRAPPERS = [{ name: 'observe_valid_actions' }];
+
+t.test('adds the actions that are valid now', async t => {
+  const options = { low: 'Cook', high: 'Diver', first: 'low' };
+  const play = await begin(WRAPPERS, { environment: bandit as AnyEnvironment, config: {}, options });
+  t.equal(play.see(), 'Cook or Diver\nValid actions: Cook, Diver');
+  t.match(play.see('structured'), { valid_actions: ['Cook', 'Diver'] });
+  await play.step('Cook');
+  t.equal(play.see(), 'Cook paid 0.1\nValid actions: none');
+});
+
+t.test('all names where a discrete space is all that is known', async t => {
+  t.equal((await begin(WRAPPERS)).see(), 'P__G\nO___\nValid actions: Left, Down, Right, Up');
+});
+
+t.test('refuses an environment that lists none', async t => {
+  const environment = countdown as AnyEnvironment;
+  await t.rejects(begin(WRAPPERS, { environment, config: {}, options: {} }), /does not list/);
+});

@@ -1,0 +1,51 @@
+import Type, { type Static } from 'typebox';
+import type { Json } from '../../shared/json.ts';
+import type { Random } from '../../shared/random.ts';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import { alsoTold, altered, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
+
+const optionsSchema = Type.Object(
+  {
+    probability: Type.Number({
+      default: 0.1,
+      minimum: 0,
+      maximum: 1,
+      description: 'Chance that a random action is done.',
+    }),
+  },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+
+/** Makes any environment stochastic; `info.executed_action` says what was done. */
+export const randomActions: Wrapper = {
+  name: 'random_actions',
+  title: 'Now and then does a uniformly random action instead of the chosen one.',
+  optionsSchema,
+  wrap(environment, options) {
+    const { probability } = options as Options;
+    if (environment.spec.actionSpace.type !== 'Discrete' && !environment.validActions) {
+      throw new UnfitWrapper(
+        '',
+        `${environment.spec.id} neither has discrete actions nor lists the valid ones, so none can be drawn`,
+      );
+    }
+    return altered(environment, {
+      describe: alsoTold(environment, 'Now and then a random action is done instead of yours.'),
+      step: (state, action, rng) => {
+        const executed = rng.chance(probability) ? (draw(environment, state, rng) ?? action) : action;
+        return stepInner(environment, state, executed, rng, transition => ({
+          ...transition,
+          info: { ...transition.info, executed_action: executed },
+        }));
+      },
+    });
+  },
+};
+
+function draw(environment: AnyEnvironment, state: Json, rng: Random): Json | undefined {
+  const valid = environment.validActions?.(state);
+  if (valid) return valid.length > 0 ? rng.choice(valid) : undefined;
+  const space = environment.spec.actionSpace;
+  return space.type === 'Discrete' ? (space.start ?? 0) + rng.integer(space.n) : undefined;
+}

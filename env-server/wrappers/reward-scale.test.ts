@@ -1,0 +1,22 @@
+import t from 'tap';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import { sokoban } from '../environments/sokoban/sokoban.ts';
+import { begin } from './wrapped.test-data.ts';
+
+const ROOM = {
+  environment: sokoban as AnyEnvironment,
+  config: {},
+  options: { layout: ['#####', '#PXO#', '#####'] },
+};
+
+t.test('multiplies rewards and their range', async t => {
+  const play = await begin([{ name: 'reward_scale', options: { factor: 0.1 } }], ROOM);
+  t.ok(Math.abs((await play.step('Right')).reward - 1.09) < 1e-12);
+  const [least, most] = play.environment.spec.rewardRange;
+  t.ok(Math.abs(least + 0.11) < 1e-12 && Math.abs(most - 1.09) < 1e-12);
+});
+
+t.test('a negative factor turns the range round', async t => {
+  const { environment } = await begin([{ name: 'reward_scale', options: { factor: -1 } }], ROOM);
+  t.same(environment.spec.rewardRange, [-10.9, 1.1]);
+});

@@ -1,0 +1,18 @@
+import Type, { type Static } from 'typebox';
+import { type Wrapper, withReward } from './layer.ts';
+
+const optionsSchema = Type.Object(
+  { factor: Type.Number({ minimum: -1e6, maximum: 1e6, description: 'What rewards are multiplied by.' }) },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+
+export const rewardScale: Wrapper = {
+  name: 'reward_scale',
+  title: 'Multiplies every reward by a factor.',
+  optionsSchema,
+  wrap(environment, options) {
+    const { factor } = options as Options;
+    return withReward(environment, reward => (factor === 0 ? 0 : reward * factor));
+  },
+};

@@ -1,0 +1,44 @@
+import Type, { type Static } from 'typebox';
+import type { Json } from '../../shared/json.ts';
+import { alsoTold, nested, stepInner, type Wrapper } from './layer.ts';
+
+const optionsSchema = Type.Object(
+  {
+    probability: Type.Number({
+      default: 0.25,
+      minimum: 0,
+      maximum: 1,
+      description: 'Chance that the action before is done again.',
+    }),
+  },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+/** The last valid action that was done. */
+type Own = { readonly last: Json };
+
+/** Sticky actions (Machado et al. 2018); `info.executed_action` says what was done. */
+export const stickyActions: Wrapper = {
+  name: 'sticky_actions',
+  title: 'Now and then does the previous action again instead of the chosen one.',
+  optionsSchema,
+  wrap(environment, options) {
+    const { probability } = options as Options;
+    return nested<Own>(environment, {
+      describe: alsoTold(environment, 'Now and then the previous action is done again instead of yours.'),
+      begin: () => ({ last: null }),
+      step: (state, action, rng) => {
+        const sticks = rng.chance(probability) && state.last !== null;
+        const executed = sticks ? state.last : action;
+        return stepInner(environment, state.inner, executed, rng, transition => ({
+          ...transition,
+          state: {
+            last: transition.info.action_is_valid ? executed : state.last,
+            inner: transition.state,
+          },
+          info: { ...transition.info, executed_action: executed },
+        }));
+      },
+    });
+  },
+};
