@@ -1,0 +1,285 @@
+import { isDeepStrictEqual } from 'node:util';
+import t, { type Test } from 'tap';
+import type { AnyEnvironment } from '../../env-server/environments/environment.ts';
+import { frozenLake } from '../../env-server/environments/frozenlake/frozenlake.ts';
+import type { WaitEvent } from '../client/availability.ts';
+import type { ServerProblem } from '../client/errors.ts';
+import { openServers, type ServerPool } from '../client/servers.ts';
+import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { compactVocabulary } from '../prompts/compact.ts';
+import type { Agent } from './agent.ts';
+import { Collector, type GroupOutcome } from './collector.ts';
+import { demonstrate } from './demonstrations.ts';
+import { describeTags, promptTask } from './described-tag.ts';
+import type { Episode } from './episode.ts';
+import { policyAgent } from './policy-agent.ts';
+import { referenceAgent } from './reference-agent.ts';
+import { CAPS, serve } from './server.test-data.ts';
+import { serverProcess } from './server-process.test-data.ts';
+import { type GroupPlan, planGroups, type Tag } from './tag.ts';
+
+const RESPONSE = { responseLength: 8, think: true };
+const SAMPLING = { temperature: 1, topK: 0, topP: 1 };
+const TAGS: readonly Tag[] = [
+  { name: 'Lake', environmentId: 'FrozenLake-v0', config: {}, ...CAPS },
+  { name: 'Room', environmentId: 'Sokoban-v0', config: { preset: 'simple' }, ...CAPS },
+  { name: 'Arms', environmentId: 'Bandit-v0', config: {}, ...CAPS, maxTurns: 1, maxActionsPerTurn: 1 },
+];
+const MIXTURE = planGroups({
+  tags: TAGS.map(({ name }) => ({ tag: name, groups: 4 })),
+  groupSize: 4,
+  firstSeed: 10_000,
+});
+
+async function collectorOf(servers: ServerPool, tags = TAGS, concurrency = 16): Promise<Collector> {
+  const described = await describeTags(servers, tags);
+  const tokenizer = buildWordTokenizer(compactVocabulary(described.map(tag => promptTask(tag, RESPONSE))));
+  return new Collector({
+    servers,
+    tags: described,
+    prompt: 'compact',
+    response: RESPONSE,
+    tokenizer,
+    maxSequenceLength: 161,
+    concurrency,
+  });
+}
+
+const random = referenceAgent({ policy: 'random' });
+const play = (collector: Collector, agent: Agent = random, plans: readonly GroupPlan[] = MIXTURE) =>
+  collector.collect(plans, { agent, sampling: SAMPLING, samplingSeed: 3 });
+
+/** The same episodes, wherever and whenever they were played. */
+function alike(some: readonly Episode[], others: readonly Episode[]): boolean {
+  const essence = ({ server, ...rest }: Episode) => rest;
+  return isDeepStrictEqual(some.map(essence), others.map(essence));
+}
+
+t.test('episodes depend on seeds alone, not on who else plays', async t => {
+  const servers = await serve(t);
+  const wide = await play(await collectorOf(servers));
+  const narrow = await play(await collectorOf(servers, TAGS, 1));
+  t.equal(wide.episodes.length, 48);
+  t.ok(alike(wide.episodes, narrow.episodes));
+  t.same(
+    wide.episodes.map(episode => [episode.tag, episode.groupId, episode.member]),
+    MIXTURE.flatMap(plan => [0, 1, 2, 3].map(member => [plan.tag, plan.groupId, member])),
+  );
+  t.equal(new Set(wide.episodes.map(episode => episode.episodeId)).size, 48);
+  const other = await (await collectorOf(servers)).collect(MIXTURE, {
+    agent: random,
+    sampling: SAMPLING,
+    samplingSeed: 4,
+  });
+  t.notOk(alike(other.episodes, wide.episodes));
+});
+
+t.test('members of a group start alike, and play under the caps', async t => {
+  const servers = await serve(t);
+  const { episodes } = await play(await collectorOf(servers));
+  for (let i = 0; i < episodes.length; i += 4) {
+    const starts = episodes.slice(i, i + 4).map(episode => episode.turns[0].state);
+    t.equal(new Set(starts).size, 1);
+  }
+  for (const { turns, tokenIds } of episodes) {
+    t.ok(turns.length <= 5);
+    t.ok(turns.every(turn => turn.actions.length <= 2));
+    t.ok(tokenIds.length <= 161);
+  }
+  const left = await servers.servers[0].call('list', {});
+  t.equal(left.sessions.length, 0, 'sessions are closed');
+});
+
+t.test('demonstrations train on responses only', async t => {
+  const servers = await serve(t);
+  const collector = await collectorOf(servers);
+  const { sequences, episodes } = await demonstrate(
+    collector,
+    planGroups({ tags: [{ tag: 'Room', groups: 20 }], groupSize: 1, firstSeed: 500 }),
+    { policy: 'optimal' },
+    1,
+  );
+  t.equal(sequences.length, 20);
+  t.ok(episodes.filter(episode => episode.success).length >= 18);
+  for (const [i, { turns }] of episodes.entries()) {
+    const said = turns.reduce((sum, turn) => sum + turn.tokens[1] - turn.tokens[0], 0);
+    t.equal(
+      sequences[i].mask.reduce((sum, bit) => sum + bit, 0),
+      said,
+    );
+    t.ok(turns.every(turn => turn.penalty === 0));
+  }
+});
+
+t.test('a policy is given what is new, and what it says is kept as sampled', async t => {
+  const servers = await serve(t);
+  const collector = await collectorOf(servers);
+  const { stopTokenIds } = collector.prompt('Lake').tokens!;
+  const lengths = new Map<number, number>();
+  const released: number[] = [];
+  const garbage = Int32Array.from([0, 1, 5, 5, 7]);
+  const agent = policyAgent({
+    async generate(request) {
+      t.same(request.sampling.stopTokenIds, stopTokenIds);
+      t.equal(request.sampling.maxNewTokens, 8);
+      lengths.set(
+        request.sequenceId,
+        (lengths.get(request.sequenceId) ?? 0) + request.append.length + garbage.length,
+      );
+      return {
+        tokenIds: garbage,
+        logProbs: new Float32Array(5).fill(-1),
+        values: new Float32Array(5).fill(0.5),
+        versions: new Int32Array(5).fill(9),
+        finishReason: 'length',
+      };
+    },
+    release: id => released.push(id),
+  });
+  const plans = planGroups({ tags: [{ tag: 'Lake', groups: 3 }], groupSize: 2, firstSeed: 1 });
+  const { episodes } = await play(collector, agent, plans);
+  t.same(
+    episodes.map(episode => episode.tokenIds.length),
+    [...lengths.values()],
+  );
+  t.same(released.toSorted(), [...lengths.keys()].toSorted());
+  for (const { turns, tokenIds, mask, logProbs, values, versions, success, terminated } of episodes) {
+    t.equal(turns.length, 5, 'a turn without a valid action changes nothing');
+    t.ok(turns.every(turn => turn.penalty === -0.1 && turn.actions.length === 0));
+    t.equal(new Set(turns.map(turn => turn.state)).size, 1);
+    for (const turn of turns) t.same([...tokenIds.slice(...turn.tokens)], [...garbage]);
+    t.ok(mask.every((bit, i) => logProbs[i] === -bit && values![i] === bit / 2 && versions[i] === 9 * bit));
+    t.notOk(success || terminated);
+  }
+});
+
+t.test('plans are drawn as room becomes free', async t => {
+  const servers = await serve(t);
+  const collector = await collectorOf(servers, TAGS, 8);
+  let drawn = 0;
+  let most = 0;
+  let finished = 0;
+  const outcomes: GroupOutcome[] = [];
+  async function* source() {
+    for (const plan of MIXTURE) {
+      drawn++;
+      most = Math.max(most, drawn - finished);
+      yield plan;
+    }
+  }
+  await collector.play(source(), { agent: random, sampling: SAMPLING, samplingSeed: 3 }, outcome => {
+    finished++;
+    outcomes.push(outcome);
+  });
+  t.equal(outcomes.length, 12);
+  t.ok(most <= 3, `two groups of four play, one waits; ${most}`);
+});
+
+t.test('a signal ends a collection', async t => {
+  const servers = await serve(t);
+  const collector = await collectorOf(servers);
+  const controller = new AbortController();
+  let asked = 0;
+  const agent: Agent = {
+    respond(turn) {
+      if (++asked === 20) controller.abort(new Error('stopped by hand'));
+      return random.respond(turn);
+    },
+    release() {},
+  };
+  const options = { agent, sampling: SAMPLING, samplingSeed: 1, signal: controller.signal };
+  await t.rejects(collector.collect(MIXTURE, options), /stopped by hand/);
+});
+
+t.test("a fault of the environment costs its group; a fault of the agent's ends the collection", async t => {
+  const faulty = {
+    ...frozenLake,
+    spec: { ...frozenLake.spec, id: 'test/Faulty-v0' },
+    step: (state, action, rng) => {
+      if (rng.chance(0.05)) throw new Error('broken ice');
+      return frozenLake.step(state as never, action, rng);
+    },
+  } as AnyEnvironment;
+  const servers = await serve(t, {}, [faulty]);
+  const tag: Tag = { name: 'Faulty', environmentId: 'test/Faulty-v0', config: {}, ...CAPS };
+  const collector = await collectorOf(servers, [tag]);
+  const plans = planGroups({ tags: [{ tag: 'Faulty', groups: 12 }], groupSize: 2, firstSeed: 1 });
+  const { episodes, dropped, metrics } = await play(collector, random, plans);
+  t.ok(dropped.length > 0 && episodes.length > 0, `${dropped.length} dropped`);
+  t.equal(episodes.length + 2 * dropped.length, 24);
+  t.equal(metrics.errored_rollouts, 2 * dropped.length);
+  t.equal((dropped[0].error as ServerProblem).code, 'environment_fault');
+
+  const broken: Agent = {
+    respond: async () => {
+      throw new TypeError('the policy is gone');
+    },
+    release() {},
+  };
+  await t.rejects(play(collector, broken, plans), /the policy is gone/);
+  await t.rejects(
+    collector.collect([{ ...plans[0], tag: 'Sea' }], { agent: random, sampling: SAMPLING, samplingSeed: 1 }),
+    /no tag is named Sea; there are: Faulty/,
+  );
+});
+
+/** Calls `disturb` at the given turns of the collection. */
+function disturbing(at: readonly number[], disturb: (count: number) => void): Agent {
+  let asked = 0;
+  return {
+    respond(turn) {
+      asked++;
+      const hit = at.indexOf(asked);
+      if (hit >= 0) disturb(hit);
+      return random.respond(turn);
+    },
+    release() {},
+  };
+}
+
+async function undisturbed(t: Test, plans: readonly GroupPlan[]): Promise<readonly Episode[]> {
+  const { episodes } = await play(await collectorOf(await serve(t)), random, plans);
+  return episodes;
+}
+
+t.test('a server that is killed and comes back: the same episodes, each once', async t => {
+  const process = await serverProcess(t);
+  const waits: WaitEvent[] = [];
+  let back = 0;
+  const servers = openServers([{ url: process.url, retry: { maxDelayMs: 100 } }], {
+    onWaiting: event => waits.push(event),
+    onBack: () => back++,
+  });
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([40, 90], () => process.restart());
+  const { episodes, dropped, metrics } = await play(collector, agent);
+  t.equal(dropped.length, 0);
+  t.ok(metrics['rollouter/replayed_episodes'] > 0);
+  t.ok(waits.length > 0 && back > 0);
+  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
+});
+
+t.test('a server that is gone for good: its episodes go on elsewhere', async t => {
+  const gone = await serverProcess(t);
+  const stays = await serverProcess(t);
+  const servers = openServers(
+    [gone, stays].map(({ url }) => ({ url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } })),
+  );
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([40], () => gone.kill());
+  const { episodes, dropped } = await play(collector, agent);
+  t.equal(dropped.length, 0);
+  t.ok(alike(episodes, await undisturbed(t, MIXTURE)));
+  t.ok(episodes.some(episode => episode.server === stays.url));
+});
+
+t.test('the only server gone for good ends the collection with its name', async t => {
+  const process = await serverProcess(t);
+  const servers = openServers([{ url: process.url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } }]);
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const agent = disturbing([10], () => process.kill());
+  await t.rejects(play(collector, agent), { name: 'ServerUnavailable', server: process.url });
+});

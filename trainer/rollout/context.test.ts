@@ -1,0 +1,132 @@
+import t from 'tap';
+import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { compactPrompt, compactVocabulary } from '../prompts/compact.ts';
+import type { PromptTask, TurnView } from '../prompts/prompt.ts';
+import { LAKE, POND } from '../prompts/tasks.test-data.ts';
+import { type ContextMode, EpisodeContext, PromptTooLong } from './context.ts';
+
+const tokenizer = buildWordTokenizer(compactVocabulary([LAKE]));
+const RESPONSE = Int32Array.from(tokenizer.encode('</think><answer>Up</answer>'));
+const SAID = '<think></think><answer>Up</answer>';
+/** Tokens of a turn's prompt and of its response. */
+const PROMPT = 22;
+const REPLY = RESPONSE.length;
+
+const view = (turn: number): TurnView => ({ turn, state: POND, actionsLeft: 11 - turn, lastInvalid: false });
+
+/** Plays turns; what each was given, which sequences were let go, and the samples. */
+function play(
+  turns: number,
+  maxSequenceLength: number,
+  mode: ContextMode = 'full',
+  window = 0,
+  task: PromptTask = LAKE,
+) {
+  const prompt = compactPrompt(task, tokenizer);
+  const released: number[] = [];
+  let next = 0;
+  const context = new EpisodeContext(
+    prompt,
+    prompt.tokens!,
+    { mode, window, maxSequenceLength },
+    () => next++,
+    id => released.push(id),
+  );
+  const steps = [];
+  const places = [];
+  for (let turn = 1; turn <= turns; turn++) {
+    steps.push(context.begin(view(turn)));
+    places.push(
+      context.accept(
+        {
+          tokenIds: RESPONSE,
+          logProbs: new Float32Array(REPLY).fill(-turn),
+          values: new Float32Array(REPLY).fill(turn),
+          versions: new Int32Array(REPLY).fill(turn),
+        },
+        SAID,
+      ),
+    );
+  }
+  return { steps, places, released, samples: context.finish() };
+}
+
+const trained = (mask: Uint8Array): number => mask.reduce((sum, bit) => sum + bit, 0);
+
+t.test('an episode that fits is one sequence, appended to', async t => {
+  const { steps, places, samples, released } = play(3, 161);
+  t.same(
+    steps.map(step => [step.sequenceId, step.append.length, step.maxNewTokens]),
+    [0, 1, 2].map(() => [0, PROMPT, 8]),
+  );
+  t.equal(samples.length, 1);
+  const [{ tokenIds, mask, logProbs, values, versions }] = samples;
+  t.equal(tokenIds.length, 3 * (PROMPT + REPLY));
+  t.same(tokenizer.encode(tokenizer.decode(tokenIds)), [...tokenIds], 'the whole text has the same tokens');
+  for (const [i, { tokens, sample }] of places.entries()) {
+    t.equal(sample, 0);
+    t.same([...tokenIds.slice(...tokens)], [...RESPONSE]);
+    t.ok(mask.slice(...tokens).every(bit => bit === 1));
+    t.ok(logProbs.slice(...tokens).every(value => value === -(i + 1)));
+    t.ok(values!.slice(...tokens).every(value => value === i + 1));
+    t.ok(versions.slice(...tokens).every(value => value === i + 1));
+  }
+  t.equal(trained(mask), 3 * REPLY);
+  t.same(released, [0]);
+});
+
+t.test('a full context drops the oldest turns and trains each token once', async t => {
+  const room = 2 * (PROMPT + REPLY) + PROMPT + 8 - 1;
+  const { steps, places, samples, released } = play(4, room);
+  t.same(
+    steps.map(step => step.sequenceId),
+    [0, 0, 1, 2],
+  );
+  t.equal(steps[2].append.length, PROMPT + REPLY + PROMPT, 'the second turn and the third');
+  t.ok(samples.every(sample => sample.tokenIds.length <= room));
+  t.equal(
+    samples.reduce((sum, sample) => sum + trained(sample.mask), 0),
+    4 * REPLY,
+  );
+  for (const { tokens, sample } of places) {
+    t.ok(samples[sample].mask.slice(...tokens).every(bit => bit === 1));
+  }
+  t.same(released, [0, 1, 2]);
+});
+
+t.test('limited_multi_turn shows the last turns and trains the last', async t => {
+  const { samples, steps } = play(4, 161, 'limited_multi_turn', 2);
+  t.same(
+    steps.map(step => step.append.length),
+    [PROMPT, 2 * PROMPT + REPLY, 2 * PROMPT + REPLY, 2 * PROMPT + REPLY],
+  );
+  t.equal(samples.length, 4);
+  for (const { mask, tokenIds } of samples) {
+    t.equal(trained(mask), REPLY);
+    t.ok(mask.slice(tokenIds.length - REPLY).every(bit => bit === 1));
+  }
+});
+
+t.test('single_turn retells the turns in one message', async t => {
+  const { samples } = play(3, 161, 'single_turn');
+  t.equal(samples.length, 3);
+  const text = tokenizer.decode(samples[2].tokenIds);
+  t.equal(text.split('<grid>').length, 4);
+  t.equal(trained(samples[2].mask), REPLY);
+});
+
+t.test('a window limits full contexts as well', async t => {
+  const { samples } = play(4, 161, 'full', 2);
+  t.ok(samples.every(sample => tokenizer.decode(sample.tokenIds).split('<grid>').length <= 3));
+  t.equal(
+    samples.reduce((sum, sample) => sum + trained(sample.mask), 0),
+    4 * REPLY,
+  );
+});
+
+t.test('the response gets what room there is; a prompt without any is refused', async t => {
+  const { steps } = play(1, PROMPT + 3);
+  t.equal(steps[0].maxNewTokens, 3);
+  t.throws(() => play(1, PROMPT), PromptTooLong);
+  t.throws(() => play(1, PROMPT), /turn 1 has 22 tokens.*holds 22.*policy\.context/);
+});
