@@ -6,6 +6,7 @@ import { game2048 } from './game2048/game2048.ts';
 import { metaMathQa } from './metamathqa/metamathqa.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { sokoban } from './sokoban/sokoban.ts';
+import { spatial } from './spatial/spatial.ts';
 import { staticQa } from './staticqa/staticqa.ts';
 import { sudoku } from './sudoku/sudoku.ts';
 
@@ -20,6 +21,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   rubiksCube,
   metaMathQa,
   staticQa,
+  spatial,
 ];
 
 const MOST_SUGGESTIONS = 3;

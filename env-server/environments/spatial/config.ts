@@ -1,0 +1,68 @@
+import Type, { type Static } from 'typebox';
+import { splitSchema } from '../splits.ts';
+import { QUESTION_KINDS } from './questions.ts';
+import { FACINGS } from './room.ts';
+
+export const NAMES = [
+  'lamp', 'chair', 'vase', 'clock', 'piano', 'plant', 'desk', 'mirror', 'globe', 'drum', 'kettle', 'basket',
+]; // biome-ignore format: a list reads better in rows
+
+const LARGEST_ROOM = 20;
+
+const questionKind = Type.Union(QUESTION_KINDS.map(kind => Type.Literal(kind)));
+const cell = Type.Integer({ minimum: 0, maximum: LARGEST_ROOM - 1 });
+
+export const configSchema = Type.Object(
+  {
+    size: Type.Integer({
+      default: 8,
+      minimum: 4,
+      maximum: LARGEST_ROOM,
+      description: 'Rows and columns of the room.',
+    }),
+    things: Type.Integer({
+      default: 5,
+      minimum: 3,
+      maximum: NAMES.length,
+      description: 'Things in the room.',
+    }),
+    questions: Type.Array(questionKind, {
+      default: [...QUESTION_KINDS],
+      minItems: 1,
+      uniqueItems: true,
+      description: 'Kinds of question that are asked.',
+    }),
+    split: splitSchema,
+    max_steps: Type.Integer({ default: 20, minimum: 1, description: 'Actions before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+export const optionsSchema = Type.Object(
+  {
+    things: Type.Optional(
+      Type.Array(
+        Type.Object(
+          { name: Type.String({ pattern: '^[A-Za-z][A-Za-z -]*$', maxLength: 40 }), row: cell, col: cell },
+          { additionalProperties: false },
+        ),
+        {
+          minItems: 3,
+          maxItems: 40,
+          description: 'What stands where, rows from north and columns from west, from 0.',
+        },
+      ),
+    ),
+    position: Type.Optional(
+      Type.Array(cell, { minItems: 2, maxItems: 2, description: 'Row and column where the player starts.' }),
+    ),
+    facing: Type.Optional(Type.Union(FACINGS.map(facing => Type.Literal(facing)))),
+    question: Type.Optional(
+      Type.String({ maxLength: 500, description: 'The question, word for word one that the room allows.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export type SpatialConfig = Static<typeof configSchema>;
+export type SpatialOptions = Static<typeof optionsSchema>;

@@ -1,0 +1,172 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import type { Environment, ObservationFormat, Transition } from '../environment.ts';
+import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
+import { createLevel } from './level.ts';
+import { QUESTION_KINDS, type Question } from './questions.ts';
+import { render } from './render.ts';
+import { type Facing, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+
+const REWARD_STEP = -0.1;
+const REWARD_INVALID = -1;
+const REWARD_RIGHT = 10;
+const REWARD_WRONG = 0;
+
+const TURNS = { 'turn right': 1, 'turn around': 2, 'turn left': 3 } as const;
+
+export type SpatialState = {
+  readonly room: Room;
+  readonly position: Place;
+  readonly facing: Facing;
+  readonly question: Question;
+  /** What the last action showed. */
+  readonly report: string;
+  readonly answer: string | null;
+};
+
+/** Spatial-v0: questions about a room that the player has to look around in. */
+export const spatial = {
+  spec: {
+    id: 'Spatial-v0',
+    title: 'Spatial questions',
+    description: [
+      'A player stands in a room with things in it and is asked one question about where they stand: the direction from one to another, on which side a thing lies for somebody who faces another, which thing is nearest, or how many lie further one way. Looking shows the quarter of the room that lies ahead; the player can turn and walk to what is in sight, and answers once.',
+      '',
+      `Every step costs ${-REWARD_STEP}, an action that is unknown or impossible ${-REWARD_INVALID}. The right answer pays ${REWARD_RIGHT}, a wrong one ${REWARD_WRONG}; either ends the episode.`,
+    ].join('\n'),
+    tags: ['spatial', 'question answering', 'partial observation', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: {
+      small: { size: 5, things: 3 },
+      large: { size: 12, things: 8, max_steps: 40 },
+      ...Object.fromEntries(QUESTION_KINDS.map(kind => [kind, { questions: [kind] }])),
+    },
+    observationSpace: { type: 'Text', maxLength: 4096 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 200 },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [REWARD_INVALID, REWARD_RIGHT],
+    knownOptimum: {
+      success: 1,
+      source: 'four looks from one spot show the whole room; reference policy `oracle`',
+    },
+    maxEpisodeSteps: 20,
+    exampleAction: 'look',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: ({ size }: SpatialConfig) => ({
+    instruction: `You are in a room of ${size} by ${size} paces with things in it, each on a spot of its own. Find out where they stand and answer the question. Every action costs a little, an impossible one more, and there is one answer.`,
+    actionFormat: 'look | turn left | turn right | turn around | go to THING | answer ANSWER',
+  }),
+
+  reset(config: SpatialConfig, rng: Random, options: JsonObject): SpatialState {
+    const level = createLevel(config, rng, options);
+    return { ...level, report: `You face ${level.facing}.`, answer: null };
+  },
+
+  step(state: SpatialState, action: Json): Transition<SpatialState> {
+    const { room, position, facing, question } = state;
+    if (state.answer !== null) return result(state, 0, true, false, false);
+    const words = typeof action === 'string' ? action.trim().toLowerCase().replaceAll(/\s+/g, ' ') : '';
+
+    if (words === 'look') {
+      const report = `${stand(room, position)}You face ${facing} and see ${sight(state)}.`;
+      return result({ ...state, report }, REWARD_STEP, false, true, report !== state.report);
+    }
+    if (words in TURNS) {
+      const now = turned(facing, TURNS[words as keyof typeof TURNS]);
+      return result({ ...state, facing: now, report: `You face ${now}.` }, REWARD_STEP, false, true, true);
+    }
+    const goal = /^go to (?:the )?(.+)$/.exec(words)?.[1];
+    const thing = goal && visible(room, position, facing).find(seen => seen.name.toLowerCase() === goal);
+    if (thing) {
+      const report = `You stand at the ${thing.name} and face ${facing}.`;
+      const there = { row: thing.row, col: thing.col };
+      return result({ ...state, position: there, report }, REWARD_STEP, false, true, true);
+    }
+    const given = /^answer:? (.+)$/.exec(words)?.[1];
+    const answer =
+      given && question.choices.find(choice => choice.toLowerCase() === given.replace(/^the /, ''));
+    if (answer) {
+      const right = answer === question.answer;
+      const report = right ? `${answer} is right.` : `${answer} is wrong.`;
+      return result({ ...state, answer, report }, right ? REWARD_RIGHT : REWARD_WRONG, true, true, true);
+    }
+    const report = complaint(goal, given, question);
+    return result({ ...state, report }, REWARD_INVALID, false, false, false);
+  },
+
+  observe(
+    { room, position, facing, question, report, answer }: SpatialState,
+    format: ObservationFormat,
+  ): Json {
+    if (format === 'structured')
+      return { room, position, facing, question: question.text, choices: question.choices, report, answer };
+    return `${report}\nQuestion: ${question.text}\nPossible answers: ${question.choices.join(', ')}`;
+  },
+
+  validActions,
+  render,
+
+  references: {
+    oracle: {
+      title: 'The answer',
+      plan: ({ question, answer }: SpatialState) => (answer === null ? [`answer ${question.answer}`] : []),
+    },
+    random: {
+      title: 'Random possible actions',
+      plan: (state: SpatialState, _count: number, rng: Random) => {
+        const actions = validActions(state);
+        return actions.length > 0 ? [rng.choice(actions)] : [];
+      },
+    },
+  },
+} satisfies Environment<SpatialConfig, SpatialState>;
+
+function result(
+  state: SpatialState,
+  reward: number,
+  over: boolean,
+  valid: boolean,
+  effective: boolean,
+): Transition<SpatialState> {
+  const success = state.answer !== null && state.answer === state.question.answer;
+  return {
+    state,
+    reward,
+    terminated: over,
+    info: { success, action_is_valid: valid, action_is_effective: effective },
+  };
+}
+
+/** "You stand at the lamp. " when something stands where the player is. */
+function stand(room: Room, position: Place): string {
+  const thing = thingAt(room, position);
+  return thing ? `You stand at the ${thing.name}. ` : '';
+}
+
+function sight({ room, position, facing }: SpatialState): string {
+  const things = visible(room, position, facing).map(thing => {
+    const { ahead, right } = relative(position, facing, thing);
+    const side = right === 0 ? '' : `, ${Math.abs(right)} to the ${right > 0 ? 'right' : 'left'}`;
+    return `the ${thing.name} (${ahead} ahead${side})`;
+  });
+  return things.join(', ') || 'nothing but the wall';
+}
+
+function complaint(goal: string | undefined, given: string | undefined, question: Question): string {
+  if (goal) return `You see no ${goal} to go to.`;
+  if (given) return `The answer is one of: ${question.choices.join(', ')}.`;
+  return 'You can look, turn left, turn right, turn around, go to a thing in sight, or answer.';
+}
+
+function validActions({ room, position, facing, question, answer }: SpatialState): readonly string[] {
+  if (answer !== null) return [];
+  return [
+    'look',
+    ...Object.keys(TURNS),
+    ...visible(room, position, facing).map(thing => `go to ${thing.name}`),
+    ...question.choices.map(choice => `answer ${choice}`),
+  ];
+}
