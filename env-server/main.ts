@@ -46,18 +46,19 @@ async function serve(settings: Settings, program: Command): Promise<void> {
   console.log(`ragen env-server listening on ${address}`);
 
   let stopping = false;
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.on(signal, () => {
-      if (stopping) process.exit(1);
-      stopping = true;
-      log.info(`${signal}: draining`);
-      sessions.drain();
-      setTimeout(async () => {
-        await server.close();
-        process.exit(0);
-      }, settings.drainSeconds * MS_PER_S);
-    });
-  }
+  const stop = (reason: string) => {
+    if (stopping) process.exit(1);
+    stopping = true;
+    log.info(`${reason}: draining`);
+    sessions.drain();
+    setTimeout(async () => {
+      await server.close();
+      process.exit(0);
+    }, settings.drainSeconds * MS_PER_S);
+  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
+  // Started with a channel to its parent, it ends when the parent does.
+  if (process.connected) process.once('disconnect', () => stop('parent gone'));
 
   async function listen(): Promise<string> {
     try {

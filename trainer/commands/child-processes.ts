@@ -8,7 +8,10 @@ const LISTENING = /listening on (http:\/\/\S+)/;
 /** Exit status of a program that a signal ended: 128 + SIGTERM. */
 const KILLED_STATUS = 143;
 
-/** A program of ours in a process of its own. It is in a process group of its own, so Ctrl-C reaches it only through us. */
+/**
+ * A program of ours in a process of its own, outside our process group: Ctrl-C reaches it only through us. A channel to us
+ * tells it when we are gone, in whatever way, and it ends.
+ */
 export interface Child {
   readonly pid: number;
   /** Its exit status, once it has ended. */
@@ -27,7 +30,7 @@ export async function startEnvServer(
   args: readonly string[] = [],
 ): Promise<{ readonly child: Child; readonly url: string }> {
   const server = spawn(process.execPath, [ENV_SERVER, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,
   });
   const child = childOf(server);
@@ -43,7 +46,7 @@ export async function startEnvServer(
   return { child, url };
 }
 
-/** Starts the command `train` with our terminal; it also ends when we do, in whatever way. */
+/** Starts the command `train` with our terminal. */
 export function startTrainer(args: readonly string[]): Child {
   return childOf(
     spawn(process.execPath, [TRAINER, 'train', ...args], {
