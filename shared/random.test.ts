@@ -52,3 +52,20 @@ t.test('bad arguments are named', async t => {
   t.throws(() => Random.fromSeed(1.5), /seed must be an integer/);
   t.throws(() => Random.fromSeed(0).integer(0), /got 0/);
 });
+
+t.test('the seed is known until something is drawn', async t => {
+  const rng = Random.fromSeed(7);
+  t.equal(rng.seed, 7);
+  rng.uint32();
+  t.equal(rng.seed, undefined);
+  t.equal(Random.fromState(Random.fromSeed(7).state).seed, undefined);
+});
+
+t.test('a generator moved to a state draws what one of that state draws', async t => {
+  const ahead = Random.fromSeed(7);
+  for (let i = 0; i < 5; i++) ahead.uint32();
+  const moved = Random.fromSeed(1);
+  moved.moveTo(ahead.state);
+  t.equal(moved.seed, undefined);
+  t.same([moved.float(), moved.integer(10)], [ahead.float(), ahead.integer(10)]);
+});

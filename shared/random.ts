@@ -18,6 +18,7 @@ export class Random {
   #b: number;
   #c: number;
   #d: number;
+  #madeFrom: number | undefined;
 
   private constructor(a: number, b: number, c: number, d: number) {
     this.#a = a | 0;
@@ -42,7 +43,9 @@ export class Random {
       z = Math.imul(z ^ (z >>> 13), 0xc2b2ae35);
       return z ^ (z >>> 16);
     };
-    return new Random(next(), next(), next(), next() | 1);
+    const random = new Random(next(), next(), next(), next() | 1);
+    random.#madeFrom = seed;
+    return random;
   }
 
   static fromState(state: RandomState): Random {
@@ -51,6 +54,18 @@ export class Random {
 
   get state(): RandomState {
     return [this.#a >>> 0, this.#b >>> 0, this.#c >>> 0, this.#d >>> 0];
+  }
+
+  /** The seed it was made from, as long as nothing has been drawn; undefined afterwards. */
+  get seed(): number | undefined {
+    if (this.#madeFrom === undefined) return undefined;
+    const { state } = Random.fromSeed(this.#madeFrom);
+    return this.state.every((word, index) => word === state[index]) ? this.#madeFrom : undefined;
+  }
+
+  /** Goes on as a generator of that state would: for draws that were made elsewhere. */
+  moveTo(state: RandomState): void {
+    [this.#a, this.#b, this.#c, this.#d] = state.map(word => word | 0);
   }
 
   /** A uniform unsigned 32-bit integer. */
