@@ -37,6 +37,9 @@ export interface AttentionOptions {
   readonly bias?: Tensor;
 }
 
+/** Rows per output from which a scale of the columns moves from the left side of a product to the right one. */
+const FOLDING_ROWS = 2;
+
 /**
  * Builds a tensor program: each method adds a node and returns it. Shapes are concrete; equal nodes are built
  * once, and steps that change nothing (a reshape to the same shape, ×1, +0) give their input back.
@@ -292,6 +295,12 @@ export class GraphBuilder {
   /** [..., m, k] × [..., k, n]; leading axes broadcast, a rank-2 right side serves every row of the left. */
   matmul(a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor {
     const { transposeA = false, transposeB = false, scale = 1 } = options;
+    const scaled = transposeA ? undefined : columnScale(a, b, transposeB);
+    if (scaled !== undefined) {
+      const [x, columns] = scaled;
+      const factor = transposeB ? columns : this.reshape(columns, [-1, 1]);
+      return this.apply('matmul', [x, this.mul(b, factor)], { transposeA, transposeB, scale });
+    }
     return this.apply('matmul', [a, b], { transposeA, transposeB, scale });
   }
 
@@ -403,7 +412,12 @@ export class GraphBuilder {
 
   /** x / √(mean(x²) + ε) · weight over the last axis. */
   rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor {
-    return this.apply('rmsNorm', [x, weight], { epsilon });
+    return this.mul(this.rmsNormalize(x, epsilon), weight);
+  }
+
+  /** x / √(mean(x²) + ε) over the last axis. */
+  rmsNormalize(x: Tensor, epsilon: number): Tensor {
+    return this.apply('rmsNormalize', [x], { epsilon });
   }
 
   /** 1 / √(mean(x²) + ε) over the last axis, kept as 1. */
@@ -480,6 +494,21 @@ export function isConstant(tensor: Tensor, value: number): boolean {
 function covers(x: Tensor, other: Tensor): boolean {
   const lead = x.shape.length - other.shape.length;
   return lead >= 0 && other.shape.every((extent, i) => extent === 1 || extent === x.shape[lead + i]);
+}
+
+/**
+ * Splits a left side x · columns, with one factor per column and clearly more rows than the matrix on the right
+ * has outputs: scaling the smaller right side instead is the same product.
+ */
+function columnScale(a: Tensor, b: Tensor, transposeB: boolean): [x: Tensor, columns: Tensor] | undefined {
+  if (a.operation !== 'mul' || b.shape.length !== 2) return undefined;
+  const width = a.shape[a.shape.length - 1];
+  const columns = a.inputs.findIndex(input => sameShape(input.shape, [width]));
+  const x = a.inputs[1 - columns];
+  if (columns === -1 || !sameShape(x.shape, a.shape)) return undefined;
+  const rows = sizeOf(a.shape) / width;
+  const outputs = b.shape[transposeB ? 0 : 1];
+  return rows >= FOLDING_ROWS * outputs ? [x, a.inputs[columns]] : undefined;
 }
 
 function resolveShape(from: Shape, to: Shape): Shape {

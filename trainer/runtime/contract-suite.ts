@@ -1,12 +1,13 @@
 import type { Test } from 'tap';
 import { gradients } from '../graph/gradients.ts';
 import { GraphBuilder } from '../graph/graph.ts';
-import { type OperationCase, operationCases } from '../graph/reference/cases.ts';
+import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
 import { type Graph, sizeOf, type TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
 import { type Runtime, RuntimeError } from './runtime.ts';
 
+/** An entry may be off by `absolute` × the tensor's largest entry (at least 1) + `relative` × itself. */
 export interface ContractTolerance {
   readonly absolute: number;
   readonly relative: number;
@@ -25,7 +26,7 @@ export async function runContractSuite(
 ): Promise<void> {
   const runtime = create();
   t.teardown(() => runtime.close());
-  for (const operationCase of operationCases) {
+  for (const operationCase of [...operationCases, ...largeCases]) {
     await t.test(`${operationCase.operation} ${operationCase.title}`, async t => {
       await compareCase(t, runtime, operationCase, tolerance);
     });
@@ -74,8 +75,9 @@ async function compareCase(
   const actual = await executable.run(inputs);
   for (const [name, values] of Object.entries(expected)) {
     const given = actual[name];
+    const largest = values.reduce((a, b) => Math.max(a, Math.abs(b)), 1);
     const wrong = [...values].flatMap((value, i) =>
-      Math.abs(given[i] - value) <= absolute + relative * Math.abs(value)
+      Math.abs(given[i] - value) <= absolute * largest + relative * Math.abs(value)
         ? []
         : [`[${i}] is ${given[i]}, should be ${value}`],
     );

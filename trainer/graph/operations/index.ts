@@ -30,7 +30,7 @@ import { putLast } from './put-last.ts';
 import { reciprocal } from './reciprocal.ts';
 import { relu } from './relu.ts';
 import { reshape } from './reshape.ts';
-import { rmsNorm } from './rms-norm.ts';
+import { rmsNormalize } from './rms-normalize.ts';
 import { rope } from './rope.ts';
 import { scatterAddRows } from './scatter-add-rows.ts';
 import { sigmoid } from './sigmoid.ts';
@@ -92,7 +92,7 @@ const list = [
   scatterAddRows,
   takeLast,
   putLast,
-  rmsNorm,
+  rmsNormalize,
   inverseRms,
   rope,
   attention,

@@ -98,7 +98,6 @@ const angles = { cos: floats([2, 3, 4], -1, 1), sin: floats([2, 3, 4], -1, 1) };
 
 const attentionInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 4, 4]), v: floats([2, 5, 4, 4]) };
 const groupedInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 2, 4]), v: floats([2, 5, 2, 4]) };
-const longInputs = { q: floats([1, 70, 2, 4]), k: floats([1, 70, 1, 4]), v: floats([1, 70, 1, 4]) };
 const attentionCases = [
   define('attention', 'with causal mask', attentionInputs, (g, { q, k, v }) =>
     g.attention(q, k, v, { causal: true }),
@@ -125,9 +124,6 @@ const attentionCases = [
     'with fewer queries than keys',
     { ...groupedInputs, q: floats([2, 3, 4, 4]) },
     (g, { q, k, v }) => g.attention(q, k, v),
-  ),
-  define('attention', 'of a long sequence', longInputs, (g, { q, k, v }) =>
-    g.attention(q, k, v, { causal: true }),
   ),
   define(
     'attention',
@@ -256,8 +252,22 @@ export const operationCases: readonly OperationCase[] = [
     g.takeLast(x, i),
   ),
   define('putLast', 'of rows', { x: floats([2, 3]), i: ids([2, 3], 5) }, (g, { x, i }) => g.putLast(x, i, 5)),
-  define('rmsNorm', 'of rows', { x: floats([2, 3, 8]), w: floats([8]) }, (g, { x, w }) =>
+  define('rmsNormalize', 'of rows', { x: floats([2, 3, 8]) }, (g, { x }) => g.rmsNormalize(x, 1e-5)),
+  define('rmsNormalize', 'with weight', { x: floats([2, 3, 8]), w: floats([8]) }, (g, { x, w }) =>
     g.rmsNorm(x, w, 1e-5),
+  ),
+  define(
+    'matmul',
+    'of normalised rows, whose weight moves to the right side',
+    { x: floats([2, 9, 4]), w: floats([4]), m: floats([3, 4]), b: floats([3]) },
+    (g, { x, w, m, b }) =>
+      g.add(g.matmul(g.reshape(g.rmsNorm(x, w, 1e-5), [18, 4]), m, { transposeB: true }), b),
+  ),
+  define(
+    'matmul',
+    'of columns scaled, plus bias',
+    { x: floats([18, 4]), w: floats([4]), m: floats([4, 3]), b: floats([3]) },
+    (g, { x, w, m, b }) => g.add(b, g.matmul(g.mul(w, x), m, { scale: 0.5 })),
   ),
   define('inverseRms', 'of rows', { x: floats([2, 3, 8]) }, (g, { x }) => g.inverseRms(x, 1e-5)),
   ...attentionCases,
@@ -267,5 +277,27 @@ export const operationCases: readonly OperationCase[] = [
     { x: floats([2, 3, 2, 8]), ...angles },
     (g, { x, cos, sin }) => g.rope(x, cos, sin),
     ['x'],
+  ),
+];
+
+const longInputs = { q: floats([2, 300, 4, 8]), k: floats([2, 300, 2, 8]), v: floats([2, 300, 2, 8]) };
+
+/** Cases too large for finite differences, where a runtime may take another way than for small ones. */
+export const largeCases: readonly OperationCase[] = [
+  define('attention', 'of a long sequence', longInputs, (g, { q, k, v }) =>
+    g.attention(q, k, v, { causal: true }),
+  ),
+  define(
+    'attention',
+    'of a long sequence with bias',
+    { ...longInputs, bias: floats([2, 1, 1, 300]) },
+    (g, { q, k, v, bias }) => g.attention(q, k, v, { causal: true, bias }),
+    ['q', 'k', 'v'],
+  ),
+  define('matmul', 'of large matrices', { a: floats([300, 70]), b: floats([70, 130]) }, (g, { a, b }) =>
+    g.matmul(a, b),
+  ),
+  define('scatterAddRows', 'of many rows', { x: floats([64, 40, 16]), i: ids([64, 40], 7) }, (g, { x, i }) =>
+    g.scatterAddRows(x, i, 7),
   ),
 ];

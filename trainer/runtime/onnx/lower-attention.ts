@@ -8,7 +8,7 @@ import type { Tensor } from '../../graph/tensor.ts';
 import { type LoweringContext, MICROSOFT } from './lowering-context.ts';
 
 /** Queries taken at once in training: a block sees only the keys up to its last query. */
-const QUERY_BLOCK = 40;
+const QUERY_BLOCK = 128;
 /** Score of a key that is not seen; its weight underflows to 0. */
 const MASKED_SCORE = -1e9;
 

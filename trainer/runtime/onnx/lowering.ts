@@ -1,6 +1,6 @@
 import type { MatmulAttributes } from '../../graph/operations/matmul.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
-import type { Graph, Tensor } from '../../graph/tensor.ts';
+import { type Graph, sameShape, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
@@ -50,19 +50,34 @@ function reduction(opType: string): Lowering {
 
 const matmul: Lowering = (context, node, [a, b], result) => {
   const { transposeA, transposeB, scale } = node.attributes as MatmulAttributes;
-  if (!transposeA && !transposeB && scale === 1) {
-    context.emit('MatMul', [a, b], {}, result);
-    return;
-  }
-  const [left, right] = node.inputs;
-  if (left.shape.length === 2 && right.shape.length === 2) {
-    const attributes = { transA: Number(transposeA), transB: Number(transposeB), alpha: { float: scale } };
-    context.emit('Gemm', [a, b], { attributes }, result);
-    return;
-  }
   const attributes = { transA: Number(transposeA), transB: Number(transposeB), alpha: { float: scale } };
-  context.emit('FusedMatMul', [a, b], { domain: MICROSOFT, attributes }, result);
+  const sum = biasedSum(context, node);
+  if (sum !== undefined) {
+    const name = context.resultName(sum.node);
+    context.emit('Gemm', [a, b, sum.bias], { attributes }, name);
+    context.bind(sum.node, name);
+  } else if (!transposeA && !transposeB && scale === 1) {
+    context.emit('MatMul', [a, b], {}, result);
+  } else if (node.inputs.every(input => input.shape.length === 2)) {
+    context.emit('Gemm', [a, b], { attributes }, result);
+  } else {
+    context.emit('FusedMatMul', [a, b], { domain: MICROSOFT, attributes }, result);
+  }
 };
+
+/** The addition of a bias per column, when that is all that becomes of a product of matrices. */
+function biasedSum(context: LoweringContext, product: Tensor): { node: Tensor; bias: string } | undefined {
+  const users = context.usersOf(product);
+  if (
+    users.length !== 1 ||
+    users[0].operation !== 'add' ||
+    product.inputs.some(input => input.shape.length !== 2)
+  ) {
+    return undefined;
+  }
+  const bias = columnOperand(context, users[0], product);
+  return bias === undefined ? undefined : { node: users[0], bias };
+}
 
 const slice: Lowering = (context, node, [x], result) => {
   const { axis, start, end } = node.attributes as { axis: number; start: number; end: number };
@@ -101,23 +116,38 @@ const putLast: Lowering = (context, node, [values, ids], result) => {
   );
 };
 
-const rmsNorm: Lowering = (context, node, [x, weight], result) => {
+const rmsNormalize: Lowering = (context, node, [x], result) => {
   const epsilon = node.attributes.epsilon as number;
+  const width = node.shape[node.shape.length - 1];
   const attributes = { axis: -1, epsilon: { float: epsilon } };
+  const users = context.usersOf(node);
+  const weight =
+    users.length === 1 && users[0].operation === 'mul' ? columnOperand(context, users[0], node) : undefined;
+  if (weight !== undefined) {
+    const name = context.resultName(users[0]);
+    context.emit('SimplifiedLayerNormalization', [x, weight], { attributes }, name);
+    context.bind(users[0], name);
+    return;
+  }
   const inverse = context
     .usersOf(node.inputs[0])
-    .find(
-      user =>
-        user.operation === 'inverseRms' && user.attributes.epsilon === epsilon && !context.isLowered(user),
-    );
+    .find(user => user.operation === 'inverseRms' && user.attributes.epsilon === epsilon);
   const results = [result];
-  if (inverse !== undefined) {
+  if (inverse !== undefined && !context.isLowered(inverse)) {
     const name = context.resultName(inverse);
     results.push(name);
     context.bind(inverse, name);
   }
-  context.emitMany('SimplifiedLayerNormalization', [x, weight], results, { attributes });
+  context.emitMany('SimplifiedLayerNormalization', [x, context.filled([width], 1)], results, { attributes });
 };
+
+/** The other operand of a binary node, when it is one value per column and already there to be read. */
+function columnOperand(context: LoweringContext, node: Tensor, operand: Tensor): string | undefined {
+  const other = node.inputs.find(input => input !== operand);
+  const width = operand.shape[operand.shape.length - 1];
+  if (other === undefined || !sameShape(other.shape, [width]) || !context.isLowered(other)) return undefined;
+  return context.valueOf(other);
+}
 
 const inverseRms: Lowering = (context, node, [x], result) => {
   const squares = context.emit('Mul', [x, x]);
@@ -125,6 +155,19 @@ const inverseRms: Lowering = (context, node, [x], result) => {
   const shifted = context.emit('Add', [mean, context.float(node.attributes.epsilon as number)]);
   context.emit('Reciprocal', [context.emit('Sqrt', [shifted])], {}, result);
 };
+
+/** The sigmoid that silu and its gradient share; ONNX Runtime's own fused activation is slower than the two steps. */
+function sigmoidOf(context: LoweringContext, node: Tensor, x: string): string {
+  const [argument] = node.inputs;
+  const shared = context.usersOf(argument).find(user => user.operation === 'sigmoid');
+  if (shared === undefined) return context.emit('Sigmoid', [x]);
+  if (!context.isLowered(shared)) {
+    const name = context.resultName(shared);
+    context.emit('Sigmoid', [x], {}, name);
+    context.bind(shared, name);
+  }
+  return context.valueOf(shared);
+}
 
 const rope: Lowering = (context, node, [x, cos, sin], result) => {
   const [batch, time, heads, size] = node.shape;
@@ -144,7 +187,9 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   abs: direct('Abs'),
   sign: direct('Sign'),
   sigmoid: direct('Sigmoid'),
-  silu: direct('QuickGelu', { domain: MICROSOFT, attributes: { alpha: { float: 1 } } }),
+  silu: (context, node, [x], result) => {
+    context.emit('Mul', [x, sigmoidOf(context, node, x)], {}, result);
+  },
   tanh: direct('Tanh'),
   cos: direct('Cos'),
   sin: direct('Sin'),
@@ -189,7 +234,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   scatterAddRows,
   takeLast,
   putLast,
-  rmsNorm,
+  rmsNormalize,
   inverseRms,
   rope,
   attention: lowerAttention,
