@@ -1,6 +1,12 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { type AttentionShape, compileAttention, PAGE_POSITIONS, pageBytes } from './attention-kernel.ts';
+import {
+  type AttentionShape,
+  compileAttention,
+  FUTURE_MASK,
+  PAGE_POSITIONS,
+  pageBytes,
+} from './attention-kernel.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;
@@ -47,7 +53,7 @@ for (const shape of [
   t.test(`attention in pieces over pages equals plain attention: ${JSON.stringify(shape)}`, async t => {
     const { heads, keyValueHeads, headDimension } = shape;
     const layers = 2;
-    const rows = 2 * PAGE_POSITIONS + 5;
+    const rows = PAGE_POSITIONS + 21;
     const memory = new WebAssembly.Memory({ initial: MEMORY_PAGES, maximum: MEMORY_PAGES });
     let end = 0;
     const place = (floats: number): number => {
@@ -59,6 +65,7 @@ for (const shape of [
       angles: place(rows * headDimension),
       query: place(headDimension),
       scores: place(rows + PAGE_POSITIONS),
+      futureMask: place(FUTURE_MASK.length),
       queries: place(2 * rows * heads * headDimension),
       keys: place(2 * rows * keyValueHeads * headDimension),
       values: place(2 * rows * keyValueHeads * headDimension),
@@ -69,6 +76,7 @@ for (const shape of [
     const pages = place((6 * pageBytes(shape, layers)) / 4);
     const floats = (start: number, count: number) => new Float32Array(memory.buffer, start, count);
     const words = (start: number, count: number) => new Int32Array(memory.buffer, start, count);
+    floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     const half = headDimension / 2;
     const angles = floats(places.angles, rows * headDimension);
     for (let p = 0; p < rows; p++) {

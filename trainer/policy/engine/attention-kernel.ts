@@ -10,16 +10,26 @@ import {
   wasmModule,
 } from './wasm-code.ts';
 
-/** Positions a page of the cache holds. Four vectors of four, so that one pass over a page keeps four sums in flight. */
-export const PAGE_POSITIONS = 16;
+/** Positions a page of the cache holds: a head's keys, and its values, then lie together by the kilobyte. */
+export const PAGE_POSITIONS = 64;
+/** Positions taken at once: four vectors of four. */
+const BLOCK_POSITIONS = 16;
+const BLOCKS_PER_PAGE = PAGE_POSITIONS / BLOCK_POSITIONS;
 const LANES = 4;
-const VECTORS_PER_PAGE = PAGE_POSITIONS / LANES;
+const VECTORS_PER_BLOCK = BLOCK_POSITIONS / LANES;
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
-/** Sums kept in registers at once while values are mixed; x86-64 has sixteen vector registers. */
-const MIX_REGISTERS = 8;
+/** Vector sums kept in registers at once; x86-64 has sixteen vector registers. */
+const SUMS = 2 * VECTORS_PER_BLOCK;
 /** Scores of positions that are not there yet; exp of it is 0. */
 const NO_SCORE = -1e30;
+
+/**
+ * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
+ */
+export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_POSITIONS }, (_, i) =>
+  i < BLOCK_POSITIONS ? 0 : NO_SCORE,
+);
 
 /** Words of a run record: what one sequence does in a tick. */
 export const RUN_WORDS = 4;
@@ -39,6 +49,8 @@ export interface AttentionPlaces {
   readonly query: number;
   /** Scores of one query against all positions, rounded up to whole pages. */
   readonly scores: number;
+  /** {@link FUTURE_MASK} */
+  readonly futureMask: number;
   /** Rows of the tick: [rows, heads · headDimension], twice [rows, keyValueHeads · headDimension]. */
   readonly queries: number;
   readonly keys: number;
@@ -48,7 +60,7 @@ export interface AttentionPlaces {
   readonly runs: number;
 }
 
-/** Bytes of one page: keys and values of all layers for 16 positions of one sequence. */
+/** Bytes of one page: keys and values of all layers for 64 positions of one sequence. */
 export function pageBytes(shape: AttentionShape, layers: number): number {
   return layers * layerBytes(shape);
 }
@@ -71,10 +83,11 @@ export type AttentionKernel = (runCount: number, layerOffset: number) => void;
  * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
  * first row in its sequence, address of the sequence's list of page addresses. For each run and head the kernel turns
  * the row's key and query by their rotary angles, writes key and value into the page of the row's position, and mixes
- * the values of all positions up to it: rows of one run see each other causally.
+ * the values of all positions up to it: rows of one run see each other causally. Keys and values of all rows are written
+ * first, so that no load waits for a store of a part of what it reads.
  *
- * Inside a page every (layer, key-value head) has its keys as [4, headDimension, 4] (four positions side by side, so
- * that a score vector needs no sum across lanes) and its values as [16, headDimension].
+ * Inside a page every (layer, key-value head) has its keys as [16, headDimension, 4] (four positions side by side, so
+ * that a score vector needs no sum across lanes) and its values as [64, headDimension].
  */
 export function compileAttention(
   shape: AttentionShape,
@@ -90,98 +103,114 @@ export function compileAttention(
     key: keyValueHeads * headDimension * FLOAT_BYTES,
   };
   const headVectorBytes = headDimension * FLOAT_BYTES;
-  const keyBlockBytes = headDimension * VECTOR_BYTES;
-  const valuesInHead = VECTORS_PER_PAGE * keyBlockBytes;
+  /** Keys of four positions, and of a block. */
+  const keyVectorBytes = headDimension * VECTOR_BYTES;
+  const blockBytes = VECTORS_PER_BLOCK * keyVectorBytes;
+  const valuesInHead = BLOCKS_PER_PAGE * blockBytes;
 
   const locals = new FunctionLocals(['i32', 'i32']);
   const [runCount, layerOffset] = locals.parameters;
-  const [run, runEnd, record, row, rowEnd, position, pageList, head, headOffset] = locals.locals('i32', 9);
-  const [angle, source, target, page, pageAddress, pageEnd, score, scoreEnd, group, index] = locals.locals(
+  const [run, runEnd, row, rowEnd, position, pageList, head, headOffset] = locals.locals('i32', 8);
+  const [angle, source, target, block, lastBlock, address, score, scoreEnd, group, index] = locals.locals(
     'i32',
     10,
   );
   const [largest, total] = locals.locals('f32', 2);
   const [power, whole, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
-  const sums = locals.locals('v128', MIX_REGISTERS);
+  const sums = locals.locals('v128', SUMS);
 
   const at = (base: Code, offset: Code): Code => i32.add(base, offset);
   const scaled = (value: Code, bytes: number): Code => i32.mul(value, i32.const(bytes));
-  /** Address of this head's part of the page that `page` counts. */
-  const headOfPage = at(i32.load(at(pageList.get, i32.shl(page.get, i32.const(2)))), headOffset.get);
-  const positionInPage = i32.and(position.get, i32.const(PAGE_POSITIONS - 1));
+  /** Address of this head's part of a page. */
+  const headOfPage = (page: Code): Code =>
+    at(i32.load(at(pageList.get, i32.shl(page, i32.const(2)))), headOffset.get);
+  /** Address of a block's keys in this head; its values stand {@link valuesInHead} bytes further. */
+  const addressOfBlock = at(
+    headOfPage(i32.shrU(block.get, i32.const(2))),
+    scaled(i32.and(block.get, i32.const(BLOCKS_PER_PAGE - 1)), blockBytes),
+  );
 
   /** Turns the head at `source` by the row's angles; `put` stores element j of the result. */
   const rotate = (put: (j: number, value: Code) => Code): Code => {
-    const code: number[] = [];
+    const code: Code[] = [];
     for (let j = 0; j < half; j++) {
       const u = f32.load(source.get, j * FLOAT_BYTES);
       const v = f32.load(source.get, (half + j) * FLOAT_BYTES);
       const cos = f32.load(angle.get, j * FLOAT_BYTES);
       const sin = f32.load(angle.get, (half + j) * FLOAT_BYTES);
-      code.push(...put(j, f32.sub(f32.mul(u, cos), f32.mul(v, sin))));
-      code.push(...put(half + j, f32.add(f32.mul(v, cos), f32.mul(u, sin))));
+      code.push(put(j, f32.sub(f32.mul(u, cos), f32.mul(v, sin))));
+      code.push(put(half + j, f32.add(f32.mul(v, cos), f32.mul(u, sin))));
     }
     return code;
   };
 
+  const positionInPage = i32.and(position.get, i32.const(PAGE_POSITIONS - 1));
   const writeKeyAndValue: Code[] = [
-    page.set(i32.shrU(position.get, i32.const(4))),
-    pageAddress.set(headOfPage),
+    address.set(headOfPage(i32.shrU(position.get, i32.const(6)))),
     source.set(
       at(i32.const(places.keys), at(scaled(row.get, rowBytes.key), scaled(head.get, headVectorBytes))),
     ),
     target.set(
       at(
-        pageAddress.get,
+        address.get,
         at(
-          scaled(i32.shrU(positionInPage, i32.const(2)), keyBlockBytes),
+          scaled(i32.shrU(positionInPage, i32.const(2)), keyVectorBytes),
           scaled(i32.and(position.get, i32.const(LANES - 1)), FLOAT_BYTES),
         ),
       ),
     ),
     rotate((j, value) => f32.store(target.get, value, j * VECTOR_BYTES)),
     source.set(at(source.get, i32.const(places.values - places.keys))),
-    target.set(at(pageAddress.get, scaled(positionInPage, headVectorBytes))),
+    target.set(at(address.get, scaled(positionInPage, headVectorBytes))),
     ...times(headDimension / LANES, j =>
       f32x4.store(target.get, f32x4.load(source.get, j * VECTOR_BYTES), valuesInHead + j * VECTOR_BYTES),
     ),
   ];
 
   const scoreBase = i32.const(places.scores);
-  const scorePages: Code = forLoop(
-    page,
-    i32.const(0),
-    pageEnd.get,
-    i32.const(1),
-    pageAddress.set(headOfPage),
+  /** Scores of one block; every vector of positions has two sums, taken in turn, to keep multiply-adds in flight. */
+  const scoreBlock = (finish: (vector: Code, index: number) => Code): Code => [
+    address.set(addressOfBlock),
     ...sums.map(sum => sum.set(f32x4.constant(0))),
-    // Two sums for each vector of positions, taken in turn: a machine has several multiply-adds in flight.
     ...times(headDimension, d => [
-      ...factor.set(f32x4.loadSplat(i32.const(places.query), d * FLOAT_BYTES)),
-      ...times(VECTORS_PER_PAGE, block => {
-        const sum = sums[(d % 2) * VECTORS_PER_PAGE + block];
-        const key = f32x4.load(pageAddress.get, block * keyBlockBytes + d * VECTOR_BYTES);
+      factor.set(f32x4.loadSplat(i32.const(places.query), d * FLOAT_BYTES)),
+      ...times(VECTORS_PER_BLOCK, vector => {
+        const sum = sums[(d % 2) * VECTORS_PER_BLOCK + vector];
+        const key = f32x4.load(address.get, vector * keyVectorBytes + d * VECTOR_BYTES);
         return sum.set(f32x4.multiplyAdd(factor.get, key, sum.get));
-      }).flat(),
+      }),
     ]),
-    ...times(VECTORS_PER_PAGE, block => {
-      const total = f32x4.add(sums[block].get, sums[VECTORS_PER_PAGE + block].get);
-      return f32x4.store(score.get, total, block * VECTOR_BYTES);
+    ...times(VECTORS_PER_BLOCK, vector => {
+      const sum = sums[vector];
+      return [
+        sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_BLOCK + vector].get), vector)),
+        vectorLargest.set(f32x4.max(vectorLargest.get, sum.get)),
+        f32x4.store(score.get, sum.get, vector * VECTOR_BYTES),
+      ];
     }),
-    score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+    score.set(at(score.get, i32.const(BLOCK_POSITIONS * FLOAT_BYTES))),
+  ];
+  const futureMask = i32.sub(
+    i32.const(places.futureMask + (BLOCK_POSITIONS - 1) * FLOAT_BYTES),
+    scaled(i32.and(position.get, i32.const(BLOCK_POSITIONS - 1)), FLOAT_BYTES),
   );
-  const hideFuture: Code = forLoop(
-    index,
-    at(scoreBase, scaled(i32.add(position.get, i32.const(1)), FLOAT_BYTES)),
-    scoreEnd.get,
-    i32.const(FLOAT_BYTES),
-    f32.store(index.get, f32.const(NO_SCORE)),
-  );
+  const scores: Code[] = [
+    vectorLargest.set(f32x4.constant(NO_SCORE)),
+    score.set(scoreBase),
+    forLoop(
+      block,
+      i32.const(0),
+      lastBlock.get,
+      i32.const(1),
+      scoreBlock(vector => vector),
+    ),
+    index.set(futureMask),
+    scoreBlock((vector, i) => f32x4.add(vector, f32x4.load(index.get, i * VECTOR_BYTES))),
+    scoreEnd.set(score.get),
+  ];
   const overScores = (...body: readonly Code[]): Code =>
     forLoop(index, scoreBase, scoreEnd.get, i32.const(VECTOR_BYTES), ...body);
   const softmax: Code[] = [
-    vectorLargest.set(f32x4.constant(NO_SCORE)),
-    overScores(vectorLargest.set(f32x4.max(vectorLargest.get, f32x4.load(index.get)))),
     largest.set(acrossLanes(vectorLargest.get, f32.max)),
     vectorLargest.set(f32x4.splat(largest.get)),
     vectorTotal.set(f32x4.constant(0)),
@@ -195,36 +224,36 @@ export function compileAttention(
 
   /** Mixes a slice of the values of `count` vectors that starts at vector `first`, positions in `phases` sums in turn. */
   const mix = (first: number, count: number): Code => {
-    const phases = MIX_REGISTERS >= 2 * count ? 2 : 1;
+    const phases = SUMS >= 2 * count ? 2 : 1;
     return [
-      ...times(count * phases, j => sums[j].set(f32x4.constant(0))).flat(),
-      ...score.set(scoreBase),
-      ...forLoop(
-        page,
+      ...times(count * phases, j => sums[j].set(f32x4.constant(0))),
+      score.set(scoreBase),
+      forLoop(
+        block,
         i32.const(0),
-        pageEnd.get,
+        i32.add(lastBlock.get, i32.const(1)),
         i32.const(1),
-        pageAddress.set(headOfPage),
-        ...times(PAGE_POSITIONS, p => [
-          ...factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
+        address.set(addressOfBlock),
+        ...times(BLOCK_POSITIONS, p => [
+          factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
           ...times(count, j => {
             const sum = sums[(p % phases) * count + j];
             const offset = valuesInHead + p * headVectorBytes + (first + j) * VECTOR_BYTES;
-            return sum.set(f32x4.multiplyAdd(factor.get, f32x4.load(pageAddress.get, offset), sum.get));
-          }).flat(),
+            return sum.set(f32x4.multiplyAdd(factor.get, f32x4.load(address.get, offset), sum.get));
+          }),
         ]),
-        score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+        score.set(at(score.get, i32.const(BLOCK_POSITIONS * FLOAT_BYTES))),
       ),
-      ...factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
+      factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
       ...times(count, j => {
         const sum = phases === 2 ? f32x4.add(sums[j].get, sums[count + j].get) : sums[j].get;
         return f32x4.store(target.get, f32x4.mul(sum, factor.get), (first + j) * VECTOR_BYTES);
-      }).flat(),
+      }),
     ];
   };
   const slices: Code[] = [];
-  for (let first = 0; first < headDimension / LANES; first += MIX_REGISTERS) {
-    slices.push(mix(first, Math.min(MIX_REGISTERS, headDimension / LANES - first)));
+  for (let first = 0; first < headDimension / LANES; first += SUMS) {
+    slices.push(mix(first, Math.min(SUMS, headDimension / LANES - first)));
   }
 
   const attend: Code = forLoop(
@@ -244,44 +273,42 @@ export function compileAttention(
         j * FLOAT_BYTES,
       ),
     ),
-    score.set(scoreBase),
-    scorePages,
-    hideFuture,
+    ...scores,
     ...softmax,
     ...slices,
   );
 
-  const body: Code[] = [
-    runEnd.set(at(i32.const(places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
+  /** Runs code for every run, key-value head and row, with `position`, `headOffset` and `angle` set. */
+  const forEachRow = (...code: readonly Code[]): Code =>
     forLoop(
       run,
       i32.const(places.runs),
       runEnd.get,
       i32.const(RUN_WORDS * FLOAT_BYTES),
-      record.set(run.get),
-      pageList.set(i32.load(record.get, 12)),
+      pageList.set(i32.load(run.get, 12)),
+      rowEnd.set(at(i32.load(run.get), i32.load(run.get, 4))),
       forLoop(
         head,
         i32.const(0),
         i32.const(keyValueHeads),
         i32.const(1),
         headOffset.set(at(layerOffset.get, scaled(head.get, headBytes(shape)))),
-        position.set(i32.load(record.get, 8)),
-        rowEnd.set(at(i32.load(record.get), i32.load(record.get, 4))),
+        position.set(i32.load(run.get, 8)),
         forLoop(
           row,
-          i32.load(record.get),
+          i32.load(run.get),
           rowEnd.get,
           i32.const(1),
           angle.set(at(i32.const(places.angles), scaled(position.get, headVectorBytes))),
-          ...writeKeyAndValue,
-          pageEnd.set(i32.add(i32.shrU(position.get, i32.const(4)), i32.const(1))),
-          scoreEnd.set(at(scoreBase, scaled(pageEnd.get, PAGE_POSITIONS * FLOAT_BYTES))),
-          attend,
+          ...code,
           position.set(i32.add(position.get, i32.const(1))),
         ),
       ),
-    ),
+    );
+  const body: Code[] = [
+    runEnd.set(at(i32.const(places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
+    forEachRow(...writeKeyAndValue),
+    forEachRow(lastBlock.set(i32.shrU(position.get, i32.const(4))), attend),
   ];
   const module = wasmModule('attend', locals, body, { minimumPages: memoryPages, maximumPages: memoryPages });
   const instance = new WebAssembly.Instance(module, { env: { memory } });

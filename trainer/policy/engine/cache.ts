@@ -4,6 +4,7 @@ import {
   type AttentionKernel,
   type AttentionPlaces,
   compileAttention,
+  FUTURE_MASK,
   layerBytes,
   PAGE_POSITIONS,
   pageBytes,
@@ -33,7 +34,7 @@ export interface RowArrays {
 }
 
 /**
- * Keys and values of many sequences in pages of 16 positions, in one WebAssembly memory together with the rows that the
+ * Keys and values of many sequences in pages of 64 positions, in one WebAssembly memory together with the rows that the
  * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
  * touched, so that views of it stay valid. Knows pages and slots, not sequences.
  */
@@ -69,6 +70,7 @@ export class PagedCache {
       angles: place(positions * headDimension),
       query: place(headDimension),
       scores: place(positions),
+      futureMask: place(FUTURE_MASK.length),
       queries: place(maxRows * heads * headDimension),
       keys: place(maxRows * keyValueHeads * headDimension),
       values: place(maxRows * keyValueHeads * headDimension),
@@ -96,6 +98,7 @@ export class PagedCache {
     this.#runs = new Int32Array(memory.buffer, places.runs, maxRows * RUN_WORDS);
     this.#lists = new Int32Array(memory.buffer, this.#listsAddress, wanted);
     this.#layerBytes = layerBytes(config);
+    floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     writeAngles(config, floats(places.angles, positions * headDimension), positions);
     this.#kernel = compileAttention(config, places, memory, memoryPages);
     this.#freePages = Uint32Array.from({ length: this.pageCount }, (_, i) => end + i * bytesOfPage).reverse();

@@ -1,8 +1,8 @@
 /**
- * A small writer of WebAssembly: an expression is the bytes that compute it, so code is put together by concatenation.
- * Only what the engine's kernels use. Opcodes: https://webassembly.github.io/spec/core/appendix/index-instructions.html
+ * A small writer of WebAssembly: an expression is the bytes that compute it, nested as the expression is and flattened at
+ * the end. Only what the engine's kernels use. Opcodes: https://webassembly.github.io/spec/core/appendix/index-instructions.html
  */
-export type Code = readonly number[];
+export type Code = readonly (number | Code)[];
 
 export type ValueType = 'i32' | 'f32' | 'v128';
 
@@ -50,25 +50,19 @@ export class FunctionLocals {
 
 const binary =
   (...opcode: number[]) =>
-  (a: Code, b: Code): Code => [...a, ...b, ...opcode];
+  (a: Code, b: Code): Code => [a, b, opcode];
 const unary =
   (...opcode: number[]) =>
-  (a: Code): Code => [...a, ...opcode];
+  (a: Code): Code => [a, opcode];
 const load =
   (alignment: number, ...opcode: number[]) =>
-  (address: Code, offset = 0): Code => [...address, ...opcode, alignment, ...unsigned(offset)];
+  (address: Code, offset = 0): Code => [address, opcode, alignment, unsigned(offset)];
 const store =
   (alignment: number, ...opcode: number[]) =>
-  (address: Code, value: Code, offset = 0): Code => [
-    ...address,
-    ...value,
-    ...opcode,
-    alignment,
-    ...unsigned(offset),
-  ];
+  (address: Code, value: Code, offset = 0): Code => [address, value, opcode, alignment, unsigned(offset)];
 
 export const i32 = {
-  const: (value: number): Code => [0x41, ...signed(value)],
+  const: (value: number): Code => [0x41, signed(value)],
   add: binary(0x6a),
   sub: binary(0x6b),
   mul: binary(0x6c),
@@ -96,18 +90,18 @@ export const f32x4 = {
   loadSplat: load(ALIGN_4_BYTES, SIMD, 0x09),
   store: store(ALIGN_16_BYTES, SIMD, 0x0b),
   splat: unary(SIMD, 0x13),
-  constant: (value: number): Code => [...f32.const(value), SIMD, 0x13],
-  lane: (vector: Code, index: number): Code => [...vector, SIMD, 0x1f, index],
+  constant: (value: number): Code => [f32.const(value), SIMD, 0x13],
+  lane: (vector: Code, index: number): Code => [vector, SIMD, 0x1f, index],
   nearest: unary(SIMD, 0x6a),
   add: binary(SIMD, ...unsigned(0xe4)),
   sub: binary(SIMD, ...unsigned(0xe5)),
   mul: binary(SIMD, ...unsigned(0xe6)),
   max: binary(SIMD, ...unsigned(0xe9)),
-  multiplyAdd: (a: Code, b: Code, c: Code): Code => [...a, ...b, ...c, SIMD, ...unsigned(0x105)],
+  multiplyAdd: (a: Code, b: Code, c: Code): Code => [a, b, c, SIMD, unsigned(0x105)],
 } as const;
 
 export const i32x4 = {
-  constant: (value: number): Code => [...i32.const(value), SIMD, 0x11],
+  constant: (value: number): Code => [i32.const(value), SIMD, 0x11],
   add: binary(SIMD, ...unsigned(0xae)),
   shl: binary(SIMD, ...unsigned(0xab)),
   truncate: unary(SIMD, ...unsigned(0xf8)),
@@ -117,12 +111,12 @@ export const i32x4 = {
 export function forLoop(index: Local, from: Code, to: Code, step: Code, ...body: readonly Code[]): Code {
   const [block, loop, branch, branchIf, end] = [0x02, 0x03, 0x0c, 0x0d, 0x0b];
   return [
-    ...index.set(from),
-    ...[block, EMPTY_BLOCK, loop, EMPTY_BLOCK],
-    ...[...i32.geU(index.get, to), branchIf, 1],
-    ...body.flat(),
-    ...index.set(i32.add(index.get, step)),
-    ...[branch, 0, end, end],
+    index.set(from),
+    [block, EMPTY_BLOCK, loop, EMPTY_BLOCK],
+    [i32.geU(index.get, to), branchIf, 1],
+    body,
+    index.set(i32.add(index.get, step)),
+    [branch, 0, end, end],
   ];
 }
 
@@ -135,37 +129,46 @@ export function wasmModule(
 ): WebAssembly.Module {
   const parameters = locals.parameterTypes.map(type => VALUE_TYPES[type]);
   const declared = locals.types.map(type => [1, VALUE_TYPES[type]]);
-  const code = [...vector(declared), ...body.flat(), 0x0b];
+  const code = flatten([vector(declared), body, 0x0b]);
   const limits = [0x01, ...unsigned(memory.minimumPages), ...unsigned(memory.maximumPages)];
-  const bytes = [
-    ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
-    ...section(1, vector([[0x60, ...vector(parameters.map(type => [type])), 0]])),
-    ...section(2, vector([[...text('env'), ...text('memory'), 0x02, ...limits]])),
-    ...section(3, vector([[0]])),
-    ...section(7, vector([[...text(name), 0x00, 0]])),
-    ...section(10, vector([[...unsigned(code.length), ...code]])),
-  ];
+  const bytes = flatten([
+    [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
+    section(1, vector([[0x60, vector(parameters.map(type => [type])), 0]])),
+    section(2, vector([[text('env'), text('memory'), 0x02, limits]])),
+    section(3, vector([[0]])),
+    section(7, vector([[text(name), 0x00, 0]])),
+    section(10, vector([[unsigned(code.length), code]])),
+  ]);
   return new WebAssembly.Module(Uint8Array.from(bytes));
 }
 
 function local(index: number): Local {
   return {
-    get: [0x20, ...unsigned(index)],
-    set: value => [...value, 0x21, ...unsigned(index)],
+    get: [0x20, unsigned(index)],
+    set: value => [value, 0x21, unsigned(index)],
   };
 }
 
 function section(id: number, content: Code): Code {
-  return [id, ...unsigned(content.length), ...content];
+  const bytes = flatten(content);
+  return [id, unsigned(bytes.length), bytes];
 }
 
 function vector(items: readonly Code[]): Code {
-  return [...unsigned(items.length), ...items.flat()];
+  return [unsigned(items.length), items];
 }
 
 function text(value: string): Code {
   const bytes = Buffer.from(value);
-  return [...unsigned(bytes.length), ...bytes];
+  return [unsigned(bytes.length), [...bytes]];
+}
+
+function flatten(code: Code, into: number[] = []): number[] {
+  for (const part of code) {
+    if (typeof part === 'number') into.push(part);
+    else flatten(part, into);
+  }
+  return into;
 }
 
 /** LEB128. */

@@ -14,10 +14,10 @@ t.after(() => rm(folder, { recursive: true }));
 const vocabularySize = 24;
 const config = scratchConfig({
   vocabularySize,
-  hiddenSize: 32,
-  heads: 4,
-  keyValueHeads: 2,
-  layers: 2,
+  hiddenSize: 16,
+  heads: 2,
+  keyValueHeads: 1,
+  layers: 1,
   initializerRange: 0.2,
 });
 const grammars = {
@@ -61,7 +61,7 @@ const settingsWith = (
   temperature: 1,
 });
 
-/** Episodes of one to three turns played by the policy itself, with made-up advantages. */
+/** Episodes of one or two turns played by the policy itself, with made-up advantages. */
 async function play(policy: LocalPolicy, count: number, grammar?: string): Promise<TrainingSequence[]> {
   return Promise.all(
     Array.from({ length: count }, async (_, n) => {
@@ -70,8 +70,8 @@ async function play(policy: LocalPolicy, count: number, grammar?: string): Promi
       const mask: number[] = [];
       const logProbs: number[] = [];
       const values: number[] = [];
-      for (let turn = 0; turn <= n % 3; turn++) {
-        const append = Array.from({ length: 3 + ((n * 5) % 9) }, () => rng.integer(vocabularySize));
+      for (let turn = 0; turn <= n % 2; turn++) {
+        const append = Array.from({ length: 3 + ((n * 5) % 4) }, () => rng.integer(vocabularySize));
         const request = { sequenceId: n, append, sampling, seed: n * 10 + turn };
         const generation = await policy.generate(grammar === undefined ? request : { ...request, grammar });
         tokens.push(...append, ...generation.tokenIds);
@@ -107,7 +107,7 @@ t.test('scores of sampled tokens are their log-probabilities and values', async 
   const policy = await policyWith({ workers: 2 });
   t.teardown(() => policy.close());
   for (const grammar of [undefined, 'answer']) {
-    const episodes = await play(policy, 9, grammar);
+    const episodes = await play(policy, 5, grammar);
     const scores = await policy.score(episodes);
     episodes.forEach(({ logProbs, values }, n) => {
       t.ok(largestDifference(scores[n].logProbs, logProbs) < 1e-4, `log-probabilities of ${n}`);
@@ -126,7 +126,7 @@ t.test('the first update has ratio 1 and no divergence', async t => {
   const policy = await policyWith({ workers: 2 });
   t.teardown(() => policy.close());
   for (const grammar of [undefined, 'answer']) {
-    const sequences = await play(policy, 8, grammar);
+    const sequences = await play(policy, 4, grammar);
     const reference = await policy.score(sequences);
     const kl = { estimator: 'k3', coefficient: 0.01 } as const;
     const metrics = await policy.update(
@@ -150,7 +150,7 @@ t.test('the first update has ratio 1 and no divergence', async t => {
 t.test('a step does not depend on workers, micro-batches or the order of sequences', async t => {
   const base = await policyWith();
   t.teardown(() => base.close());
-  const sequences = await play(base, 11);
+  const sequences = await play(base, 7);
   const expected = await base.update({ sequences }, settingsWith());
   const after = (await base.score(sequences)).map(({ logProbs }) => logProbs);
   const variants: [string, Partial<LocalPolicyOptions>, readonly TrainingSequence[]][] = [
