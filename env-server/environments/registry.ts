@@ -1,3 +1,4 @@
+import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
 import { countdown } from './countdown/countdown.ts';
 import type { AnyEnvironment } from './environment.ts';
@@ -22,6 +23,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   metaMathQa,
   staticQa,
   spatial,
+  alfworld,
 ];
 
 const MOST_SUGGESTIONS = 3;

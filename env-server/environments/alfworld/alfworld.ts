@@ -1,0 +1,210 @@
+import Type, { type Static } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { type Environment, InvalidOptions, type ObservationFormat, type Transition } from '../environment.ts';
+import { splitSchema } from '../splits.ts';
+import { act, admissible, canonical } from './actions.ts';
+import { RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
+import { begin, generateHousehold } from './generator.ts';
+import {
+  allows,
+  carried,
+  type Household,
+  type HouseholdState,
+  isLamp,
+  isWon,
+  kindOf,
+  NOWHERE,
+  TASK_TYPES,
+  taskText,
+  treatmentOf,
+} from './household.ts';
+import { oracle, random } from './reference.ts';
+
+const REWARD_WON = 10;
+const MOST_STEPS = 50;
+
+const configSchema = Type.Object(
+  {
+    tasks: Type.Array(Type.Union(TASK_TYPES.map(type => Type.Literal(type))), {
+      default: [...TASK_TYPES],
+      minItems: 1,
+      uniqueItems: true,
+      description: 'Types of task that are drawn.',
+    }),
+    split: splitSchema,
+    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const name = (kinds: { readonly [kind: string]: object }) =>
+  Type.String({ pattern: `^(?:${Object.keys(kinds).join('|')}) [1-9][0-9]?$` });
+
+const optionsSchema = Type.Object(
+  {
+    room: Type.Optional(Type.Union(Object.keys(ROOMS).map(room => Type.Literal(room)))),
+    receptacles: Type.Optional(
+      Type.Array(name(RECEPTACLES), {
+        minItems: 1,
+        maxItems: 60,
+        uniqueItems: true,
+        description: 'Names such as `drawer 2`.',
+      }),
+    ),
+    things: Type.Optional(
+      Type.Record(name(THINGS), Type.String(), {
+        description: 'Receptacle of every thing: `{"apple 1": "fridge 1"}`.',
+      }),
+    ),
+    task: Type.Optional(
+      Type.Object(
+        {
+          type: Type.Union(TASK_TYPES.map(type => Type.Literal(type))),
+          thing: Type.String({ description: 'Kind of thing, e.g. `apple`.' }),
+          receptacle: Type.String({ description: 'Kind of receptacle, or `desklamp`.' }),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type AlfworldConfig = Static<typeof configSchema>;
+type AlfworldOptions = Static<typeof optionsSchema>;
+
+/** ALFWorld-v0: a household told in text, with the six types of task of ALFWorld. */
+export const alfworld = {
+  spec: {
+    id: 'ALFWorld-v0',
+    title: 'Household tasks in text',
+    description: [
+      'A room with furniture, some of it closed, and things in and on it. The player walks from one piece of furniture to the next, opens, takes one thing at a time, washes, heats or cools it, puts it down, or switches a lamp on, until one of six types of task is done: put a thing somewhere, put two of a kind somewhere, wash, heat or cool a thing and put it somewhere, look at a thing in the light of a lamp.',
+      '',
+      `Doing the task pays ${REWARD_WON} and ends the episode; everything else pays 0. An action that is not in the list of possible ones changes nothing and is invalid. \`move … to …\`, \`put … in …\` and \`put … on …\` are understood too.`,
+      '',
+      'Rooms, furniture and things are our own, in the style of ALFWorld. `info` has `won` and `admissible`, the number of possible actions.',
+    ].join('\n'),
+    tags: ['household', 'text', 'partial observation', 'planning'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(TASK_TYPES.map(type => [type, { tasks: [type] }])),
+    observationSpace: { type: 'Text', maxLength: 8192 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 200 },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, REWARD_WON],
+    rewardThreshold: REWARD_WON,
+    knownOptimum: { success: 1, source: 'reference policy `oracle`' },
+    maxEpisodeSteps: MOST_STEPS,
+    exampleAction: 'go to countertop 1',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: (_config: AlfworldConfig) => ({
+    instruction:
+      'You are in a household and have a task. Walk to pieces of furniture, look into them, take things and bring them where they belong. You can carry one thing at a time. Choose from the possible actions.',
+    actionFormat: 'one of the possible actions, word for word',
+  }),
+
+  reset(config: AlfworldConfig, rng: Random, options: JsonObject): HouseholdState {
+    return pinnedHousehold(options) ?? generateHousehold(config.tasks, config.split, rng);
+  },
+
+  step(state: HouseholdState, action: Json): Transition<HouseholdState> {
+    const choices = admissible(state);
+    const wanted = typeof action === 'string' ? canonical(action) : '';
+    const valid = choices.includes(wanted);
+    if (state.won || !valid) {
+      const report = state.won ? state.report : 'Nothing happens.';
+      return transition({ ...state, report }, 0, valid, false, choices.length);
+    }
+    const next = act(state, wanted);
+    const effective = !/^(?:examine|inventory|look)/.test(wanted) || next.report !== state.report;
+    return transition(next, next.won ? REWARD_WON : 0, true, effective, admissible(next).length);
+  },
+
+  observe(state: HouseholdState, format: ObservationFormat): Json {
+    const { household, report } = state;
+    if (format === 'structured') return structured(state);
+    const lines = [`Task: ${taskText(household.task)}`, report];
+    lines.push(state.won ? 'The task is done.' : `Possible actions: ${admissible(state).join(', ')}`);
+    return lines.join('\n');
+  },
+
+  validActions: admissible,
+
+  references: { oracle, random },
+} satisfies Environment<AlfworldConfig, HouseholdState>;
+
+function transition(
+  state: HouseholdState,
+  reward: number,
+  valid: boolean,
+  effective: boolean,
+  choices: number,
+): Transition<HouseholdState> {
+  const { won } = state;
+  return {
+    state,
+    reward,
+    terminated: won,
+    info: { success: won, action_is_valid: valid, action_is_effective: effective, won, admissible: choices },
+  };
+}
+
+/** What the player knows or could know by looking; the content of closed furniture is left out. */
+function structured(state: HouseholdState): Json {
+  const { household, at, open } = state;
+  const held = carried(state);
+  const at_ = at === NOWHERE ? null : household.receptacles[at];
+  return {
+    task: household.task,
+    room: household.room,
+    at: at_,
+    carries: held === NOWHERE ? null : household.things[held],
+    report: state.report,
+    receptacles: household.receptacles.map((receptacle, index) => ({ name: receptacle, open: open[index] })),
+    admissible: admissible(state),
+    won: state.won,
+  };
+}
+
+function pinnedHousehold(options: AlfworldOptions): HouseholdState | null {
+  const { room = 'room', receptacles, things, task } = options;
+  if (!receptacles && !things && !task) return null;
+  if (!receptacles || !things || !task) {
+    throw new InvalidOptions('', 'receptacles, things and task must be given together');
+  }
+  const names = Object.keys(things);
+  const places = names.map(thing => {
+    const place = receptacles.indexOf(things[thing]);
+    if (place < 0)
+      throw new InvalidOptions(`/things/${thing}`, `there is no ${things[thing]} among the receptacles`);
+    return place;
+  });
+  const household: Household = { room, receptacles, things: names, task };
+  const fault = faultOf(household);
+  if (fault) throw new InvalidOptions('/task', fault);
+  const state = begin(household, places);
+  if (isWon(state)) throw new InvalidOptions('/task', 'the task is done from the start');
+  return state;
+}
+
+/** What makes a pinned task impossible, or null. */
+function faultOf({ task, things, receptacles }: Household): string | null {
+  const needed = task.type === 'pick_two_and_place' ? 2 : 1;
+  const ofKind = things.filter(thing => kindOf(thing) === task.thing);
+  if (ofKind.length < needed) return `needs ${needed} of the kind ${task.thing}, there are ${ofKind.length}`;
+  if (isLamp(ofKind[0])) return `a ${task.thing} cannot be carried`;
+  if (task.type === 'examine_in_light') return things.some(isLamp) ? null : 'there is no desklamp';
+  const treatment = treatmentOf(task);
+  if (treatment && !allows(ofKind[0], treatment))
+    return `${treatment} is nothing that can be done to a ${task.thing}`;
+  if (treatment && !receptacles.some(receptacle => RECEPTACLES[kindOf(receptacle)].appliance === treatment)) {
+    return `nothing in the room can ${treatment}`;
+  }
+  return receptacles.some(receptacle => kindOf(receptacle) === task.receptacle)
+    ? null
+    : `there is no ${task.receptacle}`;
+}

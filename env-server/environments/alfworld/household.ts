@@ -1,0 +1,136 @@
+import { RECEPTACLES, THINGS, type Treatment } from './catalogue.ts';
+
+/** Fixed for an episode and shared by all its states. */
+export type Household = {
+  readonly room: string;
+  /** Names such as `drawer 2`. */
+  readonly receptacles: readonly string[];
+  readonly things: readonly string[];
+  readonly task: Task;
+};
+
+export const TASK_TYPES = [
+  'pick_and_place',
+  'pick_two_and_place',
+  'examine_in_light',
+  'clean_and_place',
+  'heat_and_place',
+  'cool_and_place',
+] as const;
+export type TaskType = (typeof TASK_TYPES)[number];
+
+/** `thing` and `receptacle` are kinds; for `examine_in_light` the receptacle is the kind of lamp. */
+export type Task = { readonly type: TaskType; readonly thing: string; readonly receptacle: string };
+
+/** Index instead of a receptacle's: the player carries the thing, or stands in the middle of the room. */
+export const NOWHERE = -1;
+
+export type HouseholdState = {
+  readonly household: Household;
+  /** For every thing, the index of its receptacle, or NOWHERE while it is carried. */
+  readonly places: readonly number[];
+  /** For every thing, what was last done to it with heat or cold, and whether it was cleaned. */
+  readonly clean: readonly boolean[];
+  readonly warmth: readonly ('heat' | 'cool' | 'none')[];
+  /** For every receptacle that can be opened, whether it is open; true for others. */
+  readonly open: readonly boolean[];
+  readonly lit: readonly boolean[];
+  /** Receptacle in front of the player, or NOWHERE. */
+  readonly at: number;
+  /** What the last action showed. */
+  readonly report: string;
+  readonly won: boolean;
+};
+
+/** `drawer` of `drawer 2`. */
+export function kindOf(name: string): string {
+  return name.slice(0, name.lastIndexOf(' '));
+}
+
+export function receptacleKind(state: HouseholdState, receptacle: number) {
+  return RECEPTACLES[kindOf(state.household.receptacles[receptacle])];
+}
+
+/** Index of the thing that the player carries, or NOWHERE. */
+export function carried(state: HouseholdState): number {
+  return state.places.indexOf(NOWHERE);
+}
+
+/** Things that can be seen at a receptacle. */
+export function visibleThings(state: HouseholdState, receptacle: number): number[] {
+  if (receptacle === NOWHERE || !state.open[receptacle]) return [];
+  return state.places.flatMap((place, thing) => (place === receptacle ? [thing] : []));
+}
+
+export function allows(thing: string, treatment: Treatment): boolean {
+  return THINGS[kindOf(thing)].treatments?.includes(treatment) ?? false;
+}
+
+export function isLamp(thing: string): boolean {
+  return THINGS[kindOf(thing)].lamp === true;
+}
+
+/** What the task wants done to its thing before it is put down. */
+export function treatmentOf(task: Task): Treatment | undefined {
+  switch (task.type) {
+    case 'clean_and_place':
+      return 'clean';
+    case 'heat_and_place':
+      return 'heat';
+    case 'cool_and_place':
+      return 'cool';
+    default:
+      return undefined;
+  }
+}
+
+export function isTreated(state: HouseholdState, thing: number, treatment: Treatment): boolean {
+  return treatment === 'clean' ? state.clean[thing] : state.warmth[thing] === treatment;
+}
+
+/** Things that are where and as the task wants them. */
+export function doneThings(state: HouseholdState): number[] {
+  const { task, things, receptacles } = state.household;
+  const treatment = treatmentOf(task);
+  return things.flatMap((name, thing) => {
+    const place = state.places[thing];
+    const done =
+      kindOf(name) === task.thing &&
+      place !== NOWHERE &&
+      kindOf(receptacles[place]) === task.receptacle &&
+      (!treatment || isTreated(state, thing, treatment));
+    return done ? [thing] : [];
+  });
+}
+
+export function isWon(state: HouseholdState): boolean {
+  const { task, things } = state.household;
+  if (task.type === 'examine_in_light') {
+    const thing = carried(state);
+    return (
+      thing !== NOWHERE &&
+      kindOf(things[thing]) === task.thing &&
+      visibleThings(state, state.at).some(seen => isLamp(things[seen]) && state.lit[seen])
+    );
+  }
+  return doneThings(state).length >= (task.type === 'pick_two_and_place' ? 2 : 1);
+}
+
+/** The task as the player reads it. */
+export function taskText({ type, thing, receptacle }: Task): string {
+  const where = `${RECEPTACLES[receptacle]?.inside ? 'into' : 'onto'} a ${receptacle}`;
+  switch (type) {
+    case 'pick_and_place':
+      return `Put a ${thing} ${where}.`;
+    case 'pick_two_and_place':
+      return `Find two things of the kind ${thing} and put both ${where.replace(/ a /, ' the same kind of place: a ')}.`;
+    case 'examine_in_light':
+      return `Look at a ${thing} in the light of a ${receptacle}.`;
+    case 'clean_and_place':
+      return `Wash a ${thing} and put it ${where}.`;
+    case 'heat_and_place':
+      return `Heat a ${thing} and put it ${where}.`;
+    case 'cool_and_place':
+      return `Cool a ${thing} and put it ${where}.`;
+  }
+}
