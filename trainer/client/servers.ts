@@ -45,7 +45,17 @@ export class ServerPool {
   }
 }
 
-/** Clients for the servers of a config; `events` tell when one is waited for and when it is back. */
+/** How long one of several servers is waited for before its work goes to another. */
+const PATIENCE_AMONG_SEVERAL_MS = 15_000;
+
+/**
+ * Clients for the servers of a config. A single server is waited for as long as the retry policy says; one of several is
+ * left for another much sooner, unless its own settings say otherwise.
+ * @param events tell when one is waited for and when it is back
+ */
 export function openServers(settings: readonly EnvServerSettings[], events: WaitEvents = {}): ServerPool {
-  return new ServerPool(settings.map(one => new EnvServer(one, events)));
+  const patience = settings.length > 1 ? { patienceMs: PATIENCE_AMONG_SEVERAL_MS } : {};
+  return new ServerPool(
+    settings.map(one => new EnvServer({ ...one, retry: { ...patience, ...one.retry } }, events)),
+  );
 }

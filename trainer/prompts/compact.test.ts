@@ -1,4 +1,5 @@
 import t from 'tap';
+import { mapActions, parseResponse } from '../../shared/response.ts';
 import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
 import { compactPrompt, compactVocabulary } from './compact.ts';
 import type { PromptTask, TurnView } from './prompt.ts';
@@ -82,11 +83,36 @@ t.test('without thinking the response is primed with the answer', async t => {
   t.equal(prompt.compose(['Up']), 'Up</answer>');
 });
 
+t.test('the grammar allows well-formed responses and nothing else', async t => {
+  for (const think of [true, false]) {
+    const prompt = compactPrompt({ ...LAKE, think }, tokenizer);
+    const { grammar, stopTokenIds } = prompt.tokens!;
+    const said = new Set<string>();
+    const walk = (state: number, ids: readonly number[]): void => {
+      const { tokens, next } = grammar!.states[state];
+      if (tokens.length === 0) {
+        said.add(tokenizer.decode(ids));
+        t.equal(ids.at(-1), stopTokenIds[0]);
+      }
+      tokens.forEach((token, i) => {
+        walk(next[i], [...ids, token]);
+      });
+    };
+    walk(grammar!.start, []);
+    t.equal(said.size, 4 + 4 * 4);
+    for (const text of said) {
+      const { actions } = parseResponse(prompt.prime + text, prompt.format);
+      t.equal(text, prompt.compose(actions));
+      t.equal(mapActions(actions, { names: LAKE.description.actions!, start: 1 }).length, actions.length);
+    }
+  }
+});
+
 t.test('what cannot be written is named', async t => {
   const lake = buildWordTokenizer(compactVocabulary([LAKE]));
   const solved = view(ROOM.replace('P', 'S'));
   t.throws(() => compactPrompt(SOKOBAN, lake).tokens!.turn(solved), /cannot write "S" of Sokoban-v0/);
-  t.throws(() => compactPrompt(LAKE, buildWordTokenizer(['Up'])), /<\/answer> is one token/);
+  t.throws(() => compactPrompt(LAKE, buildWordTokenizer(['Up'])), /in which <\/answer> is one token/);
   const free: PromptTask = { ...LAKE, description: { ...LAKE.description, vocabulary: undefined } };
   t.throws(() => compactVocabulary([free]), /FrozenLake-v0 has no fixed vocabulary/);
 });

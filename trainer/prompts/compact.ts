@@ -1,5 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
+import { responseGrammar } from './grammar.ts';
 import { readGrid } from './grid.ts';
 import {
   composeResponse,
@@ -19,7 +20,9 @@ const SPACE = ' ';
 /** After a response without a valid action. */
 const INVALID = '<invalid>';
 const NEW_ROW = '\n';
-const RESPONSE_WORDS = ['<think>', '</think>', '<answer>', '</answer>', ACTION_SEPARATOR];
+const AFTER_THOUGHT = ['</think>', '<answer>'];
+const END = '</answer>';
+const RESPONSE_WORDS = ['<think>', ...AFTER_THOUGHT, END, ACTION_SEPARATOR];
 
 /** How many actions are left, as one token. */
 const left = (count: number): string => `<${count} left>`;
@@ -124,15 +127,18 @@ function compactTokens(
     append(ids, prime);
     return ids;
   };
-  const stop = tokenizer.idOf('</answer>');
-  if (stop === undefined) {
-    throw new Error(
-      'the `compact` prompt needs a tokenizer in which </answer> is one token: build one from the environments’ vocabulary, or choose the `chat` prompt',
-    );
-  }
-  const actions = (task.description.actions ?? task.description.vocabulary ?? []).map(name =>
-    tokenizer.idOf(name),
+  const [end, separator, ...lead] = [END, ACTION_SEPARATOR, ...(task.think ? AFTER_THOUGHT : [])].map(
+    word => {
+      const id = tokenizer.idOf(word);
+      if (id !== undefined) return id;
+      throw new Error(
+        `the \`compact\` prompt needs a tokenizer in which ${word} is one token: build one from the environments’ vocabulary, or choose the \`chat\` prompt`,
+      );
+    },
   );
+  const actions = (task.description.actions ?? task.description.vocabulary ?? [])
+    .map(name => tokenizer.idOf(name))
+    .filter(id => id !== undefined);
   return {
     opening: () => [],
     turn,
@@ -146,9 +152,10 @@ function compactTokens(
       return ids;
     },
     close: () => [],
-    stopTokenIds: tokenizer.eosTokenId === undefined ? [stop] : [stop, tokenizer.eosTokenId],
+    stopTokenIds: tokenizer.eosTokenId === undefined ? [end] : [end, tokenizer.eosTokenId],
     ending: [],
-    actionTokenIds: new Set(actions.filter(id => id !== undefined)),
+    actionTokenIds: new Set(actions),
+    grammar: responseGrammar({ lead, actions, separator, end }, task.maxActionsPerTurn),
   };
 }
 

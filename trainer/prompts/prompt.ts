@@ -1,4 +1,5 @@
 import type { ResponseFormat } from '../../shared/response.ts';
+import type { TokenGrammar } from '../policy/engine/grammar.ts';
 import type { ChatMessage } from '../policy/tokenizer-chat.ts';
 
 /** What a player is told about an environment; `describe` of the server gives it for the effective configuration. */
@@ -71,6 +72,8 @@ export interface PromptTokens {
   readonly ending: readonly number[];
   /** Tokens that name an action; empty where names are more than a token. */
   readonly actionTokenIds: ReadonlySet<number>;
+  /** Allows well-formed responses only; absent where actions are more than a token. */
+  readonly grammar?: TokenGrammar;
 }
 
 export interface Prompt {
