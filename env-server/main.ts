@@ -1,4 +1,4 @@
-import { Command, Option } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { createApp } from './app.ts';
 import { hashToken, refuseOpenServer } from './http/auth.ts';
 import { SETTINGS, type Settings } from './settings.ts';
@@ -33,7 +33,7 @@ function command(): Command {
 function parseNumber(text: string, minimum: number, integer: boolean): number {
   const value = Number(text);
   if (text.trim() === '' || !(value >= minimum) || (integer && !Number.isInteger(value))) {
-    throw new Error(`expected ${integer ? 'an integer' : 'a number'} of at least ${minimum}, got "${text}"`);
+    throw new InvalidArgumentError(`Expected ${integer ? 'an integer' : 'a number'} of at least ${minimum}.`);
   }
   return value;
 }

@@ -1,0 +1,53 @@
+import t from 'tap';
+import { isProblem, testApp } from '../app.test-data.ts';
+import { OPERATIONS } from '../operations/table.ts';
+
+t.test('metrics count sessions, episodes, operations, problems', async t => {
+  const { ask, open } = await testApp(t);
+  const id = await open();
+  await open();
+  for (let i = 0; i < 3; i++) await ask('POST', `/v1/sessions/${id}/step`, { action: 'draw' });
+  await ask('POST', `/v1/sessions/${id}/step`, { action: {} });
+  await ask('POST', `/v1/sessions/${id}/reset`);
+  await ask('DELETE', `/v1/sessions/${id}`);
+  const { text, headers } = await ask('GET', '/metrics');
+  t.match(headers['content-type'], /^text\/plain/);
+  const env = 'env_id="test/Counter-v0"';
+  for (const line of [
+    `ragen_sessions{${env}} 1`,
+    `ragen_episodes_total{${env}} 3`,
+    'ragen_sessions_ended_total{ending="session_closed"} 1',
+    'ragen_problems_total{code="invalid_action",status="422"} 1',
+    `ragen_operation_seconds_count{${env},operation="step"} 3`,
+    `ragen_operation_seconds_bucket{${env},operation="step",le="+Inf"} 3`,
+    'ragen_queue_depth 0',
+    'ragen_websockets 0',
+  ]) {
+    t.ok(text.includes(`${line}\n`), line);
+  }
+  t.match(text, /nodejs_eventloop_lag_seconds /);
+});
+
+t.test('the reference shows every operation', async t => {
+  const { ask } = await testApp(t);
+  const { text, status } = await ask('GET', '/openapi.json');
+  t.equal(status, 200);
+  const { paths, openapi } = JSON.parse(text);
+  t.equal(openapi, '3.1.0');
+  for (const { path, method, name } of OPERATIONS) {
+    t.equal(paths[path][method.toLowerCase()].operationId, name);
+  }
+  t.ok(paths['/v1/batch'].post);
+  t.match((await ask('GET', '/docs/')).text, /Swagger UI/);
+  t.match((await ask('GET', '/docs/json')).text, /"operationId":"step"/);
+});
+
+t.test('the trace of a request is found in its problem', async t => {
+  const { ask } = await testApp(t);
+  const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const reply = await ask('GET', '/v1/sessions/s1', undefined, {
+    traceparent: `00-${trace}-00f067aa0ba902b7-01`,
+  });
+  isProblem(t, reply, 'unknown_session');
+  t.equal(reply.body.trace_id, trace);
+});
