@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import type { AnyEnvironment } from '../../env-server/environments/environment.ts';
@@ -5,7 +6,9 @@ import { frozenLake } from '../../env-server/environments/frozenlake/frozenlake.
 import type { WaitEvent } from '../client/availability.ts';
 import type { ServerProblem } from '../client/errors.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';
+import { loadTokenizer } from '../policy/tokenizer.ts';
 import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import type { ChatMessage } from '../policy/tokenizer-chat.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import type { Agent } from './agent.ts';
 import { Collector, type GroupOutcome } from './collector.ts';
@@ -14,10 +17,12 @@ import { describeTags, promptTask } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import { policyAgent } from './policy-agent.ts';
 import { referenceAgent } from './reference-agent.ts';
+import { scriptedAgent } from './scripted-agent.ts';
 import { CAPS, serve } from './server.test-data.ts';
 import { serverProcess } from './server-process.test-data.ts';
 import { type GroupPlan, planGroups, type Tag } from './tag.ts';
 
+const QWEN = fileURLToPath(new URL('../../test-data/golden/models/qwen2-tiny', import.meta.url));
 const RESPONSE = { responseLength: 8, think: true };
 const SAMPLING = { temperature: 1, topK: 0, topP: 1 };
 const TAGS: readonly Tag[] = [
@@ -151,6 +156,44 @@ t.test('a policy is given what is new, and what it says is kept as sampled', asy
     t.ok(mask.every((bit, i) => logProbs[i] === -bit && values![i] === bit / 2 && versions[i] === 9 * bit));
     t.notOk(success || terminated);
   }
+});
+
+t.test('chats read like the model’s own template, with the responses as they were said', async t => {
+  const servers = await serve(t);
+  const tokenizer = await loadTokenizer(QWEN);
+  const collector = new Collector({
+    servers,
+    tags: await describeTags(servers, TAGS),
+    prompt: 'chat',
+    response: { responseLength: 100, think: true },
+    tokenizer,
+    maxSequenceLength: 8192,
+    concurrency: 16,
+  });
+  const messages: ChatMessage[][] = [];
+  const agent = scriptedAgent(turn => {
+    messages[turn.episode.turn - 1] = [...turn.messages()];
+    return [
+      '<think> hm\n</think> <answer> Up </answer>',
+      '<think>no',
+      '<think></think><answer>Left || Fly</answer>',
+    ][(turn.episode.turn - 1) % 3];
+  });
+  const plans = planGroups({ tags: [{ tag: 'Room', groups: 1 }], groupSize: 1, firstSeed: 1 });
+  const { episodes } = await play(collector, agent, plans);
+  const [{ turns, tokenIds }] = episodes;
+  t.same(
+    turns.map(turn => turn.penalty),
+    [0, -0.1, -0.1, 0, -0.1],
+  );
+  t.match(messages[2].at(-1)?.content, 'no valid action');
+  const said = turns.map(turn => turn.rawResponse);
+  let i = 0;
+  const conversation = messages[4].map(message =>
+    message.role === 'assistant' ? { ...message, content: said[i++] } : message,
+  );
+  const text = tokenizer.chatTemplate!.render(conversation, { addGenerationPrompt: true });
+  t.equal(tokenizer.decode(tokenIds), `${text}${said[4]}<|im_end|>`);
 });
 
 t.test('plans are drawn as room becomes free', async t => {

@@ -1,0 +1,62 @@
+import t from 'tap';
+import type { AgentTurn, EpisodeView } from './agent.ts';
+import { type ReferenceAgentSettings, referenceAgent } from './reference-agent.ts';
+
+const NAMES = ['Up', 'Down', 'Left', 'Right'];
+
+/** Says the actions an agent chose, for many seeds. */
+async function answers(
+  settings: ReferenceAgentSettings,
+  part: Partial<EpisodeView> = {},
+): Promise<string[][]> {
+  const agent = referenceAgent(settings);
+  const episode = {
+    actionsLeft: 10,
+    maxActionsPerTurn: 2,
+    actionNames: { names: NAMES, start: 1 },
+    compose: (actions: readonly string[]) => actions.join(),
+    reference: async (policy: string, count: number) =>
+      policy === 'optimal' ? [2, 'Left'].slice(0, count) : ['anything'].slice(0, count),
+    ...part,
+  } as EpisodeView;
+  const said: string[][] = [];
+  for (let seed = 0; seed < 200; seed++) {
+    const { text } = await agent.respond({ seed, episode } as AgentTurn);
+    said.push(text!.split(','));
+  }
+  return said;
+}
+
+t.test('a reference policy is asked for as many actions as a turn may hold; ids become names', async t => {
+  t.ok((await answers({ policy: 'optimal' })).every(said => said.join() === 'Down,Left'));
+  t.ok((await answers({ policy: 'optimal' }, { actionsLeft: 1 })).every(said => said.join() === 'Down'));
+});
+
+t.test('random actions are uniform; their number varies or is full', async t => {
+  const varied = await answers({ policy: 'random' });
+  const lengths = varied.map(said => said.length);
+  t.ok(
+    lengths.filter(length => length === 1).length > 70 && lengths.filter(length => length === 2).length > 70,
+  );
+  for (const name of NAMES) t.ok(varied.flat().filter(said => said === name).length > 40, name);
+  const full = await answers({ policy: 'random', randomCount: 'full' });
+  t.ok(full.every(said => said.length === 2));
+  t.same(await answers({ policy: 'random' }), varied, 'the same seeds, the same actions');
+});
+
+t.test('a share of turns is random', async t => {
+  const said = await answers({ policy: 'optimal', randomTurns: 0.3 });
+  const optimal = said.filter(actions => actions.join() === 'Down,Left').length;
+  t.ok(optimal > 110 && optimal < 175, String(optimal));
+});
+
+t.test('where nothing is left to do, or names are unknown, the environment or chance decides', async t => {
+  const stuck = await answers({ policy: 'optimal' }, { reference: async () => [] });
+  t.ok(stuck.flat().every(action => NAMES.includes(action)));
+  const free = await answers({ policy: 'random' }, { actionNames: undefined });
+  t.ok(free.every(said => said.join() === 'anything'));
+  await t.rejects(
+    answers({ policy: 'optimal' }, { reference: async () => [9] }),
+    /gave 9, which is no action/,
+  );
+});
