@@ -76,9 +76,8 @@ export class WorkerHandle {
     await this.#exited;
   }
 
-  /** Ends the thread at once; for the start that failed halfway. */
+  /** Ends the thread at once, wherever it is; what is pending fails. */
   async terminate(): Promise<void> {
-    this.#closing = true;
     await this.#worker.terminate();
   }
 
