@@ -13,30 +13,42 @@ import {
 /** Just under 1, so that of two equally safe ways the shorter one wins. */
 const DISCOUNT = 1 - 1e-6;
 
-/** Of each lake: the value of every cell with 0, 1, 2… steps to go, as far as they have been needed. */
-const valuesOf = new WeakMap<Lake, Float64Array[]>();
+/** Values that change less than this with one more step have settled. */
+const SETTLED = 1e-12;
+
+interface Stages {
+  /** The value of every cell with 0, 1, 2… steps to go, as far as they have been needed. */
+  readonly values: Float64Array[];
+  settled: boolean;
+}
+
+const stagesOf = new WeakMap<Lake, Stages>();
 
 /**
  * The chance to reach the goal from every cell when `stepsToGo` steps are left and each is the best one:
- * value iteration over a finite horizon.
+ * value iteration over a finite horizon, until the values have settled.
  */
 export function values(lake: Lake, stepsToGo: number): Float64Array {
-  let stages = valuesOf.get(lake);
+  let stages = stagesOf.get(lake);
   if (!stages) {
     const last = new Float64Array(lake.rows * lake.cols);
     last[lake.goal] = 1;
-    stages = [last];
-    valuesOf.set(lake, stages);
+    stages = { values: [last], settled: false };
+    stagesOf.set(lake, stages);
   }
-  while (stages.length <= stepsToGo) {
-    const before = stages[stages.length - 1];
-    stages.push(
-      before.map((value, cell) =>
-        isOver(lake, cell) ? value : Math.max(...actionValues(lake, before, cell)) * DISCOUNT,
-      ),
-    );
+  while (!stages.settled && stages.values.length <= stepsToGo) {
+    const before = stages.values[stages.values.length - 1];
+    let change = 0;
+    const after = before.map((value, cell) => {
+      if (isOver(lake, cell)) return value;
+      const better = Math.max(...actionValues(lake, before, cell)) * DISCOUNT;
+      change = Math.max(change, Math.abs(better - value));
+      return better;
+    });
+    stages.values.push(after);
+    stages.settled = change < SETTLED;
   }
-  return stages[stepsToGo];
+  return stages.values[Math.min(stepsToGo, stages.values.length - 1)];
 }
 
 function actionValues(lake: Lake, after: Float64Array, cell: number): number[] {

@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import { pullApart } from './reverse.ts';
+import { pullApart, type SearchBudget } from './reverse.ts';
 import { FLOOR, neighbour, TARGET, WALL } from './rules.ts';
 
 /** Length of the walk that digs the room, in steps for each row and column. */
@@ -55,6 +55,7 @@ export interface Level {
 /**
  * One attempt at a room after gym-sokoban and RAGEN: dig, place player and targets, pull the boxes off
  * their targets as far as a search finds, walk the player away.
+ * @param budget is charged with the states that the search visits
  * @returns undefined when the dug room is too small or no pull leaves every target free
  */
 export function drawLevel(
@@ -63,6 +64,7 @@ export function drawLevel(
   boxes: number,
   searchDepth: number,
   rng: Random,
+  budget: SearchBudget,
 ): Level | undefined {
   const dug = dig(rows, cols, rng);
   const floor: number[] = [];
@@ -71,7 +73,7 @@ export function drawLevel(
 
   const player = take(floor, rng);
   const targets = Array.from({ length: boxes }, () => take(floor, rng)).sort((a, b) => a - b);
-  const pulled = pullApart({ rows, cols, floor: dug, player, targets, searchDepth });
+  const pulled = pullApart({ rows, cols, floor: dug, player, targets, searchDepth }, budget);
   if (!pulled) return undefined;
 
   const cells = Array.from(dug, (isFloor, cell) =>

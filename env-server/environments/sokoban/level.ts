@@ -4,11 +4,14 @@ import { readLayout } from '../grid.ts';
 import { isInSplit } from '../splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
+import type { SearchBudget } from './reverse.ts';
 import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
 import { solve } from './solver.ts';
 
 /** Attempts before a configuration counts as one that makes no rooms. */
 const MOST_ATTEMPTS = 20_000;
+/** States that all searches for one room may visit: four tries at the greatest search, about a second. */
+const MOST_SEARCH_STATES = 1_200_000;
 
 /**
  * @throws InvalidOptions when the layout is no room
@@ -25,17 +28,18 @@ export function createState(config: SokobanConfig, rng: Random, options: Sokoban
 function randomLevel(config: SokobanConfig, rng: Random): Level {
   const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
   const [rows, cols] = config.dim_room;
-  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    const level = drawLevel(rows, cols, boxes, config.search_depth, rng);
+  const budget: SearchBudget = { states: MOST_SEARCH_STATES };
+  for (let attempt = 0; attempt < MOST_ATTEMPTS && budget.states > 0; attempt++) {
+    const level = drawLevel(rows, cols, boxes, config.search_depth, rng, budget);
     if (!level || !isInSplit(levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;
-    const solution = solve({ ...level, targets: boxes }, level.player, level.boxes, longest);
+    const solution = solve({ ...level, targets: boxes }, level.player, level.boxes, longest, budget);
     if (solution && solution.length >= shortest) return level;
   }
   const lengths = shortest > 0 || longest !== undefined ? ' with a solution of the wanted length' : '';
   throw new InvalidConfig(
     '/num_boxes',
-    `found no ${rows} × ${cols} room with ${boxes} boxes${lengths} in ${MOST_ATTEMPTS} attempts; ask for fewer boxes, a larger room or other lengths`,
+    `found no ${rows} × ${cols} room with ${boxes} boxes${lengths} in reasonable time; ask for fewer boxes, a larger room or other lengths`,
   );
 }
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { golden } from '../golden.test-data.ts';
-import { pullApart } from './reverse.ts';
+import { pullApart, type SearchBudget } from './reverse.ts';
 
 interface Rooms {
   rooms: { tag: string; room_fixed: number[][]; room_state: number[][] }[];
@@ -15,14 +15,19 @@ t.test('the boxes of every golden room are where the search pulls them from some
       codes.flatMap((code, cell) => (wanted.includes(code) ? [cell] : []));
     const wanted = cellsOf(state, 3, 4);
     const found = cellsOf(fixed, 1).some(player => {
-      const pulled = pullApart({
-        rows: room_fixed.length,
-        cols: room_fixed[0].length,
-        floor: Uint8Array.from(fixed, code => (code === 0 ? 0 : 1)),
-        player,
-        targets: cellsOf(fixed, 2),
-        searchDepth: tag === 'LargerSokoban' ? 10 : 300,
-      });
+      const budget: SearchBudget = { states: 0 };
+      const pulled = pullApart(
+        {
+          rows: room_fixed.length,
+          cols: room_fixed[0].length,
+          floor: Uint8Array.from(fixed, code => (code === 0 ? 0 : 1)),
+          player,
+          targets: cellsOf(fixed, 2),
+          searchDepth: tag === 'LargerSokoban' ? 10 : 300,
+        },
+        budget,
+      );
+      if (budget.states >= 0) t.fail('nothing was charged');
       return pulled?.boxes.toSorted((a, b) => a - b).join() === wanted.join();
     });
     t.ok(found, tag);

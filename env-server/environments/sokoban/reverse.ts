@@ -1,5 +1,10 @@
 /** States the search visits at most. */
 const MOST_STATES = 300_000;
+
+/** States that may still be visited, by all searches for one room together. */
+export interface SearchBudget {
+  states: number;
+}
 /** State spaces up to this size get a bitmap instead of a hash set. */
 const MOST_BITMAP_STATES = 1 << 25;
 
@@ -34,9 +39,10 @@ export interface PulledRoom {
  * Plays a solved room backwards: a depth-first search over moves and pulls for the room of the highest
  * score, box swaps × Σ Manhattan distance, or 0 while a box or the player stands on a target
  * (gym-sokoban, `room_utils.py`). A swap is a pull of another box than the last one pulled.
+ * @param budget is charged with the states visited
  * @returns undefined when no room scores above 0
  */
-export function pullApart(room: SolvedRoom): PulledRoom | undefined {
+export function pullApart(room: SolvedRoom, budget: SearchBudget): PulledRoom | undefined {
   const { cols, floor, targets } = room;
   const deltas = [-cols, cols, -1, 1];
   const ground = floor.map((isFloor, cell) => (targets.includes(cell) ? TARGET : isFloor ? FLOOR : WALL));
@@ -87,6 +93,7 @@ export function pullApart(room: SolvedRoom): PulledRoom | undefined {
     }
   };
   visit(room.player, room.searchDepth, 0, NONE);
+  budget.states -= explored.size;
   return best;
 }
 

@@ -1,6 +1,7 @@
+import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
-/** States a search visits before it gives up. */
+/** States a search visits before it gives up, where no budget is given. */
 const MOST_STATES = 1_000_000;
 
 type Ground = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
@@ -15,13 +16,14 @@ interface Node {
 /**
  * A shortest solution by breadth-first search: directions 0 Up, 1 Down, 2 Left, 3 Right; empty when
  * the room is solved already.
- * @returns undefined when there is none (or none among the first million states)
+ * @returns undefined when there is none (or none within the budget, which is charged with the states visited)
  */
 export function solve(
   room: Ground,
   player: number,
   boxes: readonly number[],
   mostMoves = Number.POSITIVE_INFINITY,
+  budget: SearchBudget = { states: MOST_STATES },
 ): number[] | undefined {
   const alive = liveCells(room);
   const solved = (cells: readonly number[]): boolean => {
@@ -55,7 +57,8 @@ export function solve(
         next.push(child);
       }
     }
-    if (known.size > MOST_STATES) return undefined;
+    budget.states -= next.length;
+    if (budget.states < 0) return undefined;
     frontier = next;
   }
   return undefined;

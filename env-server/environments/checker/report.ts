@@ -1,0 +1,71 @@
+/** What the checker looks at, in the order of its report. */
+export const RULES = {
+  spec: 'the specification is complete and its defaults, presets and example action are valid',
+  description: 'players are told what to do and how to act, under every configuration',
+  no_exceptions: 'reset, step and observe never throw, whatever the action',
+  plain_state: 'states and infos are plain JSON',
+  immutability: 'a step never alters the state it was given',
+  observation_space: 'observations are of the right type and within the observation space',
+  action_space: 'actions of the space are taken, others are called invalid and change nothing',
+  valid_actions: 'the actions that are listed as valid are',
+  reward_range: 'rewards are finite and within the range that the specification names',
+  info: 'every step tells success, action_is_valid and action_is_effective',
+  determinism: 'the same seed and actions give the same episode',
+  snapshot: 'a state that went through JSON, with its generator, has the same future',
+  global_randomness: 'no clock and no random numbers but those of the generator handed over',
+  references: 'reference policies plan actions that the environment takes',
+  rendering: 'pictures have as many bytes as their size asks for',
+} as const;
+
+export type Rule = keyof typeof RULES;
+
+export interface Finding {
+  readonly rule: Rule;
+  readonly message: string;
+  /** Configuration, seed and step that show it, as far as they matter. */
+  readonly where?: string;
+}
+
+export interface CheckReport {
+  readonly env_id: string;
+  readonly passed: boolean;
+  /** How much was played. */
+  readonly configurations: number;
+  readonly episodes: number;
+  readonly steps: number;
+  /** At most a few for each rule. */
+  readonly findings: readonly Finding[];
+}
+
+/** Findings of each rule that are kept: the first ones say enough. */
+const MOST_FINDINGS_PER_RULE = 3;
+
+/** Findings as they come in. */
+export class Findings {
+  readonly list: Finding[] = [];
+  #where = '';
+
+  /** Says where the findings from now on are made. */
+  at(where: string): void {
+    this.#where = where;
+  }
+
+  add(rule: Rule, message: string): void {
+    const known = this.list.filter(finding => finding.rule === rule);
+    if (known.length >= MOST_FINDINGS_PER_RULE || known.some(finding => finding.message === message)) return;
+    this.list.push({ rule, message, ...(this.#where && { where: this.#where }) });
+  }
+}
+
+/** The report for people: one line a rule, what was found below it. */
+export function formatReport(report: CheckReport): string {
+  const lines = [
+    `${report.env_id}: ${report.passed ? 'passed' : 'FAILED'} (${report.configurations} configurations, ${report.episodes} episodes, ${report.steps} steps)`,
+  ];
+  for (const [rule, title] of Object.entries(RULES)) {
+    const findings = report.findings.filter(finding => finding.rule === rule);
+    lines.push(`  ${findings.length === 0 ? 'ok  ' : 'FAIL'} ${rule}: ${title}`);
+    for (const { message, where } of findings) lines.push(`         ${message}${where ? ` (${where})` : ''}`);
+  }
+  return lines.join('\n');
+}

@@ -1,0 +1,46 @@
+import { webcrypto } from 'node:crypto';
+
+/** What an environment must not read: each as owner and name of a method. */
+const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [
+  [Math, 'random', 'Math.random'],
+  [Date, 'now', 'Date.now'],
+  [performance, 'now', 'performance.now'],
+  [webcrypto, 'getRandomValues', 'crypto.getRandomValues'],
+  [webcrypto, 'randomUUID', 'crypto.randomUUID'],
+];
+
+/**
+ * Runs a function and tells which clocks and random sources it read. What an asynchronous function does after its
+ * first wait is not seen: others run then, too.
+ */
+export function trapping<T>(run: () => T, onRead: (title: string) => void): T {
+  const originals = FORBIDDEN.map(([owner, name]) => Object.getOwnPropertyDescriptor(owner, name));
+  const OriginalDate = globalThis.Date;
+  for (const [owner, name, title] of FORBIDDEN) {
+    const original = (owner as Record<string, (...args: unknown[]) => unknown>)[name];
+    Object.defineProperty(owner, name, {
+      configurable: true,
+      writable: true,
+      value(...args: unknown[]) {
+        onRead(title);
+        return original.apply(owner, args);
+      },
+    });
+  }
+  globalThis.Date = new Proxy(OriginalDate, {
+    construct(target, args, newTarget) {
+      if (args.length === 0) onRead('new Date()');
+      return Reflect.construct(target, args, newTarget);
+    },
+  });
+  try {
+    return run();
+  } finally {
+    globalThis.Date = OriginalDate;
+    FORBIDDEN.forEach(([owner, name], index) => {
+      const original = originals[index];
+      if (original) Object.defineProperty(owner, name, original);
+      else Reflect.deleteProperty(owner, name);
+    });
+  }
+}
