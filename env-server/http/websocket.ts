@@ -11,6 +11,7 @@ import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { ProblemDesk } from './problems.ts';
+import { textFrames } from './text-frames.ts';
 
 export const SUBPROTOCOL = 'ragen.json';
 
@@ -85,7 +86,7 @@ class Connection {
   readonly #desk: ProblemDesk;
   readonly #settings: WebSocketSettings;
   #inFlight = 0;
-  #corked = false;
+  #outgoing: string[] = [];
   #alive = true;
 
   constructor(
@@ -181,19 +182,17 @@ class Connection {
 
   /** Replies to the frames of one packet leave in one packet. */
   #send(text: string): void {
-    if (this.#socket.readyState !== this.#socket.OPEN) return;
-    if (!this.#corked) {
-      this.#corked = true;
-      this.#stream.cork();
-      process.nextTick(this.#flush);
-    }
-    this.#socket.send(text);
+    this.#outgoing.push(text);
+    if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 
+  /** Frames go to the stream themselves: through `ws` each would be two buffers and a write of its own. */
   readonly #flush = (): void => {
-    this.#corked = false;
-    this.#stream.uncork();
-    if (this.#socket.bufferedAmount <= HIGH_WATER_BYTES || this.#socket.isPaused) return;
+    const texts = this.#outgoing;
+    this.#outgoing = [];
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    if (this.#stream.write(textFrames(texts))) return;
+    if (this.#stream.writableLength <= HIGH_WATER_BYTES || this.#socket.isPaused) return;
     this.#socket.pause();
     this.#stream.once('drain', () => this.#socket.resume());
   };

@@ -1,0 +1,42 @@
+/** First byte of an unfragmented text frame (RFC 6455, section 5.2). */
+const FINAL_TEXT = 0x81;
+const LARGEST_SHORT = 125;
+const LARGEST_16_BIT = 0xffff;
+const LENGTH_16_BIT = 126;
+const LENGTH_64_BIT = 127;
+const LARGEST_HEADER = 10;
+/** A UTF-16 unit takes at most so many bytes in UTF-8. */
+const MOST_BYTES_A_UNIT = 3;
+
+/**
+ * Texts as the WebSocket frames of a server (unmasked, not compressed), one behind the other in one buffer,
+ * so that all replies of a moment cost one write.
+ */
+export function textFrames(texts: readonly string[]): Buffer {
+  let bound = 0;
+  for (const text of texts) bound += LARGEST_HEADER + text.length * MOST_BYTES_A_UNIT;
+  const buffer = Buffer.allocUnsafe(bound);
+  let end = 0;
+  for (const text of texts) end = writeFrame(buffer, end, text);
+  return buffer.subarray(0, end);
+}
+
+function writeFrame(buffer: Buffer, start: number, text: string): number {
+  // The header's size depends on the text's, which is known only when it is written: short texts, which are
+  // nearly all, are written where they belong, others counted first.
+  const surelyMedium = text.length * MOST_BYTES_A_UNIT <= LARGEST_16_BIT && text.length > LARGEST_SHORT;
+  const length = surelyMedium ? buffer.write(text, start + 4, 'utf8') : Buffer.byteLength(text);
+  buffer[start] = FINAL_TEXT;
+  if (length <= LARGEST_SHORT) {
+    buffer[start + 1] = length;
+    return start + 2 + buffer.write(text, start + 2, 'utf8');
+  }
+  if (length <= LARGEST_16_BIT) {
+    buffer[start + 1] = LENGTH_16_BIT;
+    buffer.writeUInt16BE(length, start + 2);
+    return start + 4 + (surelyMedium ? length : buffer.write(text, start + 4, 'utf8'));
+  }
+  buffer[start + 1] = LENGTH_64_BIT;
+  buffer.writeBigUInt64BE(BigInt(length), start + 2);
+  return start + LARGEST_HEADER + buffer.write(text, start + LARGEST_HEADER, 'utf8');
+}
