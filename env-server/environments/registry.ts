@@ -6,6 +6,7 @@ import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
 import { metaMathQa } from './metamathqa/metamathqa.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
+import { searchQa } from './searchqa/searchqa.ts';
 import { sokoban } from './sokoban/sokoban.ts';
 import { spatial } from './spatial/spatial.ts';
 import { staticQa } from './staticqa/staticqa.ts';
@@ -24,6 +25,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   staticQa,
   spatial,
   alfworld,
+  searchQa,
 ];
 
 const MOST_SUGGESTIONS = 3;

@@ -1,0 +1,174 @@
+import { request } from 'undici';
+import type { Json } from '../../../shared/json.ts';
+import { Bm25Index } from '../datasets/bm25.ts';
+import { InvalidConfig } from '../environment.ts';
+import type { Document } from './world.ts';
+
+export interface Found {
+  readonly id: string;
+  readonly text: string;
+  readonly score: number;
+}
+
+/** Finds documents for a query. */
+export interface Retriever {
+  search(query: string, topK: number): readonly Found[] | Promise<readonly Found[]>;
+}
+
+/** The retriever did not answer, or not as agreed. */
+export class RetrievalFailed extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'RetrievalFailed';
+  }
+}
+
+const indexes = new WeakMap<readonly Document[], Retriever>();
+
+/** BM25 over a corpus held in memory; the index is built once for each list of documents. */
+export function indexRetriever(documents: readonly Document[]): Retriever {
+  let retriever = indexes.get(documents);
+  if (!retriever) {
+    const index = new Bm25Index(documents.map(document => document.text));
+    retriever = {
+      search: (query, topK) =>
+        index.search(query, topK).map(({ document, score }) => {
+          const { id, text } = documents[document];
+          return { id, text, score };
+        }),
+    };
+    indexes.set(documents, retriever);
+  }
+  return retriever;
+}
+
+/** Hosts beside the loopback ones that retrievers may run on, separated by commas. */
+export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
+/** How long a retriever that answered `GET /health` counts as well. */
+const HEALTHY_MS = 60_000;
+const MOST_CACHED = 10_000;
+const LONGEST_REPLY = 4 * 1024 * 1024;
+
+const retrievers = new Map<string, HttpRetriever>();
+
+/**
+ * The client of a retriever on another machine or process: `POST /retrieve {query, top_k}`. One for each address,
+ * so that all sessions share its cache.
+ * @throws InvalidConfig when the address is not allowed
+ */
+export function httpRetriever(url: string): HttpRetriever {
+  let retriever = retrievers.get(url);
+  if (!retriever) {
+    retriever = new HttpRetriever(checkAddress(url));
+    retrievers.set(url, retriever);
+  }
+  return retriever;
+}
+
+function checkAddress(url: string): string {
+  const pointer = '/retriever/url';
+  if (!URL.canParse(url)) throw new InvalidConfig(pointer, `${url} is no URL`);
+  const { protocol, hostname, host } = new URL(url);
+  if (protocol !== 'http:' && protocol !== 'https:')
+    throw new InvalidConfig(pointer, 'must be an http or https URL');
+  const allowed = (process.env[RETRIEVER_HOSTS_VARIABLE] ?? '')
+    .split(',')
+    .map(name => name.trim().toLowerCase());
+  if (!LOOPBACK.has(hostname) && !allowed.includes(hostname) && !allowed.includes(host)) {
+    throw new InvalidConfig(
+      pointer,
+      `retrievers run on this machine or on a host that ${RETRIEVER_HOSTS_VARIABLE} names; ${host} is neither`,
+    );
+  }
+  return url.replace(/\/+$/, '');
+}
+
+/** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */
+export class HttpRetriever {
+  readonly #url: string;
+  readonly #cache = new Map<string, readonly Found[]>();
+  #healthyUntil = 0;
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  /** @throws InvalidConfig when `GET /health` is not answered by 200 in time */
+  async checkHealth(timeoutMs: number): Promise<void> {
+    if (performance.now() < this.#healthyUntil) return;
+    try {
+      const { statusCode, body } = await request(`${this.#url}/health`, {
+        signal: AbortSignal.timeout(timeoutMs),
+      });
+      await body.dump();
+      if (statusCode !== 200) throw new Error(`status ${statusCode}`);
+    } catch (error) {
+      throw new InvalidConfig('/retriever/url', `${this.#url}/health does not answer: ${reason(error)}`);
+    }
+    this.#healthyUntil = performance.now() + HEALTHY_MS;
+  }
+
+  /** @throws RetrievalFailed */
+  async search(query: string, topK: number, timeoutMs: number): Promise<readonly Found[]> {
+    const key = `${topK} ${query}`;
+    const known = this.#cache.get(key);
+    if (known) {
+      this.#cache.delete(key);
+      this.#cache.set(key, known);
+      return known;
+    }
+    const found = readReply(await this.#post({ query, top_k: topK }, timeoutMs)).slice(0, topK);
+    this.#cache.set(key, found);
+    if (this.#cache.size > MOST_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
+    return found;
+  }
+
+  async #post(payload: Json, timeoutMs: number): Promise<string> {
+    try {
+      const { statusCode, body } = await request(`${this.#url}/retrieve`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', accept: 'application/json' },
+        body: JSON.stringify(payload),
+        signal: AbortSignal.timeout(timeoutMs),
+      });
+      const chunks: Buffer[] = [];
+      let size = 0;
+      for await (const chunk of body) {
+        size += (chunk as Buffer).length;
+        if (size > LONGEST_REPLY) throw new Error('its reply is too long');
+        chunks.push(chunk as Buffer);
+      }
+      if (statusCode !== 200) throw new Error(`status ${statusCode}`);
+      return Buffer.concat(chunks).toString('utf8');
+    } catch (error) {
+      throw new RetrievalFailed(`the retriever failed: ${reason(error)}`);
+    }
+  }
+}
+
+function readReply(reply: string): Found[] {
+  let results: unknown;
+  try {
+    results = (JSON.parse(reply) as { results?: unknown }).results;
+  } catch {
+    throw new RetrievalFailed('the retriever failed: its reply is not JSON');
+  }
+  if (!Array.isArray(results))
+    throw new RetrievalFailed('the retriever failed: its reply has no list `results`');
+  return results.map(
+    (result: { id?: unknown; content?: unknown; text?: unknown; score?: unknown }, index) => {
+      const text = result?.content ?? result?.text;
+      if (typeof text !== 'string') {
+        throw new RetrievalFailed(`the retriever failed: results[${index}] has no text \`content\``);
+      }
+      const { id, score } = result;
+      return { id: String(id ?? index + 1), text, score: typeof score === 'number' ? score : 0 };
+    },
+  );
+}
+
+function reason(error: unknown): string {
+  const { name, message, code } = error as Error & { code?: string };
+  return name === 'TimeoutError' ? 'no reply in time' : (code ?? message);
+}

@@ -1,0 +1,274 @@
+import Type, { type Static } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { partOf, pick } from '../datasets/choose.ts';
+import {
+  type Environment,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../environment.ts';
+import { readRecords } from '../records.ts';
+import { splitSchema } from '../splits.ts';
+import { extractAnswer, markAnswer } from './answer.ts';
+import { readDocument, readQuestion } from './records.ts';
+import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';
+import { type QuestionRecord, shippedWorld } from './world.ts';
+
+const MOST_STEPS = 5;
+const LONGEST_ACTION = 4000;
+
+const path = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }));
+
+const configSchema = Type.Object(
+  {
+    split: splitSchema,
+    data: path(
+      'File of questions: .jsonl, .json or .parquet with question and answer (or ground_truth, a text or a list).',
+    ),
+    corpus: path(
+      'File of documents that is searched: .jsonl, .json or .parquet with text (or contents), title and id.',
+    ),
+    retriever: Type.Optional(
+      Type.Object(
+        {
+          url: Type.String({
+            minLength: 1,
+            maxLength: 2048,
+            description: 'Address of a retriever to search instead of a corpus.',
+          }),
+          timeout_ms: Type.Integer({
+            default: 5000,
+            minimum: 1,
+            maximum: 120_000,
+            description: 'Time for one search.',
+          }),
+        },
+        {
+          additionalProperties: false,
+          description: 'A service that answers GET /health and POST /retrieve {query, top_k}.',
+        },
+      ),
+    ),
+    max_documents: Type.Integer({
+      default: 5,
+      minimum: 1,
+      maximum: 50,
+      description: 'Documents shown for a search.',
+    }),
+    max_document_chars: Type.Integer({
+      default: 800,
+      minimum: 50,
+      description: 'Characters shown of a document.',
+    }),
+    max_result_chars: Type.Integer({
+      default: 4000,
+      minimum: 50,
+      description: 'Characters shown of all documents.',
+    }),
+    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    question: Type.Optional(
+      Type.String({ minLength: 1, maxLength: LONGEST_ACTION, description: 'Goes with answers.' }),
+    ),
+    answers: Type.Optional(
+      Type.Array(Type.String({ minLength: 1 }), {
+        minItems: 1,
+        description: 'Right answers to the pinned question.',
+      }),
+    ),
+    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Question within the split, from 0.' })),
+  },
+  { additionalProperties: false },
+);
+
+type SearchQaConfig = Static<typeof configSchema>;
+type SearchQaOptions = Static<typeof optionsSchema>;
+
+export type SearchQaState = {
+  readonly question: string;
+  readonly answers: readonly string[];
+  /** What the searches need of the configuration. */
+  readonly source: Pick<
+    SearchQaConfig,
+    'corpus' | 'retriever' | 'max_documents' | 'max_document_chars' | 'max_result_chars'
+  >;
+  /** Queries so far. */
+  readonly queries: readonly string[];
+  /** What the last action showed. */
+  readonly report: string;
+  readonly finished: { readonly answer: string; readonly reward: number } | null;
+};
+
+/** SearchQA-v0: questions that need several searches in a corpus. */
+export const searchQa = {
+  spec: {
+    id: 'SearchQA-v0',
+    title: 'Question answering by search',
+    description: [
+      'A question whose answer has to be pieced together from several documents. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text counts as an answer as well, is reported as an invalid action, and ends the episode.',
+      '',
+      'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. An empty action or query changes nothing.',
+      '',
+      'Searched is a corpus about an invented country that ships with the environment, a corpus file (BM25 in both), or an HTTP retriever. A search that the retriever does not answer says so and sets `search_failed` in `info`.',
+    ].join('\n'),
+    tags: ['search', 'question answering', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
+    observationSpace: { type: 'Text', maxLength: 100_000 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, 1],
+    rewardThreshold: 1,
+    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the answer' },
+    maxEpisodeSteps: MOST_STEPS,
+    exampleAction: 'search[river of the town Cormere]',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: ({ max_steps }: SearchQaConfig) => ({
+    instruction: `Answer the question. Search for documents as often as you need, one fact at a time, then give a short answer. You have ${max_steps} actions in all.`,
+    actionFormat: 'search[query] or finish[answer]',
+  }),
+
+  checkConfig({ corpus, retriever }: SearchQaConfig): void {
+    if (corpus !== undefined && retriever)
+      throw new InvalidConfig('/retriever', 'give either corpus or retriever');
+    if (retriever) httpRetriever(retriever.url);
+  },
+
+  async reset(config: SearchQaConfig, rng: Random, options: JsonObject): Promise<SearchQaState> {
+    const { corpus, retriever, max_documents, max_document_chars, max_result_chars } = config;
+    const { question, answers } = await chooseQuestion(config, rng, options);
+    if (corpus !== undefined) await readRecords('/corpus', corpus, readDocument);
+    if (retriever) await httpRetriever(retriever.url).checkHealth(retriever.timeout_ms);
+    const source = { corpus, retriever, max_documents, max_document_chars, max_result_chars };
+    return {
+      question,
+      answers,
+      source: Object.fromEntries(
+        Object.entries(source).filter(([, value]) => value !== undefined),
+      ) as typeof source,
+      queries: [],
+      report: '',
+      finished: null,
+    };
+  },
+
+  async step(state: SearchQaState, action: Json): Promise<Transition<SearchQaState>> {
+    const text = typeof action === 'string' && action.length <= LONGEST_ACTION ? action.trim() : '';
+    const query = /^search\[(.*)\]$/is.exec(text)?.[1].trim();
+    if (state.finished || text === '' || query === '') {
+      const hint = state.finished ? state.report : 'Write search[query] or finish[answer].';
+      return transition({ ...state, report: hint }, 'invalid', false, false);
+    }
+    if (query !== undefined) return search(state, query);
+    const finish = /^finish\[(.*)\]$/is.exec(text)?.[1].trim();
+    const answer = finish ?? extractAnswer(text);
+    const { reward, f1, exact } = markAnswer(answer, state.answers);
+    const next = { ...state, report: `Your answer: ${answer}`, finished: { answer, reward } };
+    return transition(next, finish === undefined ? 'free_text' : 'finish', finish !== undefined, true, {
+      answer,
+      f1,
+      exact_match: exact,
+    });
+  },
+
+  observe({ question, queries, report, finished }: SearchQaState, format: ObservationFormat): Json {
+    if (format === 'structured') return { question, queries, report, finished };
+    return report === '' ? `Question: ${question}` : `Question: ${question}\n${report}`;
+  },
+
+  references: {
+    oracle: {
+      title: 'The answer',
+      plan: ({ answers, finished }: SearchQaState) => (finished ? [] : [`finish[${answers[0]}]`]),
+    },
+    random: {
+      title: 'Answers with a random word of the question',
+      plan: ({ question, finished }: SearchQaState, _count: number, rng: Random) =>
+        finished ? [] : [`finish[${rng.choice(question.split(' '))}]`],
+    },
+  },
+} satisfies Environment<SearchQaConfig, SearchQaState>;
+
+function transition(
+  state: SearchQaState,
+  kind: 'search' | 'finish' | 'free_text' | 'invalid',
+  valid: boolean,
+  effective: boolean,
+  more: JsonObject = {},
+): Transition<SearchQaState> {
+  const { finished } = state;
+  const reward = kind === 'finish' || kind === 'free_text' ? (finished?.reward ?? 0) : 0;
+  return {
+    state,
+    reward,
+    terminated: finished !== null,
+    info: {
+      success: (finished?.reward ?? 0) > 0,
+      action_is_valid: valid,
+      action_is_effective: effective,
+      action_type: kind,
+      ...more,
+    },
+  };
+}
+
+async function search(state: SearchQaState, query: string): Promise<Transition<SearchQaState>> {
+  const queries = [...state.queries, query];
+  try {
+    const found = await retrieve(state, query);
+    const report = `Results for "${query}":\n${resultText(found, state)}`;
+    return transition({ ...state, queries, report }, 'search', true, true, { results: found.length });
+  } catch (error) {
+    if (!(error instanceof RetrievalFailed)) throw error;
+    const report = `No results for "${query}": ${error.message}.`;
+    return transition({ ...state, queries, report }, 'search', true, true, {
+      results: 0,
+      search_failed: error.message,
+    });
+  }
+}
+
+async function retrieve({ source }: SearchQaState, query: string): Promise<readonly Found[]> {
+  const { retriever, corpus, max_documents: topK } = source;
+  if (retriever) return httpRetriever(retriever.url).search(query, topK, retriever.timeout_ms);
+  const documents =
+    corpus === undefined ? shippedWorld().documents : await readRecords('/corpus', corpus, readDocument);
+  return indexRetriever(documents).search(query, topK);
+}
+
+function resultText(found: readonly Found[], { source }: SearchQaState): string {
+  if (found.length === 0) return 'Nothing was found.';
+  const documents = found.map(({ text }, index) => `[${index + 1}] ${cut(text, source.max_document_chars)}`);
+  return cut(documents.join('\n'), source.max_result_chars);
+}
+
+function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most)}…` : text;
+}
+
+async function chooseQuestion(
+  { data, split }: SearchQaConfig,
+  rng: Random,
+  { question, answers, index }: SearchQaOptions,
+): Promise<QuestionRecord> {
+  if (question !== undefined && answers) return { question, answers };
+  if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers beside it');
+  if (answers) throw new InvalidOptions('/question', 'answers need their question beside them');
+  const all = data === undefined ? shippedWorld().questions : await readRecords('/data', data, readQuestion);
+  return pick(
+    partOf(all, split, record => record.question),
+    index,
+    rng,
+  );
+}
