@@ -35,7 +35,7 @@ export async function startEnvServer(
   });
   const child = childOf(server);
   const url = await new Promise<string>((found, reject) => {
-    createInterface({ input: server.stdout }).on('line', line => {
+    createInterface({ input: server.stdout! }).on('line', line => {
       const match = LISTENING.exec(line);
       if (match) found(match[1]);
     });

@@ -1,7 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Agent } from '../rollout/agent.ts';
-import { policyAgent } from '../rollout/policy-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
 import { openProgress, silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
@@ -11,7 +10,7 @@ import type { RunSettings } from '../training/settings.ts';
 import { loadRunSettings, overriddenSettings } from '../training/settings-check.ts';
 import { validationPlan } from '../training/settings-derived.ts';
 import { playValidation } from '../training/validation.ts';
-import { agentRollouts, openWorkbench, type Workbench } from '../training/workbench.ts';
+import { agentRollouts, benchAgent, openWorkbench, type Workbench } from '../training/workbench.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { stopSignal } from './stop-signal.ts';
 
@@ -55,11 +54,12 @@ export async function evaluate(
         checkReference(name, bench);
         await play(referenceAgent({ policy: name, randomCount: 'full' }), 'reference', 0);
       } else {
-        const policy = await openPolicy(settings, bench.tokenizer, folder);
+        const policy = await openPolicy(settings, bench, folder);
         try {
           const { temperature } = settings.validation;
-          await play(policyAgent(policy), 'greedy', 0);
-          if (temperature > 0) await play(policyAgent(policy), `temperature ${temperature}`, temperature);
+          await play(benchAgent(bench, policy), 'greedy', 0);
+          if (temperature > 0)
+            await play(benchAgent(bench, policy), `temperature ${temperature}`, temperature);
         } finally {
           await policy.close();
         }

@@ -68,6 +68,7 @@ export function makeBatch(
       stepWeight: algorithm.step_weight,
       whiten: algorithm.whiten,
       rewardScale: scale,
+      constrained: settings.rollout.constrained,
       ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
     },
     normalized.size > 0 ? kept.map(episode => normalized.get(episode)!) : undefined,

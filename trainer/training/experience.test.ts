@@ -83,6 +83,11 @@ t.test('entropy is rewarded on the tokens named, never on prompts', async t => {
   t.same(Array.from(sequence.entropyMask!), [0, 0, 1, 0, 0]);
 });
 
+t.test('constrained responses carry the grammar of their tag', async t => {
+  t.equal(trainingSequences([twoTurns()], { ...settings, constrained: true })[0].grammar, 'Lake');
+  t.equal(trainingSequences([twoTurns()], settings)[0].grammar, undefined);
+});
+
 t.test('nothing to train on gives nothing', async t => {
   t.same(trainingSequences([], settings), []);
   t.same(trainingSequences([episodeOf()], settings), []);

@@ -22,6 +22,8 @@ export interface ExperienceSettings {
   readonly stepWeight: number;
   readonly whiten: boolean;
   readonly rewardScale: number;
+  /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
+  readonly constrained?: boolean;
   /** Ids of the tokens whose entropy is rewarded, per tag; absent: every trained token. */
   readonly entropyTokens?: ReadonlyMap<string, ReadonlySet<number>>;
 }
@@ -61,6 +63,7 @@ export function trainingSequences(
     logProbs: sample.logProbs,
     advantages: Float32Array.from(advantages[i]),
     ...(sample.values ? { values: sample.values, returns: Float32Array.from(targets[i]) } : {}),
+    ...(settings.constrained ? { grammar: episode.tag } : {}),
     ...(settings.entropyTokens
       ? { entropyMask: tokensIn(sample, settings.entropyTokens.get(episode.tag) ?? new Set()) }
       : {}),

@@ -1,7 +1,7 @@
 import { scratchConfig } from '../models/config.ts';
 import { LocalPolicy } from '../policy/local/local-policy.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { RunSettings } from './settings.ts';
+import type { Workbench } from './workbench.ts';
 
 /**
  * The policy of a run.
@@ -10,7 +10,7 @@ import type { RunSettings } from './settings.ts';
  */
 export async function openPolicy(
   settings: RunSettings,
-  tokenizer: Tokenizer,
+  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
   folder: string | undefined,
 ): Promise<LocalPolicy> {
   const { policy: sizes, rollout, seed } = settings;
@@ -26,6 +26,7 @@ export async function openPolicy(
         intermediateSize: sizes.intermediate_size,
         maxPositions: sizes.context,
         ropeTheta: sizes.rope_theta,
+        initializerRange: sizes.initializer_range,
         eosTokenId: tokenizer.eosTokenId,
         padTokenId: tokenizer.padTokenId,
       }),
@@ -36,6 +37,7 @@ export async function openPolicy(
     valueHead: sizes.value_head,
     maxSequenceLength: sizes.context,
     maxOpenSequences: rollout.concurrency,
+    grammars,
     files: tokenizer.files,
   });
   if (folder !== undefined) await policy.load(folder);

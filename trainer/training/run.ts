@@ -1,7 +1,6 @@
 import type { Policy } from '../policy/policy.ts';
 import { demonstrate } from '../rollout/demonstrations.ts';
 import { samplesOf } from '../rollout/episode.ts';
-import { policyAgent } from '../rollout/policy-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
@@ -16,7 +15,7 @@ import type { RunSettings } from './settings.ts';
 import { splitGroups, validationPlan } from './settings-derived.ts';
 import { levelHash, playValidation } from './validation.ts';
 import { warmStart } from './warm-start.ts';
-import { agentRollouts, openWorkbench, type Workbench } from './workbench.ts';
+import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './workbench.ts';
 
 /** Purposes that a run's seed is mixed with; those of the loop are below 10. */
 const PURPOSE = { demonstrations: 10 };
@@ -40,12 +39,12 @@ export async function trainRun(
   );
   const bench = await openWorkbench(settings, folder, note);
   try {
-    const policy = await openPolicy(settings, bench.tokenizer, folder);
+    const policy = await openPolicy(settings, bench, folder);
     try {
       const state =
         checkpoint?.state ?? (await begin({ run, settings, bench, policy, tracker, progress, stop }));
       if (!state) return undefined;
-      const rollouts = agentRollouts(bench, policyAgent(policy), note);
+      const rollouts = agentRollouts(bench, benchAgent(bench, policy), note);
       const { actionTokens } = bench;
       const parts = { settings, run, policy, rollouts, tracker, progress, stop, actionTokens };
       return writeReport(run, settings, await trainLoop(parts, state));

@@ -45,6 +45,8 @@ export const PolicySettings = Type.Object(
     /** Longest sequence, prompts and responses together, in tokens. */
     context: positive(161),
     rope_theta: Type.Number({ exclusiveMinimum: 0, default: 10_000 }),
+    /** Standard deviation of fresh weights. */
+    initializer_range: Type.Number({ exclusiveMinimum: 0, default: 0.02 }),
     value_head: flag(true),
     runtime: Type.Enum(['onnx'], { default: 'onnx' }),
     /** Worker threads that share a mini-batch, and threads of each. */
@@ -102,7 +104,7 @@ const RolloutSettings = Type.Object(
   section,
 );
 
-const WarmStartSettings = Type.Object(
+export const WarmStart = Type.Object(
   {
     /** Who plays the demonstrations: `random` shows the format only, `optimal` the way to win. */
     policy: Type.Enum(['random', 'optimal'], { default: 'random' }),
@@ -226,7 +228,7 @@ export const RunSettings = Type.Object(
     tags: Type.Record(Type.String(), TagSettings, { default: {} }),
     train_tags: Type.Array(Type.String(), { minItems: 1 }),
     rollout: RolloutSettings,
-    warm_start: orNull(WarmStartSettings),
+    warm_start: orNull(WarmStart),
     algorithm: AlgorithmSettings,
     loss: LossConfig,
     optimizer: OptimizerConfig,

@@ -1,5 +1,7 @@
 import type { EnvServerSettings } from '../client/server.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';
+import type { Grammars, TokenGrammar } from '../policy/engine/grammar.ts';
+import type { Policy } from '../policy/policy.ts';
 import { loadTokenizer, type Tokenizer } from '../policy/tokenizer.ts';
 import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
@@ -11,6 +13,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../rollout/described-tag.ts';
+import { policyAgent } from '../rollout/policy-agent.ts';
 import type { GroupPlan, Tag } from '../rollout/tag.ts';
 import { shownDuration } from '../tracking/progress.ts';
 import type { Played, PlayOptions, Rollouts } from './rollouts.ts';
@@ -27,6 +30,8 @@ export interface Workbench {
   readonly collector: Collector;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** What constrained responses may be, by tag; empty where responses are not constrained. */
+  readonly grammars: Grammars;
   close(): Promise<void>;
 }
 
@@ -67,11 +72,26 @@ export async function openWorkbench(
         collector.prompt(tag.name).tokens?.actionTokenIds ?? new Set<number>(),
       ]),
     );
-    return { servers, tags, tokenizer, collector, actionTokens, close: () => servers.close() };
+    const grammars: { [tag: string]: TokenGrammar } = {};
+    for (const { tag } of settings.rollout.constrained ? tags : []) {
+      const grammar = collector.prompt(tag.name).tokens?.grammar;
+      if (!grammar) {
+        throw new Error(
+          `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions`,
+        );
+      }
+      grammars[tag.name] = grammar;
+    }
+    return { servers, tags, tokenizer, collector, actionTokens, grammars, close: () => servers.close() };
   } catch (error) {
     await servers.close();
     throw error;
   }
+}
+
+/** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
+export function benchAgent(bench: Workbench, policy: Pick<Policy, 'generate' | 'release'>): Agent {
+  return policyAgent(policy, tag => (tag in bench.grammars ? tag : undefined));
 }
 
 /** Rollouts of an agent on a workbench. */
