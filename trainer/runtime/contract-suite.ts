@@ -13,6 +13,7 @@ export interface ContractTolerance {
   readonly relative: number;
 }
 
+const REPEATS = 30;
 const FLOAT32_TOLERANCE: ContractTolerance = { absolute: 2e-6, relative: 1e-5 };
 
 /**
@@ -34,6 +35,7 @@ export async function runContractSuite(
   await t.test('parameters are read anew at every run and outputs land in bound arrays', t =>
     checkBinding(t, runtime),
   );
+  await t.test('the same run gives the same bits', t => checkRepeatability(t, runtime));
   await t.test('faults are named', t => checkFaults(t, runtime));
 }
 
@@ -67,9 +69,7 @@ async function compareCase(
   { absolute, relative }: ContractTolerance,
 ): Promise<void> {
   const graph = caseGraph(operationCase);
-  const inputs = Object.fromEntries(
-    Object.entries(operationCase.inputs).map(([name, { dtype, values }]) => [name, toTyped(dtype, values)]),
-  );
+  const inputs = caseInputs(operationCase);
   const expected = interpret(graph, inputs);
   const executable = await runtime.compile(graph);
   const actual = await executable.run(inputs);
@@ -108,6 +108,22 @@ async function checkBinding(t: Test, runtime: Runtime): Promise<void> {
   t.strictSame([...y], [9, 18]);
 }
 
+async function checkRepeatability(t: Test, runtime: Runtime): Promise<void> {
+  for (const operationCase of largeCases) {
+    const executable = await runtime.compile(caseGraph(operationCase));
+    const inputs = caseInputs(operationCase);
+    const first = structuredClone(await executable.run(inputs));
+    const differing = new Set<string>();
+    for (let repeat = 0; repeat < REPEATS; repeat++) {
+      for (const [name, values] of Object.entries(await executable.run(inputs))) {
+        if (Buffer.compare(bytesOf(values), bytesOf(first[name])) !== 0) differing.add(name);
+      }
+    }
+    t.strictSame([...differing], [], `${operationCase.operation} ${operationCase.title}`);
+    await executable.dispose();
+  }
+}
+
 async function checkFaults(t: Test, runtime: Runtime): Promise<void> {
   const g = new GraphBuilder();
   const x = g.input('x', 'float32', [2]);
@@ -135,6 +151,16 @@ async function checkFaults(t: Test, runtime: Runtime): Promise<void> {
   await t.rejects(
     executable.run({ x: new Float32Array(2), q: new Float32Array(2) }),
     /no input 'q'; it has x/,
+  );
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: TypedArray): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+function caseInputs(operationCase: OperationCase): Record<string, TypedArray> {
+  return Object.fromEntries(
+    Object.entries(operationCase.inputs).map(([name, { dtype, values }]) => [name, toTyped(dtype, values)]),
   );
 }
 

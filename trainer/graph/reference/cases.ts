@@ -297,7 +297,16 @@ export const largeCases: readonly OperationCase[] = [
   define('matmul', 'of large matrices', { a: floats([300, 70]), b: floats([70, 130]) }, (g, { a, b }) =>
     g.matmul(a, b),
   ),
-  define('scatterAddRows', 'of many rows', { x: floats([64, 40, 16]), i: ids([64, 40], 7) }, (g, { x, i }) =>
-    g.scatterAddRows(x, i, 7),
+  define(
+    'scatterAddRows',
+    'of many rows to a long table',
+    { x: floats([16, 128, 128]), i: ids([16, 128], 300) },
+    (g, { x, i }) => g.scatterAddRows(x, i, 300),
+  ),
+  define(
+    'scatterAddRows',
+    'of many rows',
+    { x: floats([16, 128, 128]), i: ids([16, 128], 7) },
+    (g, { x, i }) => g.scatterAddRows(x, i, 7),
   ),
 ];

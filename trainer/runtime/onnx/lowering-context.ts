@@ -14,6 +14,8 @@ export interface EmitOptions {
 /** Collects the ONNX model while a graph is lowered: names of values, nodes, initialisers. */
 export class LoweringContext {
   readonly graph: Graph;
+  /** Threads the model will run on. */
+  readonly threads: number;
   readonly #nodes: OnnxNode[] = [];
   readonly #initializers: OnnxInitializer[] = [];
   readonly #initializerNames = new Map<string, string>();
@@ -22,8 +24,9 @@ export class LoweringContext {
   readonly #users = new Map<Tensor, Tensor[]>();
   #count = 0;
 
-  constructor(graph: Graph) {
+  constructor(graph: Graph, threads: number) {
     this.graph = graph;
+    this.threads = threads;
     for (const [name, tensor] of graph.inputs) this.#values.set(tensor, inputName(name));
     for (const [name, tensor] of graph.parameters) this.#values.set(tensor, inputName(name));
     for (const [name, tensor] of graph.outputs) {
@@ -120,6 +123,10 @@ export class LoweringContext {
 
   floats(data: Float32Array, shape: readonly number[]): string {
     return this.#initializer('float32', shape, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  }
+
+  ints(values: ArrayLike<number>, shape: readonly number[]): string {
+    return this.#initializer('int32', shape, new Uint8Array(Int32Array.from(values).buffer));
   }
 
   filled(shape: readonly number[], value: number): string {

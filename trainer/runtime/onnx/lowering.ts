@@ -1,6 +1,6 @@
 import type { MatmulAttributes } from '../../graph/operations/matmul.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
-import { type Graph, sameShape, type Tensor } from '../../graph/tensor.ts';
+import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
@@ -8,9 +8,15 @@ import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 /** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
 type Lowering = (context: LoweringContext, node: Tensor, inputs: readonly string[], result: string) => void;
 
-/** Writes a graph as an ONNX model; parameters become inputs beside the graph's own. */
-export function lower(graph: Graph): OnnxModel {
-  const context = new LoweringContext(graph);
+/** Rows up to which a scatter-add on several threads is a product with a one-hot matrix. */
+const ONE_HOT_ROWS = 128;
+
+/**
+ * Writes a graph as an ONNX model; parameters become inputs beside the graph's own.
+ * @param threads what the model will run on: some kernels give the same sums only on one
+ */
+export function lower(graph: Graph, threads: number): OnnxModel {
+  const context = new LoweringContext(graph, threads);
   for (const node of graph.nodes) {
     if (context.isLowered(node)) continue;
     if (node.operation === 'constant') {
@@ -91,12 +97,52 @@ const pad: Lowering = (context, node, [x], result) => {
   context.emit('Pad', [x, context.int64(pads)], {}, result);
 };
 
+/**
+ * ScatterND adds fastest, but on several threads it races when ids repeat (ONNX Runtime 1.30: sums differ from run
+ * to run). There a small table is a product with a one-hot matrix, a large one goes through ScatterElements.
+ */
 const scatterAddRows: Lowering = (context, node, [updates, ids], result) => {
-  const wide = context.emit('Cast', [ids], { attributes: { to: TENSOR_TYPE.int64 } });
-  const indices = context.reshape(wide, [...node.inputs[1].shape, 1]);
-  const attributes = { reduction: 'add' };
-  context.emit('ScatterND', [context.filled(node.shape, 0), indices, updates], { attributes }, result);
+  const [{ shape }, { shape: idShape }] = node.inputs;
+  const rows = node.shape[0];
+  const count = sizeOf(idShape);
+  const width = sizeOf(shape) / count;
+  if (context.threads === 1) {
+    const wide = context.emit('Cast', [ids], { attributes: { to: TENSOR_TYPE.int64 } });
+    const indices = context.reshape(wide, [...idShape, 1]);
+    const attributes = { reduction: 'add' };
+    context.emit('ScatterND', [context.filled(node.shape, 0), indices, updates], { attributes }, result);
+    return;
+  }
+  const column = context.reshape(ids, [count, 1]);
+  const flat = context.reshape(updates, [count, width]);
+  const sums =
+    rows <= ONE_HOT_ROWS
+      ? oneHotSums(context, column, flat, rows)
+      : elementSums(context, column, flat, rows, width);
+  context.reshape(sums, node.shape, result);
 };
+
+function oneHotSums(context: LoweringContext, ids: string, updates: string, rows: number): string {
+  const range = context.ints([...Array(rows).keys()], [1, rows]);
+  const hits = context.emit('Cast', [context.emit('Equal', [ids, range])], {
+    attributes: { to: TENSOR_TYPE.float32 },
+  });
+  return context.emit('Gemm', [hits, updates], { attributes: { transA: 1 } });
+}
+
+function elementSums(
+  context: LoweringContext,
+  ids: string,
+  updates: string,
+  rows: number,
+  width: number,
+): string {
+  const indices = context.emit('Expand', [ids, context.int64([1, width])]);
+  const attributes = { axis: 0, reduction: 'add' };
+  return context.emit('ScatterElements', [context.filled([rows, width], 0), indices, updates], {
+    attributes,
+  });
+}
 
 const takeLast: Lowering = (context, node, [x, ids], result) => {
   const column = context.reshape(ids, [...node.shape, 1]);

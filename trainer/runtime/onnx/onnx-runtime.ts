@@ -39,9 +39,9 @@ export class OnnxRuntime implements Runtime {
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
     const feeds = bindParameters(graph, options);
     const fetches = bindOutputs(graph, options);
-    const { profilePrefix } = this.#options;
-    const session = await InferenceSession.create(encodeModel(lower(graph)), {
-      intraOpNumThreads: this.#options.threads ?? 1,
+    const { threads = 1, profilePrefix } = this.#options;
+    const session = await InferenceSession.create(encodeModel(lower(graph, threads)), {
+      intraOpNumThreads: threads,
       executionMode: 'sequential',
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
