@@ -45,6 +45,45 @@ export function paddedAnywhere(
   return { ...angles, attentionBias: keys };
 }
 
+/** Positions whose final states are wanted, of rows that start at position 0 and are padded on the right. */
+export interface Selection {
+  /** Number of selected positions of every row. */
+  readonly count: number;
+  /** Indices of the selected tokens among all, [rows · count]. */
+  readonly tokens: Tensor;
+  /** Angles of the selected positions, [rows, count, headDimension / 2]. */
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+  /** Hides what comes after a selected position, [rows, 1, count, time]. */
+  readonly attentionBias: Tensor;
+}
+
+/**
+ * Selects positions of every row; which ones is an input, so that one program serves all batches of a shape.
+ * @param positions int32 [rows, count], each from 0 to time − 1
+ */
+export function selectPositions(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  positions: Tensor,
+  time: number,
+): Selection {
+  const [rows, count] = positions.shape;
+  const half = config.headDimension / 2;
+  const sequence = Int32Array.from({ length: time }, (_, t) => t);
+  const { cos, sin } = ropeTables(config, sequence);
+  const starts = Int32Array.from({ length: rows }, (_, row) => row * time);
+  const keys = g.constant(sequence, [1, 1, 1, time]);
+  const queries = g.reshape(g.cast(positions, 'float32'), [rows, 1, count, 1]);
+  return {
+    count,
+    tokens: g.reshape(g.add(positions, g.constant(starts, [rows, 1], 'int32')), [rows * count]),
+    cos: g.gather(g.constant(cos, [time, half]), positions),
+    sin: g.gather(g.constant(sin, [time, half]), positions),
+    attentionBias: g.where(g.less(queries, keys), g.constant(MASKED_SCORE), 0),
+  };
+}
+
 /** cos and sin of every position's rotary angles, each [positions, headDimension / 2] in row-major order. */
 export function ropeTables(
   config: DecoderConfig,
@@ -65,22 +104,29 @@ export function ropeTables(
 }
 
 /**
- * Final hidden states, normalised, of padded rows.
+ * Final hidden states, normalised, of padded rows. With a selection only those of the selected positions: the last layer
+ * then computes keys and values of all tokens and everything else of the selected ones.
+ *
  * @param ids int32 [rows, time]
- * @returns [rows · time, hiddenSize]
+ * @returns [rows · time, hiddenSize], or [rows · count, hiddenSize] of a selection
  */
 export function decoderHidden(
   g: GraphBuilder,
   config: DecoderConfig,
   ids: Tensor,
   layout: SequenceLayout,
+  selection?: Selection,
 ): Tensor {
   const [rows, time] = ids.shape;
   const segments = decoderSegments(config);
+  const all: QueryLayout = { ...layout, time, causal: true };
   let hidden = segments.embed(g, g.reshape(ids, [rows * time]));
   for (let layer = 0; layer < config.layers; layer++) {
-    const mixed = mixRows(g, config, segments.project(g, layer, hidden), rows, time, layout);
-    hidden = segments.finishLayer(g, layer, hidden, mixed);
+    const selected = layer === config.layers - 1 ? selection : undefined;
+    const asking = selected === undefined ? hidden : g.gather(hidden, selected.tokens);
+    const projections = segments.project(g, layer, hidden, asking);
+    const queries = selected === undefined ? all : { ...selected, time: selected.count, causal: false };
+    hidden = segments.finishLayer(g, layer, asking, mixRows(g, config, projections, rows, all, queries));
   }
   return segments.finish(g, hidden);
 }
@@ -113,8 +159,8 @@ export interface Projections {
 export interface DecoderSegments {
   /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
   embed(g: GraphBuilder, ids: Tensor): Tensor;
-  /** Hidden states before a layer → what its attention reads. */
-  project(g: GraphBuilder, layer: number, hidden: Tensor): Projections;
+  /** Hidden states before a layer → what its attention reads; queries of other rows where `asking` is given. */
+  project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
   /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
   finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
   /** Hidden states after the last layer → normalised, as logits and values read them. */
@@ -125,11 +171,13 @@ export function decoderSegments(config: DecoderConfig): DecoderSegments {
   const { hiddenSize } = config;
   return {
     embed: (g, ids) => g.gather(embeddings(g, config), ids),
-    project(g, layer, hidden) {
+    project(g, layer, hidden, asking = hidden) {
       const prefix = `${layerPrefix(layer)}.self_attn`;
-      const x = norm(g, config, hidden, `${layerPrefix(layer)}.input_layernorm.weight`, hiddenSize);
+      const normed = (rows: Tensor) =>
+        norm(g, config, rows, `${layerPrefix(layer)}.input_layernorm.weight`, hiddenSize);
+      const x = normed(hidden);
       return {
-        query: projectHeads(g, config, x, prefix, 'q'),
+        query: projectHeads(g, config, asking === hidden ? x : normed(asking), prefix, 'q'),
         key: projectHeads(g, config, x, prefix, 'k'),
         value: projectHeads(g, config, x, prefix, 'v'),
       };
@@ -149,23 +197,28 @@ function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
   return g.parameter('model.embed_tokens.weight', [config.vocabularySize, config.hiddenSize]);
 }
 
-/** Attention of normalised states over a cut: [rows · time, …] in, [rows · time, heads · headDimension] out. */
+/** Tokens of every row that ask or are asked, with their angles. */
+interface QueryLayout extends SequenceLayout {
+  readonly time: number;
+  readonly causal: boolean;
+}
+
+/** Attention over a cut: projected heads in, [rows · queries.time, heads · headDimension] out. */
 function mixRows(
   g: GraphBuilder,
   config: DecoderConfig,
   { query, key, value }: Projections,
   rows: number,
-  time: number,
-  layout: SequenceLayout,
+  all: QueryLayout,
+  queries: QueryLayout,
 ): Tensor {
   const { heads, keyValueHeads, headDimension } = config;
-  const split = (x: Tensor, count: number) => g.reshape(x, [rows, time, count, headDimension]);
-  const rotate = (x: Tensor) => g.rope(x, layout.cos, layout.sin);
-  const queries = rotate(split(query, heads));
-  const keys = rotate(split(key, keyValueHeads));
-  const values = split(value, keyValueHeads);
-  const mixed = g.attention(queries, keys, values, { causal: true, bias: layout.attentionBias });
-  return g.reshape(mixed, [rows * time, heads * headDimension]);
+  const split = (x: Tensor, time: number, count: number) => g.reshape(x, [rows, time, count, headDimension]);
+  const q = g.rope(split(query, queries.time, heads), queries.cos, queries.sin);
+  const k = g.rope(split(key, all.time, keyValueHeads), all.cos, all.sin);
+  const v = split(value, all.time, keyValueHeads);
+  const mixed = g.attention(q, k, v, { causal: queries.causal, bias: queries.attentionBias });
+  return g.reshape(mixed, [rows * queries.time, heads * headDimension]);
 }
 
 function projectHeads(

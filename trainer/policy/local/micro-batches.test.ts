@@ -4,28 +4,39 @@ import { dealSequences, planMicroBatches, timeBucket } from './micro-batches.ts'
 
 const BUDGET = 1024;
 
+/** Sequences of given lengths that are masked in every fourth token. */
+const ofLengths = (lengths: readonly number[]) =>
+  lengths.map(length => ({
+    tokenIds: { length },
+    mask: Array.from({ length }, (_, t) => (t % 4 === 3 ? 1 : 0)),
+  }));
+
 t.test('plans hold every sequence once, long enough and within the budget', async t => {
   const rng = Random.fromSeed(3);
   for (let trial = 0; trial < 50; trial++) {
     const lengths = Array.from({ length: 1 + rng.integer(70) }, () => 2 + rng.integer(300));
-    const plan = planMicroBatches(lengths, BUDGET);
+    const plan = planMicroBatches(ofLengths(lengths), BUDGET);
     const members = plan.flatMap(batch => batch.members).sort((a, b) => a - b);
     t.same(
       members,
       lengths.map((_, i) => i),
     );
-    for (const { rows, time, members } of plan) {
+    for (const { rows, time, members, predictions } of plan) {
+      t.ok(predictions <= time && members.every(index => Math.floor(lengths[index] / 4) <= predictions));
       t.ok(members.length <= rows && members.every(index => lengths[index] - 1 <= time));
       t.ok(rows === 1 || rows * time <= BUDGET);
     }
-    t.same(planMicroBatches(lengths, BUDGET), plan, 'the same again');
+    t.same(planMicroBatches(ofLengths(lengths), BUDGET), plan, 'the same again');
   }
 });
 
 t.test('padding stays small where lengths are mixed', async t => {
   const lengths = Array.from({ length: 64 }, (_, i) => 34 + 32 * (i % 5));
   const tokens = lengths.reduce((a, b) => a + b);
-  const padded = planMicroBatches(lengths, 2048).reduce((sum, { rows, time }) => sum + rows * time, 0);
+  const padded = planMicroBatches(ofLengths(lengths), 2048).reduce(
+    (sum, { rows, time }) => sum + rows * time,
+    0,
+  );
   t.ok(padded < 1.25 * tokens, `${padded} padded tokens for ${tokens}`);
 });
 

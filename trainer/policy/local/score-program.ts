@@ -23,8 +23,8 @@ export class ScoreProgram {
     const scores = new Array<Score>(sequences.length);
     for (const [name, members] of byGrammar(sequences)) {
       const grammar = grammarOf(this.#options, name);
-      const lengths = members.map(index => sequences[index].tokenIds.length);
-      for (const batch of planMicroBatches(lengths, this.#options.tokenBudget)) {
+      const group = members.map(index => sequences[index]);
+      for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
         const program = await this.#program(batch, name, grammar);
         const indices = batch.members.map(member => members[member]);
         fillRows(
@@ -36,8 +36,7 @@ export class ScoreProgram {
         program.inputs.inverseTemperature[0] = 1 / temperature;
         const { logProbs, entropies, values } = await program.executable.run(program.inputs);
         indices.forEach((index, row) => {
-          const pick = (source: ArrayLike<number>) =>
-            pickMasked(source, row * batch.time, sequences[index].mask);
+          const pick = (source: ArrayLike<number>) => unpackMasked(source, row, batch, sequences[index].mask);
           scores[index] = {
             logProbs: pick(logProbs),
             entropies: pick(entropies),
@@ -54,7 +53,7 @@ export class ScoreProgram {
     grammarName: string,
     grammar: CompiledGrammar | null,
   ): Promise<CompiledScore> {
-    const key = JSON.stringify([shape.rows, shape.time, grammarName]);
+    const key = JSON.stringify([shape.rows, shape.time, shape.predictions, grammarName]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, valueHead, runtime, parameters } = this.#options;
@@ -72,9 +71,17 @@ export class ScoreProgram {
   }
 }
 
-/** Entry t of the result is entry t − 1 of the row, 0 where the mask is. */
-function pickMasked(source: ArrayLike<number>, start: number, mask: Uint8Array): Float32Array {
+/** Predictions of a row back at the tokens they are about; 0 where the mask is. */
+function unpackMasked(
+  source: ArrayLike<number>,
+  row: number,
+  { predictions, time }: BatchShape,
+  mask: Uint8Array,
+): Float32Array {
   const out = new Float32Array(mask.length);
-  for (let t = 1; t < mask.length; t++) if (mask[t]) out[t] = source[start + t - 1];
+  let from = row * predictions;
+  for (let t = 1; t < mask.length; t++) {
+    if (mask[t]) out[t] = source[predictions === time ? row * time + t - 1 : from++];
+  }
   return out;
 }

@@ -1,22 +1,30 @@
 import { GraphBuilder, type Tensor } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderHidden, decoderLogits, decoderValues, rightPadded } from '../../models/decoder.ts';
+import {
+  decoderHidden,
+  decoderLogits,
+  decoderValues,
+  rightPadded,
+  selectPositions,
+} from '../../models/decoder.ts';
 import type { CompiledGrammar } from '../engine/grammar.ts';
 
 /** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
 const FORBIDDEN_LOGIT = -1e9;
 
-/** Rows of equal length that one program takes; entry t of a row is about token t + 1 of its sequence. */
+/** Rows of equal length that one program takes; time t of a row predicts token t + 1 of its sequence. */
 export interface BatchShape {
   readonly rows: number;
   /** Tokens of the longest sequence less one: the last token predicts nothing. */
   readonly time: number;
+  /** Predictions of every row that are looked at; `time` looks at all. */
+  readonly predictions: number;
 }
 
 /** A decoder over padded rows with what a loss or a score needs of its predictions. */
 export interface SequenceGraph {
   readonly g: GraphBuilder;
-  /** All [rows, time]. */
+  /** All [rows, predictions]. */
   readonly logProbs: Tensor;
   readonly entropies: Tensor;
   /** Null without a value head. */
@@ -24,8 +32,9 @@ export interface SequenceGraph {
 }
 
 /**
- * Builds the program up to its predictions. Inputs: `ids` and `targets` int32 [rows, time], `inverseTemperature` [],
- * and under a grammar `grammarStates` int32 [rows, time], where the number of states means unconstrained.
+ * Builds the program up to its predictions. Inputs: `ids` int32 [rows, time], `targets` int32 [rows, predictions],
+ * `inverseTemperature` [], where not all predictions are looked at their `positions` int32 [rows, predictions], and under a
+ * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained.
  */
 export function buildSequenceGraph(
   config: DecoderConfig,
@@ -33,25 +42,28 @@ export function buildSequenceGraph(
   options: { readonly valueHead: boolean; readonly grammar: CompiledGrammar | null },
 ): SequenceGraph {
   const g = new GraphBuilder();
-  const { rows, time } = shape;
+  const { rows, time, predictions } = shape;
   const { vocabularySize } = config;
   const ids = g.input('ids', 'int32', [rows, time]);
-  const targets = g.reshape(g.input('targets', 'int32', [rows, time]), [rows * time]);
-  const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time));
+  const flat = (name: string) => g.reshape(g.input(name, 'int32', [rows, predictions]), [rows * predictions]);
+  const selection =
+    predictions === time
+      ? undefined
+      : selectPositions(g, config, g.input('positions', 'int32', [rows, predictions]), time);
+  const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time), selection);
   let logits = g.mul(decoderLogits(g, config, hidden), g.input('inverseTemperature', 'float32', []));
   if (options.grammar !== null) {
     const table = g.constant(forbiddenLogits(options.grammar), [
       options.grammar.stateCount + 1,
       vocabularySize,
     ]);
-    const states = g.reshape(g.input('grammarStates', 'int32', [rows, time]), [rows * time]);
-    logits = g.add(logits, g.gather(table, states));
+    logits = g.add(logits, g.gather(table, flat('grammarStates')));
   }
   const distribution = g.logSoftmax(logits);
-  const perRow = (x: Tensor) => g.reshape(x, [rows, time]);
+  const perRow = (x: Tensor) => g.reshape(x, [rows, predictions]);
   return {
     g,
-    logProbs: perRow(g.takeLast(distribution, targets)),
+    logProbs: perRow(g.takeLast(distribution, flat('targets'))),
     entropies: perRow(g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]))),
     values: options.valueHead ? perRow(decoderValues(g, config, hidden)) : null,
   };

@@ -69,9 +69,9 @@ export class GradientProgram {
     total.fill(0);
     for (const [name, members] of byGrammar(task.sequences)) {
       const grammar = grammarOf(this.#options, name);
-      const lengths = members.map(index => task.sequences[index].tokenIds.length);
-      for (const batch of planMicroBatches(lengths, this.#options.tokenBudget)) {
-        const sequences = batch.members.map(member => task.sequences[members[member]]);
+      const group = members.map(index => task.sequences[index]);
+      for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
+        const sequences = batch.members.map(member => group[member]);
         const program = await this.#program(batch, task, name, grammar);
         fillRows(program.inputs, batch, sequences, grammar);
         fillLoss(program.inputs, batch, sequences, task);
@@ -92,7 +92,14 @@ export class GradientProgram {
   ): Promise<TrainProgram> {
     // An entropy that earns nothing is a metric only and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
-    const key = JSON.stringify([shape.rows, shape.time, task.structure, rewarded, grammarName]);
+    const key = JSON.stringify([
+      shape.rows,
+      shape.time,
+      shape.predictions,
+      task.structure,
+      rewarded,
+      grammarName,
+    ]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { runtime, parameters } = this.#options;
@@ -122,7 +129,7 @@ export function buildTrainGraph(
     entropies: entropyRewarded ? entropies : g.stopGradient(entropies),
     ...(values === null ? {} : { values }),
   };
-  const inputs = declareLossInputs(g, structure, [shape.rows, shape.time]);
+  const inputs = declareLossInputs(g, structure, [shape.rows, shape.predictions]);
   const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
   const weights = parameters.layout.map(entry => g.parameter(entry.name, entry.shape));
   const grads = gradients(g, loss, weights);
@@ -143,33 +150,53 @@ export function allocateInputs(graph: Graph): BatchInputs {
   );
 }
 
-/** Writes tokens, targets and grammar states; rows left over repeat token 0. */
+/** Writes tokens, and of the masked ones their targets, positions and grammar states; the rest is 0. */
 export function fillRows(
   inputs: BatchInputs,
-  { rows, time }: MicroBatch,
+  { time, predictions }: MicroBatch,
   sequences: readonly Pick<ScoreRequest, 'tokenIds' | 'mask'>[],
   grammar: CompiledGrammar | null,
 ): void {
-  const { ids, targets, grammarStates: states } = inputs;
+  const { ids, targets, positions, grammarStates: states } = inputs;
   ids.fill(0);
   targets.fill(0);
+  positions?.fill(0);
   if (grammar !== null) states.fill(grammar.stateCount);
-  for (let row = 0; row < Math.min(rows, sequences.length); row++) {
-    const { tokenIds, mask } = sequences[row];
-    const start = row * time;
-    for (let t = 0; t + 1 < tokenIds.length; t++) {
-      ids[start + t] = tokenIds[t];
-      targets[start + t] = tokenIds[t + 1];
+  sequences.forEach(({ tokenIds, mask }, row) => {
+    ids.set(tokenIds.subarray(0, -1), row * time);
+    packMasked(tokenIds, mask, targets, row, predictions, time);
+    if (positions !== undefined) {
+      let to = row * predictions;
+      for (let t = 1; t < mask.length; t++) if (mask[t]) positions[to++] = t - 1;
     }
     if (grammar !== null) {
-      states.set(grammarStates(grammar, tokenIds, mask, grammar.stateCount).subarray(1), start);
+      const own = grammarStates(grammar, tokenIds, mask, grammar.stateCount);
+      packMasked(own, mask, states, row, predictions, time);
     }
+  });
+}
+
+/** Writes what belongs to masked tokens into a row of predictions, side by side unless the row holds them all. */
+function packMasked(
+  source: ArrayLike<number>,
+  mask: ArrayLike<number>,
+  target: Float32Array | Int32Array,
+  row: number,
+  predictions: number,
+  time: number,
+): void {
+  const start = row * predictions;
+  if (predictions === time) {
+    for (let t = 1; t < source.length; t++) target[start + t - 1] = source[t];
+    return;
   }
+  let to = start;
+  for (let t = 1; t < source.length; t++) if (mask[t]) target[to++] = source[t];
 }
 
 function fillLoss(
   inputs: BatchInputs,
-  { time }: MicroBatch,
+  { time, predictions }: MicroBatch,
   sequences: readonly TrainingSequence[],
   task: GradientTask,
 ): void {
@@ -183,7 +210,9 @@ function fillLoss(
   for (const name of names) inputs[lossInputName(name)].fill(0);
   sequences.forEach((sequence, row) => {
     const arrays: LossInputs = lossInputs(sequence, loss, structure, counts);
-    for (const name of names) inputs[lossInputName(name)].set(arrays[name]!.subarray(1), row * time);
+    for (const name of names) {
+      packMasked(arrays[name]!, sequence.mask, inputs[lossInputName(name)], row, predictions, time);
+    }
   });
 }
 
