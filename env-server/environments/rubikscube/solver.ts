@@ -18,6 +18,8 @@ const TABLE_DEPTH = 5;
 const MAX_CUBES = 250_000;
 const STICKERS_PER_UNIT = 5;
 const BITS = 3;
+/** Instead of a turn: the search began here. */
+const START = -1;
 
 let table: Map<Key, number> | undefined;
 
@@ -47,7 +49,7 @@ export function solve(cube: Cube): number[] | null {
   if (isSolved(cube)) return [];
   const near = distances();
   const start = keyOf(cube);
-  const cameBy = new Map<Key, readonly [from: Key, index: number] | null>([[start, null]]);
+  const cameBy = new Map<Key, number>([[start, START]]);
   for (let layer = [start]; layer.length > 0; ) {
     const met = layer.find(reached => near.has(reached));
     if (met !== undefined) return [...wayTo(met, cameBy), ...descend(met, near)];
@@ -56,7 +58,7 @@ export function solve(cube: Cube): number[] | null {
       for (let index = 0; index < TURNS.length; index++) {
         const turned = turnKey(from, index);
         if (cameBy.has(turned)) continue;
-        cameBy.set(turned, [from, index]);
+        cameBy.set(turned, index);
         next.push(turned);
       }
       if (cameBy.size > MAX_CUBES) return null;
@@ -104,10 +106,20 @@ function pack(from: readonly number[]): Key {
   return String.fromCharCode(unit(0), unit(5), unit(10), unit(15), unit(20));
 }
 
-function wayTo(key: Key, cameBy: ReadonlyMap<Key, readonly [from: Key, index: number] | null>): number[] {
+/** The turns by which the search came to a cube: undone one by one, they lead back to the start. */
+function wayTo(key: Key, cameBy: ReadonlyMap<Key, number>): number[] {
   const turns: number[] = [];
-  for (let step = cameBy.get(key); step; step = cameBy.get(step[0])) turns.push(step[1]);
+  let at = key;
+  for (let index = cameBy.get(at) ?? START; index !== START; index = cameBy.get(at) ?? START) {
+    turns.push(index);
+    at = turnKey(at, inverseOf(index));
+  }
   return turns.reverse();
+}
+
+/** A turn and its inverse stand next to each other in {@link TURNS}. */
+function inverseOf(index: number): number {
+  return index ^ 1;
 }
 
 function descend(key: Key, near: ReadonlyMap<Key, number>): number[] {
