@@ -62,15 +62,15 @@ export function resolveAgainst(schema: TSchema, given: JsonObject): { value: Jso
 }
 
 function merge(base: JsonObject, over: JsonObject): JsonObject {
-  const merged: { [key: string]: Json } = { ...base };
+  const merged = new Map(Object.entries(base));
   for (const [key, value] of Object.entries(over)) {
-    const under = merged[key];
-    merged[key] = isObject(under) && isObject(value) ? merge(under, value) : value;
+    const under = merged.get(key);
+    merged.set(key, under !== undefined && isObject(under) && isObject(value) ? merge(under, value) : value);
   }
-  return merged;
+  return Object.fromEntries(merged);
 }
 
-function isObject(value: Json | undefined): value is JsonObject {
+function isObject(value: Json): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
