@@ -1,14 +1,17 @@
+import type { RegistrationLimits } from './custom/registrations.ts';
 import type { SessionLimits } from './sessions/manager.ts';
 
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
-export interface Settings extends SessionLimits {
+export interface Settings extends SessionLimits, RegistrationLimits {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
   /** Path of a JSON file with tokens, or the JSON itself; empty for none. */
   readonly tokens: string;
+  /** Folder of the embedded database; empty keeps everything in memory. */
+  readonly data: string;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
@@ -48,6 +51,10 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
     default: '',
     help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',
   },
+  data: {
+    default: '',
+    help: 'folder that keeps custom environments over a restart; without it they are lost when the server stops',
+  },
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
   maxBatchItems: count(4096, 'most items of one batch'),
@@ -55,6 +62,7 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
   maxSessions: count(100_000, 'most open sessions'),
   maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
+  maxCustomEnvironments: count(1000, 'most custom environments'),
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires unless it asked for another'),
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),
   goneSeconds: seconds(3600, 'how long ids of ended sessions answer 410 before 404'),

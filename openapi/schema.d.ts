@@ -206,7 +206,11 @@ export interface paths {
         /** List environments */
         get: operations["list_environments"];
         put?: never;
-        post?: never;
+        /**
+         * Register an environment of your own
+         * @description The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/custom-environments.md walks through every kind.
+         */
+        post: operations["register"];
         delete?: never;
         options?: never;
         head?: never;
@@ -222,9 +226,17 @@ export interface paths {
         };
         /** All about an environment, in its default configuration */
         get: operations["get_environment"];
-        put?: never;
+        /**
+         * Replace an environment of your own
+         * @description Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.
+         */
+        put: operations["replace"];
         post?: never;
-        delete?: never;
+        /**
+         * Remove an environment of your own
+         * @description Refused with `environment_in_use` while sessions play it or environments are composed from it.
+         */
+        delete: operations["remove"];
         options?: never;
         head?: never;
         patch?: never;
@@ -241,6 +253,46 @@ export interface paths {
         put?: never;
         /** All about an environment under a configuration and wrappers */
         post: operations["describe_environment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/envs/{env_id}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check whether an environment keeps its contract
+         * @description Plays some episodes with sensible and senseless actions and reports what was found.
+         */
+        post: operations["check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/envs/{env_id}/definition": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The definition of an environment of your own
+         * @description As it was registered, save for the values of `headers`.
+         */
+        get: operations["get_definition"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -277,7 +329,7 @@ export interface components {
             wait?: number;
         };
         /** @description Parameters, query and body of an operation in one flat object, `op` names it. */
-        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"];
+        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
         BatchReply: {
             /** @constant */
             ok: true;
@@ -296,6 +348,29 @@ export interface components {
             results: components["schemas"]["BatchReply"][];
             /** @description Positions of the items that were not ready; present with `wait`. */
             pending?: number[];
+        };
+        CheckItem: {
+            /** @constant */
+            op: "check";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+        };
+        /** @description What an environment owes its players and does not keep. */
+        CheckReport: {
+            env_id: string;
+            /** @description Nothing was found. */
+            passed: boolean;
+            /** @description Configurations played: the default and every preset. */
+            configurations: number;
+            episodes: number;
+            steps: number;
+            findings: {
+                /** @enum {string} */
+                rule: "spec" | "description" | "no_exceptions" | "plain_state" | "immutability" | "observation_space" | "action_space" | "valid_actions" | "reward_range" | "info" | "determinism" | "snapshot" | "global_randomness" | "references" | "rendering";
+                message: string;
+                /** @description Configuration, seed and step that show it. */
+                where?: string;
+            }[];
         };
         CloneBody: {
             /** @default 1 */
@@ -321,6 +396,29 @@ export interface components {
             op: "close";
             /** @description The session. */
             session_id: string;
+        };
+        /** @description An existing environment with other defaults and wrappers. */
+        ComposedDefinition: {
+            /** @constant */
+            kind: "composed";
+            title?: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description The environment to start from, built in or registered. */
+            env_id: string;
+            /** @description Values that become the defaults of its configuration; `preset` names a preset to start from. */
+            config?: {
+                [key: string]: unknown;
+            };
+            /** @description Applied in this order: the first is the innermost. */
+            wrappers?: {
+                name: string;
+                /** @description By the wrapper’s own schema. */
+                options?: {
+                    [key: string]: unknown;
+                };
+            }[];
         };
         CreateBody: {
             /** @description Environment id, `[namespace/]Name-vN`. */
@@ -402,6 +500,32 @@ export interface components {
             /** @description All members, the first included; present when `count` > 1. */
             sessions?: components["schemas"]["Session"][];
         };
+        DefinedActionSpace: {
+            /** @constant */
+            type: "Discrete";
+            /** @description Names of the actions; their ids count from `start`. */
+            names: string[];
+            /** @default 0 */
+            start?: number;
+        } | {
+            /** @constant */
+            type: "Text";
+            /** @default 2000 */
+            max_length?: number;
+            /** @description How an action is written, e.g. `guess[number]`. */
+            format?: string;
+        } | {
+            /** @constant */
+            type: "Json";
+            /** @description JSON Schema of an action; see docs/custom-environments.md for the keywords that it may use. */
+            schema: {
+                [key: string]: unknown;
+            };
+            /** @description How an action is written. */
+            format?: string;
+        };
+        /** @description A custom environment; `kind` says how it is made. */
+        Definition: components["schemas"]["TabularDefinition"] | components["schemas"]["ScriptDefinition"] | components["schemas"]["WebhookDefinition"] | components["schemas"]["RagenDefinition"] | components["schemas"]["OpenEnvDefinition"] | components["schemas"]["ComposedDefinition"];
         DescribeEnvironmentBody: {
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -510,6 +634,12 @@ export interface components {
             /** @constant */
             op: "ping";
         };
+        GetDefinitionItem: {
+            /** @constant */
+            op: "get_definition";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+        };
         GetEnvironmentItem: {
             /** @constant */
             op: "get_environment";
@@ -555,6 +685,51 @@ export interface components {
         Observation: string | {
             [key: string]: unknown;
         };
+        /** @description A service that speaks the protocol of OpenEnv. */
+        OpenEnvDefinition: {
+            /** @constant */
+            kind: "remote";
+            /** @constant */
+            protocol: "openenv";
+            /** @description http:// or https:// address of the service; its routes are found below it. */
+            url: string;
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * @description For one reset or step.
+             * @default 10000
+             */
+            timeout_ms?: number;
+            title?: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction?: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            /**
+             * @description Over `http` sessions are told apart by the header X-Session-Id.
+             * @default websocket
+             */
+            transport?: "websocket" | "http";
+            /** @description Field of the service’s action that a text action goes into; otherwise actions are objects. */
+            action_field?: string;
+            /** @description Field of its observation that is shown as text; otherwise the whole observation as JSON. */
+            observation_field?: string;
+            /** @description An action that the service takes. */
+            example_action: unknown;
+            /**
+             * @description The service keeps to a seed. Where false, a seed is refused.
+             * @default false
+             */
+            seed?: boolean;
+        };
         Pong: {
             /** @constant */
             pong: true;
@@ -566,7 +741,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "episode_over" | "wrong_step" | "session_expired" | "session_closed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "draining" | "step_timeout";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_expired" | "session_closed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -576,6 +751,28 @@ export interface components {
                 pointer: string;
                 detail: string;
             }[];
+        };
+        /** @description An environment of another server like this one. */
+        RagenDefinition: {
+            /** @constant */
+            kind: "remote";
+            /** @constant */
+            protocol: "ragen";
+            /** @description http:// or https:// address of the service; its routes are found below it. */
+            url: string;
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * @description For one reset or step.
+             * @default 10000
+             */
+            timeout_ms?: number;
+            /** @description Its id on the other server. */
+            env_id: string;
+            title?: string;
+            tags?: string[];
         };
         ReferenceBody: {
             /** @default optimal */
@@ -598,6 +795,42 @@ export interface components {
             /** @description Next actions, best first to do; empty when done. */
             actions: unknown[];
         };
+        RegisterBody: {
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            definition: components["schemas"]["Definition"];
+        };
+        RegisterItem: {
+            /** @constant */
+            op: "register";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            definition: components["schemas"]["Definition"];
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
+        };
+        Registration: {
+            env_id: string;
+            /** @enum {string} */
+            kind: "tabular" | "script" | "remote" | "composed";
+            /** @description Name of the token it belongs to; its owner may replace and remove it. */
+            owner: string;
+            /** @description Counts replacements, from 1. */
+            revision: number;
+            /** Format: date-time */
+            registered_at: string;
+            /** @description Last replacement. */
+            replaced_at: string | null;
+            /** @description Whether it is there after a restart: the server was started with `--data`. */
+            durable: boolean;
+            report: components["schemas"]["CheckReport"];
+        };
+        RemoveItem: {
+            /** @constant */
+            op: "remove";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+        };
         RenderItem: {
             /** @constant */
             op: "render";
@@ -614,6 +847,18 @@ export interface components {
             /** @description The picture in base64. */
             png?: string;
             structured?: unknown;
+        };
+        ReplaceBody: {
+            definition: components["schemas"]["Definition"];
+        };
+        ReplaceItem: {
+            /** @constant */
+            op: "replace";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            definition: components["schemas"]["Definition"];
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         /** @description What the server answers; `id` is null where the frame had none that could be read. */
         ReplyFrame: {
@@ -665,7 +910,43 @@ export interface components {
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
-        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["ReferencePlan"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"];
+        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["ReferencePlan"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
+        /** @description JavaScript that runs in a sandbox. */
+        ScriptDefinition: {
+            /** @constant */
+            kind: "script";
+            title: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            action_space: components["schemas"]["DefinedActionSpace"];
+            /** @description An action of the space. */
+            example_action: unknown;
+            /**
+             * @description Longest observation.
+             * @default 10000
+             */
+            observation_max_length?: number;
+            /** @description Least and greatest reward of one step; unbounded when absent. */
+            reward_range?: number[];
+            /** @description JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`. */
+            config_schema?: {
+                [key: string]: unknown;
+            };
+            /** @description JSON Schema of reset options, which pin the start of an episode. */
+            options_schema?: {
+                [key: string]: unknown;
+            };
+            /** @description JavaScript with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`. */
+            source: string;
+        };
         Session: {
             session_id: string;
             env_id: string;
@@ -779,6 +1060,69 @@ export interface components {
             truncated: boolean;
             info: components["schemas"]["Info"];
         };
+        StoredDefinition: {
+            env_id: string;
+            /** @enum {string} */
+            kind: "tabular" | "script" | "remote" | "composed";
+            /** @description Name of the token it belongs to; its owner may replace and remove it. */
+            owner: string;
+            /** @description Counts replacements, from 1. */
+            revision: number;
+            /** Format: date-time */
+            registered_at: string;
+            /** @description Last replacement. */
+            replaced_at: string | null;
+            definition: components["schemas"]["Definition"];
+        };
+        /** @description A Markov decision process, written out. */
+        TabularDefinition: {
+            /** @constant */
+            kind: "tabular";
+            title: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            /** @description Names of the actions; their ids count from 0. */
+            actions: string[];
+            /** @description State → probability to start there; they sum to 1. */
+            start: {
+                [key: string]: number;
+            };
+            states: {
+                [key: string]: components["schemas"]["TabularState"];
+            };
+        };
+        TabularOutcome: {
+            /** @description Name of the state that is reached. */
+            to: string;
+            /**
+             * @description The outcomes of one action sum to 1.
+             * @default 1
+             */
+            probability?: number;
+            /** @default 0 */
+            reward?: number;
+        };
+        TabularState: {
+            /** @description What the player sees. */
+            text: string;
+            /**
+             * @description An episode that ends here is a success.
+             * @default false
+             */
+            success?: boolean;
+            /** @description Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode. */
+            transitions?: {
+                [key: string]: components["schemas"]["TabularOutcome"][];
+            };
+        };
         Trajectory: {
             records: components["schemas"]["TrajectoryRecord"][];
         };
@@ -811,6 +1155,65 @@ export interface components {
             terminated?: boolean;
             truncated?: boolean;
             info: components["schemas"]["Info"];
+        };
+        /** @description A service of yours that answers `POST {url}/reset|step|close`. */
+        WebhookDefinition: {
+            /** @constant */
+            kind: "remote";
+            /** @constant */
+            protocol: "webhook";
+            title: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            action_space: components["schemas"]["DefinedActionSpace"];
+            /** @description An action of the space. */
+            example_action: unknown;
+            /**
+             * @description Longest observation.
+             * @default 10000
+             */
+            observation_max_length?: number;
+            /** @description Least and greatest reward of one step; unbounded when absent. */
+            reward_range?: number[];
+            /** @description JSON Schema of the configuration: an object whose properties have defaults. Without it there is nothing to configure but `max_steps`. */
+            config_schema?: {
+                [key: string]: unknown;
+            };
+            /** @description JSON Schema of reset options, which pin the start of an episode. */
+            options_schema?: {
+                [key: string]: unknown;
+            };
+            /** @description http:// or https:// address of the service; its routes are found below it. */
+            url: string;
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * @description For one reset or step.
+             * @default 10000
+             */
+            timeout_ms?: number;
+            capabilities?: {
+                /**
+                 * @description The same seed and actions give the same episode. Where false, a seed is refused.
+                 * @default true
+                 */
+                seed?: boolean;
+                /**
+                 * @description Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.
+                 * @default false
+                 */
+                snapshot?: boolean;
+            };
         };
         WrapperChoice: {
             name: string;
@@ -852,7 +1255,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -888,7 +1291,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -920,7 +1323,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -950,7 +1353,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -989,7 +1392,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1028,7 +1431,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1064,7 +1467,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1099,7 +1502,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1138,7 +1541,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1177,7 +1580,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1209,7 +1612,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1245,7 +1648,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1278,7 +1681,43 @@ export interface operations {
                     "application/json": components["schemas"]["EnvironmentList"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    register: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RegisterBody"];
+            };
+        };
+        responses: {
+            /** @description Register an environment of your own */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Registration"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1310,7 +1749,76 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replace: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Environment id, `[namespace/]Name-vN`. */
+                env_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplaceBody"];
+            };
+        };
+        responses: {
+            /** @description Replace an environment of your own */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Registration"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Environment id, `[namespace/]Name-vN`. */
+                env_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1346,7 +1854,71 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Environment id, `[namespace/]Name-vN`. */
+                env_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Check whether an environment keeps its contract */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckReport"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_definition: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Environment id, `[namespace/]Name-vN`. */
+                env_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The definition of an environment of your own */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredDefinition"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1382,7 +1954,7 @@ export interface operations {
                     "application/json": components["schemas"]["BatchResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;

@@ -57,6 +57,24 @@ export const PROBLEMS = {
     retryable: false,
     advice: '`references` of `GET /v1/envs/{env_id}` lists those the environment has.',
   },
+  environment_exists: {
+    status: 409,
+    title: 'The id is taken',
+    retryable: false,
+    advice: 'Register under another id or version, or replace the environment with `PUT /v1/envs/{env_id}`.',
+  },
+  builtin_environment: {
+    status: 409,
+    title: 'The environment is built in',
+    retryable: false,
+    advice: 'Register your own under another id; kind `composed` starts from an existing environment.',
+  },
+  environment_in_use: {
+    status: 409,
+    title: 'The environment is in use',
+    retryable: true,
+    advice: '`detail` says by what: close those sessions, or remove the environments composed from it.',
+  },
   episode_over: {
     status: 409,
     title: 'The episode is over',
@@ -118,6 +136,18 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'See `capabilities` of the environment.',
   },
+  check_failed: {
+    status: 422,
+    title: 'The environment did not pass its check',
+    retryable: false,
+    advice: '`errors` lists what was found; nothing was registered. Mend the definition and send it again.',
+  },
+  too_many_environments: {
+    status: 429,
+    title: 'Too many custom environments',
+    retryable: false,
+    advice: 'Remove some that are not needed any more; `detail` names the limit.',
+  },
   too_many_sessions: {
     status: 429,
     title: 'Too many sessions',
@@ -147,6 +177,26 @@ export const PROBLEMS = {
     title: 'The environment failed',
     retryable: false,
     advice: 'The episode ended; other sessions are not affected. Reset the session to go on.',
+  },
+  script_limit: {
+    status: 500,
+    title: 'The script of the environment was stopped at a limit',
+    retryable: false,
+    advice:
+      '`detail` names the limit: time, memory, recursion or output. The episode ended; other sessions are not affected.',
+  },
+  remote_failed: {
+    status: 502,
+    title: 'The remote environment failed',
+    retryable: false,
+    advice:
+      '`detail` says how. The episode ended, as nobody knows how far it came; reset the session to go on.',
+  },
+  remote_unavailable: {
+    status: 502,
+    title: 'The remote environment cannot be reached',
+    retryable: true,
+    advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
   },
   draining: {
     status: 503,

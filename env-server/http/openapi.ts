@@ -63,7 +63,9 @@ function lift(schema: unknown, components: Map<string, Document>): unknown {
 
 const reference = (name: string): Document => ({ $ref: `#/components/schemas/${name}` });
 
-const jsonContent = (schema: unknown): Document => ({ 'application/json': { schema } });
+const jsonContent = (schema: unknown, examples?: object): Document => ({
+  'application/json': { schema, ...(examples && { examples }) },
+});
 
 const { description: keyDescription, ...keyLimits } = REQUEST_KEY;
 const IDEMPOTENCY_KEY = {
@@ -99,7 +101,14 @@ function routeDocument(operation: Operation, emit: (schema: unknown) => unknown)
     ...(hasBody && {
       requestBody: {
         required: (operation.body.required ?? []).length > 0,
-        content: jsonContent(emit({ ...operation.body, title: `${pascal(operation.name)}Body` })),
+        content: jsonContent(
+          emit({
+            ...operation.body,
+            properties: { ...operation.body.properties, ...operation.documented },
+            title: `${pascal(operation.name)}Body`,
+          }),
+          operation.examples,
+        ),
       },
     }),
     responses: {
@@ -157,7 +166,7 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
     const name = `${pascal(operation.name)}Item`;
     items.push(name);
     const parts = [operation.params, operation.query, operation.body];
-    const properties = Object.assign({}, ...parts.map(part => part.properties));
+    const properties = Object.assign({}, ...parts.map(part => part.properties), operation.documented);
     components.set(
       name,
       emit({

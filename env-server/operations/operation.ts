@@ -1,5 +1,7 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import type { JsonObject } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Registrations } from '../custom/registrations.ts';
 import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
@@ -9,6 +11,7 @@ import { SessionId } from './schemas.ts';
 export interface Services {
   readonly sessions: SessionManager;
   readonly catalogue: Catalogue;
+  readonly registrations: Registrations;
   /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
   readonly stepTimeoutMs: number;
 }
@@ -22,10 +25,15 @@ export interface Representation {
   readonly body: string | Buffer;
 }
 
+export interface BodyExample {
+  readonly summary: string;
+  readonly value: JsonObject;
+}
+
 interface Declaration {
   /** `op` of frames and batch items, `operationId` in OpenAPI. */
   readonly name: string;
-  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** With `{name}` for parameters. */
   readonly path: string;
   /** Status of success; 204 has no body. */
@@ -37,6 +45,10 @@ interface Declaration {
   readonly result: TSchema;
   /** Changes something, hence honours request keys. */
   readonly keyed: boolean;
+  /** Properties of the body that the reference shows in more detail than the check looks at. */
+  readonly documented?: TProperties;
+  /** Bodies for the reference, by name. */
+  readonly examples?: { readonly [name: string]: BodyExample };
   /** Content types that `represent` may choose besides JSON. */
   readonly mediaTypes?: readonly string[];
 }

@@ -14,7 +14,7 @@ export const closed = <P extends TProperties>(
   options: { title?: string; description?: string } = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
 
-const nullable = <S extends TSchema>(schema: S, description: string) =>
+export const nullable = <S extends TSchema>(schema: S, description: string) =>
   Type.Union([schema, Type.Null()], { description });
 
 /** Any JSON value. */

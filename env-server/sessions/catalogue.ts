@@ -26,6 +26,11 @@ export class Catalogue {
     return this.#tallies.values();
   }
 
+  /** Open sessions of an environment under any configuration. */
+  sessionsOf(envId: string): number {
+    return this.#tallies.get(envId)?.sessions ?? 0;
+  }
+
   /** @throws UnknownEnvironment, InvalidConfig, Problem for an unknown wrapper */
   variant(envId: string, config: JsonObject = {}, wrappers: readonly WrapperChoice[] = []): Variant {
     const base = this.#registry.get(envId);

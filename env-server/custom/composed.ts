@@ -1,0 +1,92 @@
+import type { TSchema } from 'typebox';
+import type { JsonObject } from '../../shared/json.ts';
+import { Problem } from '../../shared/problems.ts';
+import { type AnyEnvironment, InvalidConfig } from '../environments/environment.ts';
+import { type Registry, UnknownEnvironment } from '../environments/registry.ts';
+import { resolveConfig, stepLimit } from '../environments/settings.ts';
+import { wrap } from '../wrappers/wrap.ts';
+import { aboutSpec } from './about.ts';
+import type { ComposedDefinition } from './definition.ts';
+import { invalidDefinition } from './fault.ts';
+
+/**
+ * An existing environment under a new id, with other configuration defaults and wrappers. Sessions may still
+ * configure it and wrap it further.
+ * @throws Problem `invalid_request` for an unknown environment, or configuration and wrappers that do not fit it
+ */
+export function composedEnvironment(
+  envId: string,
+  definition: ComposedDefinition,
+  registry: Registry,
+): AnyEnvironment {
+  const { config = {}, wrappers = [] } = definition;
+  const base = baseOf(definition.env_id, registry);
+  const wrapped = wrapping(() => wrap(base, wrappers));
+  const defaults = configuring(() => resolveConfig(wrapped, config));
+  const { knownOptimum, rewardThreshold, ...spec } = wrapped.spec;
+  const unchanged = wrappers.length === 0 && Object.keys(config).length === 0;
+  const names = wrappers.map(({ name }) => `\`${name}\``).join(', ');
+  const summary = `\`${base.spec.id}\`${names && ` with ${names}`}.\n\n${base.spec.description}`;
+  return {
+    ...wrapped,
+    spec: {
+      ...spec,
+      ...(unchanged && { knownOptimum, rewardThreshold }),
+      ...aboutSpec(envId, 'composed', { ...definition, title: definition.title ?? base.spec.title }, summary),
+      configSchema: withDefaults(spec.configSchema, defaults),
+      maxEpisodeSteps: stepLimit(spec, defaults),
+    },
+  };
+}
+
+function baseOf(id: string, registry: Registry): AnyEnvironment {
+  try {
+    return registry.get(id);
+  } catch (error) {
+    if (error instanceof UnknownEnvironment) throw invalidDefinition('/env_id', error.message);
+    throw error;
+  }
+}
+
+function configuring<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof InvalidConfig) throw invalidDefinition(`/config${error.pointer}`, error.message);
+    throw error;
+  }
+}
+
+/** `wrap` points at `/wrappers/…` of a request. */
+function wrapping<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    const violation = error instanceof Problem ? error.violations?.[0] : undefined;
+    if (violation) throw invalidDefinition(violation.pointer, violation.detail);
+    throw error;
+  }
+}
+
+/** The schema of an object with other defaults for its properties. */
+function withDefaults(schema: TSchema, defaults: JsonObject): TSchema {
+  const { properties } = schema as TSchema & { properties?: { readonly [name: string]: TSchema } };
+  if (!properties) return schema;
+  const changed = Object.entries(properties).map(([name, property]) =>
+    Object.hasOwn(defaults, name) ? [name, withDefault(property, defaults[name])] : [name, property],
+  );
+  return likewise(schema, { properties: Object.fromEntries(changed) });
+}
+
+function withDefault(property: TSchema, value: unknown): TSchema {
+  return likewise(property, { default: value });
+}
+
+/** A copy of a schema, its hidden members included, with some keys changed. */
+function likewise(schema: TSchema, changes: object): TSchema {
+  const copy = Object.create(Object.getPrototypeOf(schema), Object.getOwnPropertyDescriptors(schema));
+  for (const [key, value] of Object.entries(changes)) {
+    Object.defineProperty(copy, key, { value, enumerable: true, writable: true, configurable: true });
+  }
+  return copy;
+}

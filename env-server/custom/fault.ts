@@ -1,0 +1,37 @@
+import { Problem, type Violation } from '../../shared/problems.ts';
+
+/** One part of a JSON pointer. */
+export function escapePointer(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1');
+}
+
+/** Where a definition stands in the request that brings it. */
+const ROOT = '/definition';
+const MOST_VIOLATIONS = 20;
+
+/** Collects what is wrong with a definition; pointers are relative to it. */
+export class DefinitionFaults {
+  readonly #violations: Violation[] = [];
+
+  add(pointer: string, detail: string): void {
+    if (this.#violations.length < MOST_VIOLATIONS) {
+      this.#violations.push({ pointer: ROOT + pointer, detail });
+    }
+  }
+
+  /** @throws Problem `invalid_request` when there is any fault */
+  raise(): void {
+    const [first] = this.#violations;
+    if (!first) return;
+    throw new Problem('invalid_request', `${first.pointer}: ${first.detail}`, {
+      violations: this.#violations,
+    });
+  }
+}
+
+/** A single fault. */
+export function invalidDefinition(pointer: string, detail: string): Problem {
+  return new Problem('invalid_request', `${ROOT}${pointer}: ${detail}`, {
+    violations: [{ pointer: ROOT + pointer, detail }],
+  });
+}

@@ -1,0 +1,298 @@
+import { hash } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { JsonObject } from '../../shared/json.ts';
+import { Problem } from '../../shared/problems.ts';
+import { checkEnvironment } from '../environments/checker/checker.ts';
+import type { CheckReport } from '../environments/checker/report.ts';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import { ENVIRONMENT_ID } from '../environments/registry.ts';
+import type { Principal } from '../sessions/principal.ts';
+import type { AuditAction, Store, StoredEnvironment } from '../store/store.ts';
+import { buildEnvironment, learnFacts, type Workshop } from './build.ts';
+import type { Definition } from './definition.ts';
+
+export interface RegistrationLimits {
+  readonly maxCustomEnvironments: number;
+}
+
+export interface RegistrationParts {
+  readonly workshop: Workshop;
+  readonly store: Store;
+  readonly log: Logger;
+  readonly limits: RegistrationLimits;
+  /** Open sessions of an environment. */
+  readonly sessionsOf: (envId: string) => number;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}
+
+/** A registration that was accepted. */
+export interface Registered {
+  readonly stored: StoredEnvironment;
+  readonly report: CheckReport;
+}
+
+/** The custom environments of a server: checks, stores, offers and withdraws them. */
+export class Registrations {
+  readonly #parts: RegistrationParts;
+  readonly #stored = new Map<string, StoredEnvironment>();
+  /** Ids that somebody is registering or replacing now. */
+  readonly #underWay = new Set<string>();
+
+  constructor(parts: RegistrationParts) {
+    this.#parts = parts;
+  }
+
+  /** Offers what the store holds. An environment that cannot be made any more is logged and left out, not removed. */
+  load(): void {
+    const { store, workshop, log } = this.#parts;
+    let waiting = store.environments();
+    for (const stored of waiting) this.#stored.set(stored.envId, stored);
+    // A composed environment may have been registered before the one that it is now made of.
+    for (let before = -1; waiting.length !== before; ) {
+      before = waiting.length;
+      waiting = waiting.filter(stored => {
+        try {
+          workshop.registry.register(this.#build(stored));
+          return false;
+        } catch {
+          return true;
+        }
+      });
+    }
+    for (const stored of waiting) {
+      try {
+        workshop.registry.register(this.#build(stored));
+      } catch (err) {
+        log.error(
+          { err, env_id: stored.envId },
+          `${stored.envId} was registered but cannot be made any more`,
+        );
+      }
+    }
+  }
+
+  get durable(): boolean {
+    return this.#parts.store.durable;
+  }
+
+  /**
+   * Adds an environment.
+   * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`
+   */
+  async register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    if (!ENVIRONMENT_ID.test(envId)) {
+      const detail = `an environment id reads [namespace/]Name-vN, for example me/Maze-v0; got ${JSON.stringify(envId)}`;
+      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/env_id', detail }] });
+    }
+    const { limits, workshop } = this.#parts;
+    if (workshop.registry.isBuiltIn(envId)) throw builtIn(envId);
+    if (this.#stored.has(envId) || this.#underWay.has(envId)) {
+      throw new Problem(
+        'environment_exists',
+        `${envId} is registered already; PUT /v1/envs/${encodeURIComponent(envId)} replaces it`,
+      );
+    }
+    if (this.#stored.size + this.#underWay.size >= limits.maxCustomEnvironments) {
+      throw new Problem(
+        'too_many_environments',
+        `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
+      );
+    }
+    return this.#accept(principal, 'register', envId, definition, undefined);
+  }
+
+  /**
+   * Gives an id another definition. Sessions that are open go on with the old one.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
+   * `environment_in_use` where environments composed from it no longer fit
+   */
+  async replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    const known = this.#own(principal, envId);
+    if (this.#underWay.has(envId)) {
+      throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
+    }
+    return this.#accept(principal, 'replace', envId, definition, known);
+  }
+
+  /**
+   * Withdraws an environment.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
+   */
+  remove(principal: Principal, envId: string): void {
+    const known = this.#own(principal, envId);
+    const { sessionsOf, store, workshop } = this.#parts;
+    const sessions = sessionsOf(envId);
+    if (sessions > 0) {
+      throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
+    }
+    const dependents = this.#dependents(envId);
+    if (dependents.length > 0) {
+      const names = dependents.map(({ envId }) => envId).join(', ');
+      throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
+    }
+    if (this.#underWay.has(envId)) {
+      throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
+    }
+    store.removeEnvironment(envId, this.#entry(principal, 'remove', known));
+    this.#stored.delete(envId);
+    workshop.registry.remove(envId);
+    this.#note(principal, 'remove', known);
+  }
+
+  /**
+   * A definition as it was registered, for its owner.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`
+   */
+  definition(principal: Principal, envId: string): StoredEnvironment {
+    return this.#own(principal, envId);
+  }
+
+  /**
+   * Plays any environment and reports whether it keeps its contract.
+   * @throws UnknownEnvironment
+   */
+  check(envId: string): Promise<CheckReport> {
+    return checkEnvironment(this.#parts.workshop.registry.get(envId));
+  }
+
+  async #accept(
+    principal: Principal,
+    action: 'register' | 'replace',
+    envId: string,
+    definition: Definition,
+    known: StoredEnvironment | undefined,
+  ): Promise<Registered> {
+    const { workshop, store, now } = this.#parts;
+    this.#refuseCircle(envId, definition);
+    this.#underWay.add(envId);
+    try {
+      const facts = await learnFacts(definition, workshop);
+      const environment = buildEnvironment(envId, definition, facts, workshop);
+      const base = definition.kind === 'composed' ? workshop.registry.get(definition.env_id) : undefined;
+      const report = await checkEnvironment(environment);
+      if (!report.passed) throw checkFailed(report);
+      if (base && workshop.registry.find(base.spec.id) !== base) {
+        throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
+      }
+      const rebuilt = this.#rebuild(environment);
+      const stored: StoredEnvironment = {
+        envId,
+        kind: definition.kind,
+        definition: definition as unknown as JsonObject,
+        facts,
+        owner: known?.owner ?? principal.name,
+        revision: (known?.revision ?? 0) + 1,
+        registeredAt: known?.registeredAt ?? now(),
+        replacedAt: known ? now() : null,
+      };
+      store.putEnvironment(stored, this.#entry(principal, action, stored));
+      this.#stored.set(envId, stored);
+      for (const one of [environment, ...rebuilt]) workshop.registry.register(one);
+      this.#note(principal, action, stored);
+      return { stored, report };
+    } finally {
+      this.#underWay.delete(envId);
+    }
+  }
+
+  /** @throws Problem unless this principal may change the environment */
+  #own(principal: Principal, envId: string): StoredEnvironment {
+    const { registry } = this.#parts.workshop;
+    if (registry.isBuiltIn(envId)) throw builtIn(envId);
+    const stored = this.#stored.get(envId);
+    if (!stored) {
+      registry.get(envId);
+      throw new Problem('unknown_environment', `${envId} was not registered by anybody`);
+    }
+    if (stored.owner !== principal.name && !principal.scopes.has('admin')) {
+      throw new Problem(
+        'forbidden',
+        `${envId} belongs to ${stored.owner}; only its owner or an administrator may`,
+      );
+    }
+    return stored;
+  }
+
+  #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
+    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#parts.workshop);
+  }
+
+  #dependents(envId: string): StoredEnvironment[] {
+    return [...this.#stored.values()].filter(
+      ({ kind, definition }) => kind === 'composed' && definition.env_id === envId,
+    );
+  }
+
+  /** Environments composed from this one, made again around it. */
+  #rebuild(changed: AnyEnvironment): AnyEnvironment[] {
+    const { registry } = this.#parts.workshop;
+    const made = new Map([[changed.spec.id, changed]]);
+    const workshop = {
+      ...this.#parts.workshop,
+      registry: { ...registry, get: (id: string) => made.get(id) ?? registry.get(id) },
+    };
+    const queue = this.#dependents(changed.spec.id);
+    for (const { envId, definition, facts } of queue) {
+      try {
+        made.set(envId, buildEnvironment(envId, definition as unknown as Definition, facts, workshop));
+      } catch (error) {
+        throw new Problem(
+          'environment_in_use',
+          `${envId} is composed from ${changed.spec.id} and would no longer fit: ${(error as Error).message}`,
+        );
+      }
+      queue.push(...this.#dependents(envId));
+    }
+    made.delete(changed.spec.id);
+    return [...made.values()];
+  }
+
+  #refuseCircle(envId: string, definition: Definition): void {
+    const seen = [envId];
+    for (let next: unknown = definition; isComposed(next); next = this.#stored.get(next.env_id)?.definition) {
+      seen.push(next.env_id);
+      if (next.env_id !== envId) continue;
+      const detail = `an environment cannot be composed from itself: ${seen.join(' → ')}`;
+      throw new Problem('invalid_request', detail, {
+        violations: [{ pointer: '/definition/env_id', detail }],
+      });
+    }
+  }
+
+  #entry(principal: Principal, action: AuditAction, { envId, kind, definition }: StoredEnvironment) {
+    const sha256 = hash('sha256', JSON.stringify(definition), 'hex');
+    return { at: this.#parts.now(), principal: principal.name, action, envId, kind, sha256 };
+  }
+
+  #note(principal: Principal, action: AuditAction, { envId, kind, revision }: StoredEnvironment): void {
+    const { log, store } = this.#parts;
+    log.info(
+      { audit: action, env_id: envId, kind, revision, principal: principal.name },
+      `${action} ${envId}`,
+    );
+    if (action === 'register' && !store.durable) {
+      log.warn(
+        { env_id: envId },
+        `${envId} is registered until this server stops: start it with --data <folder> to keep registrations`,
+      );
+    }
+  }
+}
+
+function isComposed(definition: unknown): definition is { env_id: string } {
+  return (definition as { kind?: unknown } | undefined)?.kind === 'composed';
+}
+
+function builtIn(envId: string): Problem {
+  return new Problem('builtin_environment', `${envId} is built in and can be neither replaced nor removed`);
+}
+
+function checkFailed({ env_id, findings }: CheckReport): Problem {
+  const violations = findings.map(({ rule, message, where }) => ({
+    pointer: '/definition',
+    detail: `${rule}: ${message}${where ? ` (${where})` : ''}`,
+  }));
+  const [first] = violations;
+  return new Problem('check_failed', `${env_id} was not accepted: ${first.detail}`, { violations });
+}

@@ -1,0 +1,172 @@
+import Type, { type Static } from 'typebox';
+import type { Json } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { namedActions } from '../../environments/actions.ts';
+import {
+  type AnyEnvironment,
+  type Environment,
+  InvalidOptions,
+  type ReferencePolicy,
+  type StepInfo,
+} from '../../environments/environment.ts';
+import { aboutSpec } from '../about.ts';
+import { DEFAULT_MAX_STEPS, type TabularDefinition } from '../definition.ts';
+import { planFor } from './planning.ts';
+import { compileTables, drawn, type TableState, type Tables } from './tables.ts';
+
+const MOST_VOCABULARY = 2000;
+
+const optionsSchema = Type.Object(
+  { start: Type.Optional(Type.String({ description: 'Name of the state to start in.' })) },
+  { additionalProperties: false },
+);
+type Options = Static<typeof optionsSchema>;
+type Config = { readonly max_steps: number };
+
+type State = { readonly at: string; readonly steps: number; readonly max_steps: number };
+
+/**
+ * A Markov decision process from its definition. Episodes end in states without transitions. Its reference
+ * `optimal` comes from value iteration over the steps that are left.
+ * @throws Problem `invalid_request` with a JSON pointer to every fault
+ */
+export function tabularEnvironment(envId: string, definition: TabularDefinition): AnyEnvironment {
+  const tables = compileTables(definition);
+  const actions = namedActions(definition.actions, 0);
+  const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
+  const plan = planFor(tables, maxSteps);
+  const tableState = ({ at }: State): TableState => tables.states[tables.indexOf.get(at) as number];
+  const vocabulary = vocabularyOf(tables);
+
+  const environment: Environment<Config, State> = {
+    spec: {
+      ...aboutSpec(envId, 'tabular', definition, definition.instruction),
+      configSchema: Type.Object(
+        {
+          max_steps: Type.Integer({
+            default: maxSteps,
+            minimum: 1,
+            maximum: maxSteps,
+            description: 'Steps before truncation.',
+          }),
+        },
+        { additionalProperties: false },
+      ),
+      optionsSchema,
+      observationSpace: {
+        type: 'Text',
+        maxLength: Math.max(1, ...tables.states.map(({ text }) => text.length)),
+      },
+      actionSpace: actions.space,
+      observationFormats: ['text', 'structured'],
+      rewardRange: tables.rewardRange,
+      knownOptimum: {
+        success: plan.success,
+        source: 'value iteration: success of the policy that earns the most',
+      },
+      maxEpisodeSteps: maxSteps,
+      exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
+    },
+
+    describe: () => ({
+      instruction: definition.instruction,
+      actions: definition.actions,
+      ...(vocabulary && { vocabulary }),
+    }),
+
+    reset(config, rng, options) {
+      return { at: startOf(tables, rng, options as Options), steps: 0, max_steps: config.max_steps };
+    },
+
+    step(state, action, rng) {
+      const { success, branches } = tableState(state);
+      const branch = branches[actions.indexOf(action)];
+      if (!branch) {
+        const info = { success, action_is_valid: false, action_is_effective: false };
+        return { state, reward: 0, terminated: false, info };
+      }
+      const outcome = branch.to.length === 1 ? 0 : drawn(branch.upTo, rng.float());
+      const next = tables.states[branch.to[outcome]];
+      return {
+        state: { ...state, at: next.name, steps: state.steps + 1 },
+        reward: branch.reward[outcome],
+        terminated: next.valid.length === 0,
+        info: infoOf(next, next.name !== state.at),
+      };
+    },
+
+    observe(state, format) {
+      const { name, text, valid } = tableState(state);
+      if (format !== 'structured') return text;
+      return {
+        state: name,
+        steps: state.steps,
+        valid_actions: valid.map(action => definition.actions[action]),
+      };
+    },
+
+    validActions: state => tableState(state).valid.map(action => definition.actions[action]),
+
+    references: {
+      optimal: ahead('Value iteration over the steps that are left', (at, stepsToGo) =>
+        plan.best(at, stepsToGo),
+      ),
+      random: ahead('Uniformly random valid actions', (at, _stepsToGo, rng) => {
+        const { valid } = tables.states[at];
+        return valid.length === 0 ? -1 : rng.choice(valid);
+      }),
+    },
+  };
+
+  /** Plans by following the likeliest outcome of every action. */
+  function ahead(
+    title: string,
+    choose: (at: number, stepsToGo: number, rng: Random) => number,
+  ): ReferencePolicy<State> {
+    return {
+      title,
+      plan(state, count, rng) {
+        const planned: Json[] = [];
+        let at = tables.indexOf.get(state.at) as number;
+        for (let steps = state.steps; steps < state.max_steps && planned.length < count; steps++) {
+          const action = choose(at, state.max_steps - steps, rng);
+          if (action < 0) break;
+          planned.push(definition.actions[action]);
+          const branch = tables.states[at].branches[action];
+          if (!branch) break;
+          at = branch.to[branch.probability.indexOf(Math.max(...branch.probability))];
+        }
+        return planned;
+      },
+    };
+  }
+
+  return environment as unknown as AnyEnvironment;
+}
+
+function infoOf({ success }: TableState, effective: boolean): StepInfo {
+  return { success, action_is_valid: true, action_is_effective: effective };
+}
+
+function startOf(tables: Tables, rng: Random, { start }: Options): string {
+  if (start === undefined) {
+    const { states, upTo } = tables.start;
+    return tables.states[states[states.length === 1 ? 0 : drawn(upTo, rng.float())]].name;
+  }
+  const index = tables.indexOf.get(start);
+  if (index === undefined) throw new InvalidOptions('/start', `there is no state "${start}"`);
+  if (tables.states[index].valid.length === 0) {
+    throw new InvalidOptions('/start', `nothing can be done in "${start}"`);
+  }
+  return start;
+}
+
+/** Every word of texts and actions; undefined where they are too many for a word-level tokenizer. */
+function vocabularyOf({ states, actions }: Tables): string[] | undefined {
+  const words = new Set(actions);
+  for (const { text } of states) {
+    for (const word of text.split(/\s+/)) if (word !== '') words.add(word);
+    if (words.size > MOST_VOCABULARY) return undefined;
+  }
+  return [...words];
+}

@@ -1,0 +1,24 @@
+import { checkDefinition, DefinitionInput, documented, Registration, registration } from './definitions.ts';
+import { serverOperation } from './operation.ts';
+import { EnvId } from './schemas.ts';
+
+export const replace = serverOperation({
+  name: 'replace',
+  method: 'PUT',
+  path: '/v1/envs/{env_id}',
+  status: 200,
+  scope: 'register',
+  tag: 'environments',
+  summary: 'Replace an environment of your own',
+  description:
+    'Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.',
+  keyed: true,
+  params: { env_id: EnvId },
+  body: { definition: DefinitionInput },
+  documented,
+  result: Registration,
+  async handle({ registrations }, principal, { env_id, definition }) {
+    checkDefinition(definition);
+    return registration(registrations, await registrations.replace(principal, env_id, definition));
+  },
+});
