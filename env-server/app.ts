@@ -2,9 +2,9 @@ import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
-import { Registrations } from './custom/registrations.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
+import { parseJson } from './http/json.ts';
 import { createMetrics } from './http/metrics.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
@@ -15,7 +15,6 @@ import { Catalogue } from './sessions/catalogue.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Principal } from './sessions/principal.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
-import { openStore } from './store/store.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -38,6 +37,8 @@ export interface App {
   readonly log: Logger;
 }
 
+/** Close code of a server that goes down (RFC 6455, section 7.4.1). */
+const GOING_AWAY = 1001;
 /** Routes that need no token. */
 const OPEN = /^\/(livez|readyz|openapi\.json|docs)(\/|\?|$)/;
 
@@ -54,24 +55,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const authenticator = new Authenticator(settings.tokens);
   const desk = new ProblemDesk(log);
   const sessions = new SessionManager(settings, parts.now);
-  const registry = parts.registry ?? createRegistry();
-  const catalogue = new Catalogue(registry);
-  const store = openStore(settings.data === '' ? undefined : settings.data);
-  const registrations = new Registrations({
-    workshop: { registry },
-    store,
-    log,
-    limits: settings,
-    sessionsOf: envId => catalogue.sessionsOf(envId),
-    now: sessions.now,
-  });
-  registrations.load();
-  const dispatcher = new Dispatcher({
-    sessions,
-    catalogue,
-    registrations,
-    stepTimeoutMs: settings.stepTimeoutMs,
-  });
+  const catalogue = new Catalogue(parts.registry ?? createRegistry());
+  const dispatcher = new Dispatcher({ sessions, catalogue, stepTimeoutMs: settings.stepTimeoutMs });
   const server = Fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -96,8 +81,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setNotFoundHandler((request, reply) =>
     desk.reply(new Problem('not_found', `there is no ${request.method} ${request.url}`), request, reply),
   );
-  parseJson(server);
+  readJson(server);
   await server.register(fastifyWebsocket, {
+    preClose(done) {
+      for (const socket of this.websocketServer.clients)
+        socket.close(GOING_AWAY, 'the server is shutting down');
+      this.websocketServer.close(done);
+    },
     options: {
       maxPayload: settings.bodyLimitBytes,
       handleProtocols: protocols => protocols.has(SUBPROTOCOL) && SUBPROTOCOL,
@@ -112,14 +102,11 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     createMetrics(dispatcher.services, desk, () => server.websocketServer.clients.size),
   );
   sessions.start();
-  server.addHook('onClose', async () => {
-    sessions.stop();
-    store.close();
-  });
+  server.addHook('onClose', async () => sessions.stop());
   return { server, sessions, authenticator, log };
 }
 
-function parseJson(server: FastifyInstance): void {
+function readJson(server: FastifyInstance): void {
   server.removeAllContentTypeParsers();
   server.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
     if (body === '') {
@@ -127,9 +114,9 @@ function parseJson(server: FastifyInstance): void {
       return;
     }
     try {
-      done(null, JSON.parse(body as string));
+      done(null, parseJson(body as string));
     } catch (error) {
-      done(new Problem('bad_json', (error as Error).message));
+      done(error as Error);
     }
   });
 }

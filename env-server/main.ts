@@ -4,6 +4,8 @@ import { hashToken, refuseOpenServer } from './http/auth.ts';
 import { SETTINGS, type Settings } from './settings.ts';
 
 const MS_PER_S = 1000;
+/** What requests under way get to finish. */
+const CLOSE_MS = 10_000;
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -52,6 +54,7 @@ async function serve(settings: Settings, program: Command): Promise<void> {
     log.info(`${reason}: draining`);
     sessions.drain();
     setTimeout(async () => {
+      setTimeout(() => process.exit(1), CLOSE_MS).unref();
       await server.close();
       process.exit(0);
     }, settings.drainSeconds * MS_PER_S);

@@ -99,6 +99,8 @@ t.test('every wrong request gets its problem, and the server goes on', async t =
   await wrong('bad_json', 'POST', '/v1/sessions', '{"env_id":');
   await wrong('unsupported_media_type', 'POST', '/v1/sessions', 'env_id=1', { 'content-type': 'text/plain' });
   await wrong('body_too_large', 'POST', '/v1/sessions', { env_id: 'x'.repeat(2000) });
+  await wrong('bad_json', 'POST', '/v1/sessions', '{"__proto__":1}');
+  await wrong('invalid_request', 'POST', '/v1/sessions', `{"env_id":${'['.repeat(200)}${']'.repeat(200)}}`);
   await wrong('invalid_request', 'POST', '/v1/sessions', '[1]');
   await wrong('invalid_request', 'POST', '/v1/sessions', {});
   await wrong('unknown_environment', 'POST', '/v1/sessions', { env_id: 'Sokobon-v0' });

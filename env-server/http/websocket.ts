@@ -10,6 +10,7 @@ import type { OperationInput } from '../operations/operation.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
+import { parseJson } from './json.ts';
 import type { ProblemDesk } from './problems.ts';
 import { textFrames } from './text-frames.ts';
 
@@ -199,12 +200,7 @@ class Connection {
 }
 
 function parseFrame(data: RawData): Frame {
-  let frame: unknown;
-  try {
-    frame = JSON.parse(data.toString());
-  } catch (error) {
-    throw new Problem('bad_json', (error as Error).message);
-  }
+  const frame = parseJson(data.toString());
   if (typeof frame !== 'object' || frame === null || Array.isArray(frame)) {
     throw new Problem('invalid_request', 'a frame must be an object with "id" and "op"');
   }

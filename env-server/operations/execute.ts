@@ -41,7 +41,8 @@ export function execute(
   }
   if (operation.target === 'server') {
     const work = () => operation.handle(services, principal, input);
-    return keyed(operation, input, call, work, () => services.sessions.replies(principal.name));
+    const reply = keyed(operation, input, call, work, () => services.sessions.replies(principal.name));
+    return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
   }
   const session = services.sessions.find(principal, input.session_id as string, call.now);
   const work = () => session.exclusive(() => operation.handle(services, session, input));

@@ -13,10 +13,16 @@ const MOST_VIOLATIONS = 20;
  */
 export type Check = (value: unknown) => void;
 
+/** How deep objects and lists of a request may lie in one another; code that walks through them is recursive. */
+const DEEPEST = 64;
+
 /** Compiles the check of a schema. */
 export function compileCheck(schema: TSchema, what: string): Check {
   const validator = Compile(schema);
   return value => {
+    if (isDeeper(value, DEEPEST)) {
+      throw new Problem('invalid_request', `${what}: nested more than ${DEEPEST} levels deep`);
+    }
     if (validator.Check(value)) return;
     const violations = violationsOf(validator.Errors(value), schema);
     throw new Problem('invalid_request', `${what}: ${violations[0].detail}`, { violations });
@@ -36,6 +42,16 @@ export function inputSchema(operation: Operation, door: 'rest' | 'frame'): TSche
     }),
   };
   return Type.Object(properties, { additionalProperties: false });
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  for (const key in value) {
+    const inner = (value as { [key: string]: unknown })[key];
+    if (typeof inner === 'object' && isDeeper(inner, levels - 1)) return true;
+  }
+  return false;
 }
 
 function violationsOf(errors: readonly TLocalizedValidationError[], schema: TSchema): Violation[] {
