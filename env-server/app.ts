@@ -2,6 +2,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
+import { Registrations } from './custom/registrations.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
 import { parseJson } from './http/json.ts';
@@ -15,6 +16,7 @@ import { Catalogue } from './sessions/catalogue.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Principal } from './sessions/principal.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
+import { openStore } from './store/store.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -55,8 +57,24 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const authenticator = new Authenticator(settings.tokens);
   const desk = new ProblemDesk(log);
   const sessions = new SessionManager(settings, parts.now);
-  const catalogue = new Catalogue(parts.registry ?? createRegistry());
-  const dispatcher = new Dispatcher({ sessions, catalogue, stepTimeoutMs: settings.stepTimeoutMs });
+  const registry = parts.registry ?? createRegistry();
+  const catalogue = new Catalogue(registry);
+  const store = openStore(settings.data === '' ? undefined : settings.data);
+  const registrations = new Registrations({
+    workshop: { registry },
+    store,
+    log,
+    limits: settings,
+    sessionsOf: envId => catalogue.sessionsOf(envId),
+    now: sessions.now,
+  });
+  registrations.load();
+  const dispatcher = new Dispatcher({
+    sessions,
+    catalogue,
+    registrations,
+    stepTimeoutMs: settings.stepTimeoutMs,
+  });
   const server = Fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -102,7 +120,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     createMetrics(dispatcher.services, desk, () => server.websocketServer.clients.size),
   );
   sessions.start();
-  server.addHook('onClose', async () => sessions.stop());
+  server.addHook('onClose', async () => {
+    sessions.stop();
+    store.close();
+  });
   return { server, sessions, authenticator, log };
 }
 
