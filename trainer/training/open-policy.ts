@@ -31,7 +31,7 @@ export async function openPolicy(
         padTokenId: tokenizer.padTokenId,
       }),
     seed,
-    workers: sizes.workers,
+    workers: sizes.workers ?? undefined,
     threads: sizes.threads,
     runtime: sizes.runtime,
     valueHead: sizes.value_head,

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import {
   ConfigError,
   loadConfig,
@@ -16,13 +17,15 @@ import { filterSettings } from './settings-derived.ts';
  * @throws ConfigError naming keys, places and valid choices
  */
 export function loadRunSettings(file: string, overrides: readonly string[] = []): RunSettings {
-  const settings = loadConfig(file, { schema: RunSettings, overrides });
+  const loaded = loadConfig(file, { schema: RunSettings, overrides });
+  const workers = loaded.policy.workers ?? availableParallelism();
+  const settings = { ...loaded, policy: { ...loaded.policy, workers } };
   checkRunSettings(settings, file);
   return settings;
 }
 
 /** What may differ when a run goes on; all else is what the run is. */
-const RESUMABLE = ['servers', 'training', 'tracking', 'policy.workers', 'policy.threads'];
+const RESUMABLE = ['servers', 'training', 'tracking'];
 
 /**
  * The settings of a run that is resumed with overrides.

@@ -49,8 +49,11 @@ export const PolicySettings = Type.Object(
     initializer_range: Type.Number({ exclusiveMinimum: 0, default: 0.02 }),
     value_head: flag(true),
     runtime: Type.Enum(['onnx'], { default: 'onnx' }),
-    /** Worker threads that share a mini-batch, and threads of each. */
-    workers: positive(1),
+    /**
+     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores. Sums are taken in the
+     * order of the workers, so their number is part of what a run is.
+     */
+    workers: orNull(Type.Integer({ minimum: 1 })),
     threads: positive(1),
   },
   section,
