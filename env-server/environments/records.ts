@@ -65,7 +65,8 @@ export async function readRecords<T>(
   return rows;
 }
 
-function locate(pointer: string, path: string): string {
+/** The file that a path in a configuration names. @throws InvalidConfig when it lies where data may not be */
+export function locate(pointer: string, path: string): string {
   const folder = process.env[DATA_FOLDER_VARIABLE];
   if (!folder) return resolve(path);
   const file = resolve(folder, path);

@@ -11,6 +11,7 @@ import { sokoban } from './sokoban/sokoban.ts';
 import { spatial } from './spatial/spatial.ts';
 import { staticQa } from './staticqa/staticqa.ts';
 import { sudoku } from './sudoku/sudoku.ts';
+import { webshop } from './webshop/webshop.ts';
 
 /** The environments that come with the server, in the order of their listing. */
 export const BUILT_IN: readonly AnyEnvironment[] = [
@@ -26,6 +27,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   spatial,
   alfworld,
   searchQa,
+  webshop,
 ];
 
 const MOST_SUGGESTIONS = 3;

@@ -1,0 +1,103 @@
+import { Random } from '../../../shared/random.ts';
+import { ADJECTIVES, AUDIENCES, BRANDS, COLORS, FLAVORS, KINDS, type ProductKind } from './kinds.ts';
+import { type Goal, type Product, priceOf } from './product.ts';
+
+/** The shop that ships with WebShop: products by rule from a fixed seed, and what customers want of them. */
+
+const SEED = 19_990_401;
+const PRODUCTS = 1008;
+const GOALS_PER_PRODUCT = 2;
+/** Upper prices asked for, in dollars. */
+const PRICE_STEP = 10;
+const PRICE_STEPS = 4;
+
+export function generateProducts(): Product[] {
+  const rng = Random.fromSeed(SEED);
+  return Array.from({ length: PRODUCTS }, (_, index) => makeProduct(KINDS[index % KINDS.length], index, rng));
+}
+
+function some<T>(rng: Random, items: readonly T[], least: number, most: number): T[] {
+  return rng.shuffle(items).slice(0, least + rng.integer(most - least + 1));
+}
+
+function makeProduct(kind: ProductKind, index: number, rng: Random): Product {
+  const attributes = some(rng, kind.attributes, 2, 4);
+  const brand = rng.choice(BRANDS);
+  const audience = rng.choice(AUDIENCES);
+  const adjective = rng.choice(ADJECTIVES);
+  const food = kind.category === 'grocery';
+  const options: { [name: string]: readonly string[] } = {};
+  if (food) options['flavor name'] = some(rng, FLAVORS, 2, 5);
+  else if (kind.category !== 'beauty' || rng.chance(0.3)) options.color = some(rng, COLORS, 2, 6);
+  if (kind.sizes.length > 0) {
+    const from = rng.integer(kind.sizes.length - 1);
+    options.size = kind.sizes.slice(from, from + 2 + rng.integer(kind.sizes.length - from));
+  }
+  const [low, high] = kind.prices;
+  const price = Math.round((low + rng.float() * (high - low)) * 100) / 100;
+  const prices = rng.chance(0.15) ? [price, Math.round(price * 125) / 100] : [price];
+  const stars = 30 + rng.integer(20);
+  return {
+    asin: asinOf(index),
+    title: `${brand} ${adjective} ${kind.noun} for ${audience}, ${attributes[0]}`,
+    category: kind.category,
+    query: kind.noun,
+    productCategory: kind.path,
+    description: `The ${kind.noun} by ${brand} suits ${audience}. It is ${adjective} and ${attributes.join(', ')}.`,
+    features: [
+      ...attributes.map(attribute => `${attribute[0].toUpperCase()}${attribute.slice(1)}`),
+      `${brand} quality`,
+      `Made for ${audience}`,
+    ],
+    attributes,
+    options,
+    prices,
+    rating: (stars / 10).toFixed(1),
+    reviews: some(rng, REVIEWS, 1, 3),
+  };
+}
+
+const REVIEWS = [
+  'Does what it says and arrived on time.',
+  'Good value, I would buy it again.',
+  'Looks just like the picture.',
+  'Not quite what I expected, but fine for the price.',
+  'My second one, still happy with it.',
+];
+
+/** Ten characters as the public data's, from the product's number. */
+function asinOf(index: number): string {
+  return `B0${(index * 7_919 + 104_729).toString(36).toUpperCase().padStart(8, '0')}`;
+}
+
+/** What customers want of the generated products, in an order that mixes them. */
+export function generateGoals(products: readonly Product[]): Goal[] {
+  const rng = Random.fromSeed(SEED + 1);
+  const goals = products.flatMap(product =>
+    Array.from({ length: GOALS_PER_PRODUCT }, () => makeGoal(product, rng)),
+  );
+  return rng.shuffle(goals);
+}
+
+function makeGoal(product: Product, rng: Random): Goal {
+  const attributes = some(rng, product.attributes, 1, 2);
+  const chosen = Object.entries(product.options).map(([name, values]) => [name, rng.choice(values)] as const);
+  const price_upper = upperPrice(priceOf(product), rng);
+  const request = rng.choice(REQUESTS);
+  const wishes = chosen.map(([name, value]) => `${name} ${value}`).join(' and ');
+  return {
+    asin: product.asin,
+    instruction: `${request} ${product.query} that should be ${attributes.join(' and ')}${wishes ? `, with ${wishes}` : ''}, and cost at most ${price_upper.toFixed(2)} dollars`,
+    attributes,
+    options: chosen.map(([, value]) => value),
+    price_upper,
+  };
+}
+
+const REQUESTS = ['Find me', 'I need', 'I am looking for', 'Please buy', 'I would like'];
+
+/** One of the next few round prices above, never the nearest. */
+export function upperPrice(price: number, rng: Random): number {
+  const next = (Math.floor(price / PRICE_STEP) + 1) * PRICE_STEP;
+  return next + PRICE_STEP * (1 + rng.integer(PRICE_STEPS - 1));
+}

@@ -1,0 +1,104 @@
+import { type Goal, type Product, priceTag } from './product.ts';
+import type { Shop } from './shop.ts';
+
+export const DETAILS = ['Description', 'Features', 'Reviews', 'Attributes'] as const;
+export type Detail = (typeof DETAILS)[number];
+
+/** Products on a page of results. */
+export const PER_PAGE = 10;
+export const SEARCH = 'Search';
+export const BACK = 'Back to Search';
+export const NEXT = 'Next >';
+export const PREVIOUS = '< Prev';
+export const BUY = 'Buy Now';
+
+/** Where the customer is. */
+export type Where = {
+  readonly page: 'search' | 'results' | 'item' | 'detail' | 'bought';
+  readonly results: readonly string[];
+  /** Page of the results, from 1. */
+  readonly number: number;
+  readonly asin: string | null;
+  readonly detail: Detail | null;
+  /** Option values clicked so far. */
+  readonly chosen: { readonly [option: string]: string };
+};
+
+export const ENTRANCE: Where = {
+  page: 'search',
+  results: [],
+  number: 1,
+  asin: null,
+  detail: null,
+  chosen: {},
+};
+
+/** A page as it is read: segments of text, and what can be clicked on it. */
+export type Page = {
+  readonly segments: readonly string[];
+  readonly clickables: readonly string[];
+};
+
+/** The page at a place, whole, so that it can be read later without the shop. */
+export function showPage(shop: Shop, where: Where, goal: Goal): Page {
+  const head = ['Instruction:', goal.instruction];
+  const product = where.asin === null ? undefined : shop.find(where.asin);
+  if (where.page === 'search') return { segments: ['WebShop', ...head, SEARCH], clickables: [] };
+  if (where.page === 'results') return resultsPage(shop, where, head);
+  if (!product) throw new Error(`the shop has no product ${where.asin}`);
+  if (where.page === 'item') return itemPage(product, where, head);
+  if (where.page === 'bought') {
+    return {
+      segments: ['Thank you for shopping with us!', product.title, priceTag(product)],
+      clickables: [],
+    };
+  }
+  const text = detailText(product, where.detail ?? 'Description');
+  return { segments: [...head, BACK, PREVIOUS, ...text], clickables: [BACK, PREVIOUS] };
+}
+
+function resultsPage(shop: Shop, { results, number }: Where, head: readonly string[]): Page {
+  const shown = results.slice((number - 1) * PER_PAGE, number * PER_PAGE);
+  const turns = [...(number > 1 ? [PREVIOUS] : []), ...(number * PER_PAGE < results.length ? [NEXT] : [])];
+  const products = shown.flatMap(asin => {
+    const product = shop.find(asin);
+    return product ? [asin, product.title, priceTag(product)] : [];
+  });
+  return {
+    segments: [...head, BACK, `Page ${number} (Total results: ${results.length})`, ...turns, ...products],
+    clickables: [BACK, ...turns, ...shown],
+  };
+}
+
+function itemPage(product: Product, { chosen }: Where, head: readonly string[]): Page {
+  const options = Object.entries(product.options);
+  const lines = options.flatMap(([name, values]) => [
+    name,
+    ...values.map(value => (chosen[name] === value ? `${value} (chosen)` : value)),
+  ]);
+  const details = DETAILS.filter(detail => detail !== 'Attributes' || product.attributes.length > 0);
+  return {
+    segments: [
+      ...head,
+      BACK,
+      PREVIOUS,
+      ...lines,
+      product.title,
+      `Price: ${priceTag(product)}`,
+      `Rating: ${product.rating}`,
+      ...details,
+      BUY,
+    ],
+    clickables: [BACK, PREVIOUS, ...new Set(options.flatMap(([, values]) => values)), ...details, BUY],
+  };
+}
+
+function detailText(product: Product, detail: Detail): readonly string[] {
+  const texts = {
+    Description: product.description === '' ? [] : [product.description],
+    Features: product.features,
+    Reviews: product.reviews,
+    Attributes: product.attributes,
+  }[detail];
+  return texts.length > 0 ? texts : ['None'];
+}

@@ -1,0 +1,106 @@
+import { tokenSetRatio } from './fuzzy.ts';
+import { type Goal, type Product, priceOf } from './product.ts';
+
+/**
+ * The reward of WebShop (Yao et al. 2022, `engine/goal.py`). Where WebShop takes the nouns of a title by a tagger, all
+ * words but stop words and numbers are taken here.
+ */
+export type Verdict = {
+  /** r_type · (attribute hits + option hits + price hit) / (attributes + options + 1). */
+  readonly reward: number;
+  readonly r_type: number;
+  readonly attribute_hits: number;
+  readonly option_hits: number;
+  readonly price_hit: boolean;
+  readonly title_score: number;
+};
+
+const ALIKE = 85;
+const SHARED_CATEGORIES = 2;
+const TITLE_MATCH = 0.2;
+const TITLE_WEAK = 0.1;
+const TYPE_MISMATCH = 0.5;
+const TYPE_WEAK = 0.1;
+/** Options whose values must be equal, not only alike. */
+const EXACT_OPTIONS = new Set(['size']);
+const COLORS =
+  'black blue brown gold gray green grey ivory khaki lavender navy orange pink purple red rose silver teal white yellow'.split(
+    ' ',
+  );
+const STOP_WORDS = new Set('a an and by for from in of on or pack set the to with'.split(' '));
+
+/**
+ * @param wanted the product that the goal was made for, whose kind the bought one should be
+ * @param chosen value of each option as bought
+ */
+export function judge(
+  bought: Product,
+  chosen: { readonly [option: string]: string },
+  goal: Goal,
+  wanted: Product,
+): Verdict {
+  const title_score = titleScore(bought.title, wanted.title);
+  const r_type = typeScore(bought, wanted, title_score);
+  const attribute_hits = goal.attributes.filter(attribute => hasAttribute(bought, attribute)).length;
+  const option_hits = Math.min(countOptionHits(bought, chosen, goal.options), goal.options.length);
+  const price_hit = priceOf(bought) <= goal.price_upper;
+  const parts = goal.attributes.length + goal.options.length + 1;
+  const reward = (r_type * (attribute_hits + option_hits + Number(price_hit))) / parts;
+  return { reward, r_type, attribute_hits, option_hits, price_hit, title_score };
+}
+
+function typeScore(bought: Product, wanted: Product, titleScore: number): number {
+  if (titleScore === 0) return 0;
+  if (titleScore < TITLE_WEAK) return TYPE_WEAK;
+  const categories = new Set(split(wanted.productCategory));
+  const shared = new Set(split(bought.productCategory).filter(name => categories.has(name))).size;
+  const match = bought.query === wanted.query || shared >= SHARED_CATEGORIES || titleScore > TITLE_MATCH;
+  return match ? 1 : TYPE_MISMATCH;
+}
+
+function split(category: string): string[] {
+  return category.split('›').map(name => name.trim());
+}
+
+/** Share of the wanted title's words that the bought one's has; 0.2 for a title without words. */
+function titleScore(bought: string, wanted: string): number {
+  const words = (title: string) =>
+    new Set(
+      (title.toLowerCase().match(/\p{L}+/gu) ?? []).filter(word => word.length > 1 && !STOP_WORDS.has(word)),
+    );
+  const desired = words(wanted);
+  if (desired.size === 0) return TITLE_MATCH;
+  const found = words(bought);
+  return [...desired].filter(word => found.has(word)).length / desired.size;
+}
+
+function hasAttribute(product: Product, attribute: string): boolean {
+  return (
+    product.attributes.some(own => tokenSetRatio(own, attribute) > ALIKE) || mentions(product, attribute)
+  );
+}
+
+function mentions({ title, features, description }: Product, text: string): boolean {
+  return [title, features.join(' '), description].some(part => part.toLowerCase().includes(text));
+}
+
+function countOptionHits(
+  bought: Product,
+  chosen: { readonly [option: string]: string },
+  wanted: readonly string[],
+): number {
+  const goals = wanted.map(plainColor);
+  return Object.entries(chosen).filter(([name, value]) => {
+    const own = plainColor(value);
+    const hit = EXACT_OPTIONS.has(name)
+      ? goals.includes(own)
+      : goals.some(goal => tokenSetRatio(goal, own) > ALIKE);
+    return hit || mentions(bought, own);
+  }).length;
+}
+
+/** The plain colour that a value names, or the value itself. */
+function plainColor(value: string): string {
+  const text = value.toLowerCase();
+  return COLORS.find(color => new RegExp(`\\b${color}\\b`).test(text)) ?? text;
+}

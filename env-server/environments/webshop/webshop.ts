@@ -1,0 +1,281 @@
+import Type, { type Static } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { pick } from '../datasets/choose.ts';
+import {
+  type Environment,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../environment.ts';
+import { paintPage } from '../painting.ts';
+import { SPLITS } from '../splits.ts';
+import { BACK, BUY, DETAILS, ENTRANCE, NEXT, type Page, PREVIOUS, showPage, type Where } from './pages.ts';
+import type { Goal, Product } from './product.ts';
+import { oracle, random } from './reference.ts';
+import { judge, type Verdict } from './reward.ts';
+import { openShop, type Shop } from './shop.ts';
+
+const MOST_STEPS = 9;
+const LONGEST_ACTION = 1000;
+const SEPARATOR = ' [SEP] ';
+/** Rounding of the reward's fraction. */
+const EPSILON = 1e-9;
+
+const path = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }));
+
+const configSchema = Type.Object(
+  {
+    reward_mode: Type.Union([Type.Literal('strict'), Type.Literal('partial')], {
+      default: 'strict',
+      description: 'strict pays 1 for a perfect purchase and else 0; partial pays the fraction that fits.',
+    }),
+    split: Type.Union(
+      SPLITS.map(split => Type.Literal(split)),
+      {
+        default: 'any',
+        description:
+          'The first 500 goals are for tests, the next 1,000 for validation, the rest for training; of a small set at most 1/12 and 1/6.',
+      },
+    ),
+    products: path(
+      'File of products in the public WebShop form (items_shuffle.json), instead of the generated shop.',
+    ),
+    attributes: path('File of attributes and instructions by ASIN (items_ins_v2.json).'),
+    instructions: path("File of people's instructions by ASIN (items_human_ins.json)."),
+    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Goal within the split, from 0.' })),
+    goal: Type.Optional(
+      Type.Object(
+        {
+          asin: Type.String({ description: 'A product that fits.' }),
+          instruction: Type.String({ minLength: 1, maxLength: 4000 }),
+          attributes: Type.Array(Type.String(), { minItems: 1 }),
+          options: Type.Array(Type.String()),
+          price_upper: Type.Number({ exclusiveMinimum: 0 }),
+        },
+        { additionalProperties: false, description: 'A goal of your own.' },
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type WebShopConfig = Static<typeof configSchema>;
+type WebShopOptions = Static<typeof optionsSchema>;
+
+export type WebShopState = {
+  readonly files: {
+    readonly products: string;
+    readonly attributes?: string;
+    readonly instructions?: string;
+  } | null;
+  readonly strict: boolean;
+  readonly goal: Goal;
+  readonly where: Where;
+  readonly page: Page;
+  readonly verdict: Verdict | null;
+};
+
+/** WebShop-v0: Yao et al.'s shop in text, with its pages, search and reward. */
+export const webshop = {
+  spec: {
+    id: 'WebShop-v0',
+    title: 'Shopping by instruction',
+    description: [
+      'A customer names a product with attributes, options and an upper price. The player searches a shop, opens products, chooses options and buys one; the purchase ends the episode. A search shows the best 50 products by BM25, ten a page.',
+      '',
+      'The purchase is worth r = r_type · (attribute hits + option hits + price hit) / (attributes + options + 1), where r_type falls below 1 for another kind of product. With `reward_mode` strict a purchase pays 1 for r = 1 and else 0, with partial it pays r. Success is r = 1. Everything else pays 0; an action that the page does not offer changes nothing and is invalid.',
+      '',
+      'The generated shop has some 1,000 products and 2,000 goals; files of the public data can be used instead. `info` has `page`, and at the end `raw_reward` (r), `attribute_hits`, `option_hits`, `price_hit` and `r_type`.',
+    ].join('\n'),
+    tags: ['shopping', 'search', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: {
+      partial: { reward_mode: 'partial' },
+      train: { split: 'train' },
+      validation: { split: 'validation' },
+      test: { split: 'test' },
+    },
+    observationSpace: { type: 'Text', maxLength: 100_000 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, 1],
+    rewardThreshold: 1,
+    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the product' },
+    maxEpisodeSteps: MOST_STEPS,
+    exampleAction: 'search[waterproof rain jacket]',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: ({ max_steps }: WebShopConfig) => ({
+    instruction: `You are shopping. Buy the product that the instruction asks for: search with a few words, open a product, choose its options and click Buy Now. You have ${max_steps} actions, and there is one purchase.`,
+    actionFormat: 'search[words] on the search page; click[something] that the page offers',
+  }),
+
+  checkConfig({ products, attributes, instructions }: WebShopConfig): void {
+    if (products === undefined && (attributes ?? instructions) !== undefined) {
+      throw new InvalidConfig(
+        '/products',
+        'attributes and instructions need the products that they belong to',
+      );
+    }
+    if (products !== undefined && (attributes ?? instructions) === undefined) {
+      throw new InvalidConfig(
+        '/products',
+        'products need attributes or instructions, from which goals are made',
+      );
+    }
+  },
+
+  async reset(config: WebShopConfig, rng: Random, options: JsonObject): Promise<WebShopState> {
+    const { products, attributes, instructions } = config;
+    const files =
+      products === undefined
+        ? null
+        : { products, ...(attributes && { attributes }), ...(instructions && { instructions }) };
+    const shop = await openShop(files);
+    const goal = chooseGoal(shop, config, rng, options);
+    const page = showPage(shop, ENTRANCE, goal);
+    return { files, strict: config.reward_mode === 'strict', goal, where: ENTRANCE, page, verdict: null };
+  },
+
+  step(state: WebShopState, action: Json): Transition<WebShopState> | Promise<Transition<WebShopState>> {
+    const shop = openShop(state.files);
+    return shop instanceof Promise
+      ? shop.then(opened => step(opened, state, action))
+      : step(shop, state, action);
+  },
+
+  observe(state: WebShopState, format: ObservationFormat): Json {
+    const { page, where, goal, verdict } = state;
+    if (format === 'structured') {
+      const { instruction } = goal;
+      return {
+        instruction,
+        where,
+        segments: page.segments,
+        actions: offers(state),
+        bought: verdict !== null,
+      };
+    }
+    const text = page.segments.join(SEPARATOR);
+    return verdict
+      ? `${text}\nReward: ${verdict.reward.toFixed(2)}`
+      : `${text}\nPossible actions: ${offers(state).join(', ')}`;
+  },
+
+  render(state: WebShopState) {
+    return paintPage([...state.page.segments, '', ...offers(state)].join('\n'));
+  },
+
+  references: { oracle, random },
+} satisfies Environment<WebShopConfig, WebShopState>;
+
+/** What the page offers, `search[words]` standing for any search. */
+function offers({ page, where }: WebShopState): string[] {
+  const clicks = page.clickables.map(name => `click[${name}]`);
+  return where.page === 'search' ? ['search[words]', ...clicks] : clicks;
+}
+
+function chooseGoal(
+  shop: Shop,
+  { split }: WebShopConfig,
+  rng: Random,
+  { goal, index }: WebShopOptions,
+): Goal {
+  if (!goal) return pick(shop.goalsOf(split), index, rng);
+  if (!shop.find(goal.asin)) throw new InvalidOptions('/goal/asin', `the shop has no product ${goal.asin}`);
+  return goal;
+}
+
+function step(shop: Shop, state: WebShopState, action: Json): Transition<WebShopState> {
+  const where = state.verdict ? null : follow(shop, state, action);
+  if (!where) return transition(state, 0, false, false);
+  if (where.page !== 'bought') {
+    const page = showPage(shop, where, state.goal);
+    const effective = JSON.stringify(where) !== JSON.stringify(state.where);
+    return transition({ ...state, where, page }, 0, true, effective);
+  }
+  const wanted = shop.find(state.goal.asin) as Product;
+  const verdict = judge(shop.find(where.asin ?? '') as Product, where.chosen, state.goal, wanted);
+  const perfect = verdict.reward >= 1 - EPSILON;
+  const reward = state.strict ? Number(perfect) : verdict.reward;
+  return transition(
+    { ...state, where, page: showPage(shop, where, state.goal), verdict },
+    reward,
+    true,
+    true,
+  );
+}
+
+function transition(
+  state: WebShopState,
+  reward: number,
+  valid: boolean,
+  effective: boolean,
+): Transition<WebShopState> {
+  const { verdict, where } = state;
+  return {
+    state,
+    reward,
+    terminated: verdict !== null,
+    info: {
+      success: verdict !== null && verdict.reward >= 1 - EPSILON,
+      action_is_valid: valid,
+      action_is_effective: effective,
+      page: where.page,
+      ...(verdict && {
+        raw_reward: verdict.reward,
+        r_type: verdict.r_type,
+        attribute_hits: verdict.attribute_hits,
+        option_hits: verdict.option_hits,
+        price_hit: verdict.price_hit,
+      }),
+    },
+  };
+}
+
+/** Where an action leads, or null when the page does not offer it. */
+function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where | null {
+  if (typeof action !== 'string' || action.length > LONGEST_ACTION) return null;
+  const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];
+  const words = argument?.trim() ?? '';
+  if (words === '') return null;
+  if (verb.toLowerCase() === 'search') {
+    if (where.page !== 'search') return null;
+    return { ...ENTRANCE, page: 'results', results: shop.search(words) };
+  }
+  const clicked = page.clickables.find(name => name.toLowerCase() === words.toLowerCase());
+  return clicked === undefined ? null : click(shop, where, clicked);
+}
+
+function click(shop: Shop, where: Where, clicked: string): Where {
+  switch (clicked) {
+    case BACK:
+      return ENTRANCE;
+    case NEXT:
+      return { ...where, number: where.number + 1 };
+    case PREVIOUS:
+      if (where.page === 'detail') return { ...where, page: 'item', detail: null };
+      if (where.page === 'item') return { ...where, page: 'results', asin: null, chosen: {} };
+      return { ...where, number: where.number - 1 };
+    case BUY:
+      return { ...where, page: 'bought' };
+  }
+  if (where.page === 'results') return { ...where, page: 'item', asin: clicked };
+  const detail = DETAILS.find(name => name === clicked);
+  if (detail) return { ...where, page: 'detail', detail };
+  const { options } = shop.find(where.asin ?? '') as Product;
+  const option = Object.keys(options).find(name => options[name].includes(clicked)) as string;
+  return { ...where, chosen: { ...where.chosen, [option]: clicked } };
+}
