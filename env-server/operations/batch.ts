@@ -96,9 +96,14 @@ function withKey(item: OperationInput, request: BatchRequest, index: number, key
   return { ...item, request_key: `${request.requestKey}#${index}` };
 }
 
-function resultText(replies: readonly string[], wait: number | undefined): string {
-  const results = `{"results":[${replies.join(',')}]`;
-  if (wait === undefined) return `${results}}`;
-  const pending = replies.flatMap((reply, index) => (reply === PENDING ? [index] : []));
-  return `${results},"pending":[${pending.join(',')}]}`;
+/** @param replies replaced: what stands around them goes into the first and the last, so that one join makes one flat string */
+function resultText(replies: string[], wait: number | undefined): string {
+  const pending = wait === undefined ? '' : `,"pending":[${positionsOf(PENDING, replies).join(',')}]`;
+  replies[0] = `{"results":[${replies[0]}`;
+  replies[replies.length - 1] += `]${pending}}`;
+  return replies.join(',');
+}
+
+function positionsOf(wanted: string, texts: readonly string[]): number[] {
+  return texts.flatMap((text, index) => (text === wanted ? [index] : []));
 }

@@ -4,7 +4,7 @@ import { type Call, execute } from './execute.ts';
 import type { Operation, OperationInput, Services } from './operation.ts';
 import { type Serialise, serialiserOf } from './serialise.ts';
 import { OPERATIONS } from './table.ts';
-import { type Check, compileCheck, inputSchema } from './validation.ts';
+import { type Check, compileInputCheck } from './validation.ts';
 
 /** An operation with its compiled checks and its serialiser. */
 export interface CompiledOperation {
@@ -24,8 +24,8 @@ export class Dispatcher {
     this.services = services;
     this.operations = OPERATIONS.map(operation => ({
       operation,
-      checkRest: compileCheck(inputSchema(operation, 'rest'), operation.name),
-      checkFrame: compileCheck(inputSchema(operation, 'frame'), operation.name),
+      checkRest: compileInputCheck(operation, 'rest'),
+      checkFrame: compileInputCheck(operation, 'frame'),
       serialise: serialiserOf(operation),
     }));
     this.#byName = new Map(this.operations.map(compiled => [compiled.operation.name, compiled]));

@@ -20,18 +20,48 @@ const DEEPEST = 64;
 export function compileCheck(schema: TSchema, what: string): Check {
   const validator = Compile(schema);
   return value => {
-    if (isDeeper(value, DEEPEST)) {
-      throw new Problem('invalid_request', `${what}: nested more than ${DEEPEST} levels deep`);
-    }
     if (validator.Check(value)) return;
     const violations = violationsOf(validator.Errors(value), schema);
     throw new Problem('invalid_request', `${what}: ${violations[0].detail}`, { violations });
   };
 }
 
-/** The schema of an operation's input as one flat object; frames and batch items add their envelope. */
-export function inputSchema(operation: Operation, door: 'rest' | 'frame'): TSchema {
-  const properties: TProperties = {
+/**
+ * Compiles the check of an operation's input. What passes costs little: keys are looked up in a set, which is
+ * several times faster than what a closed schema compiles to; only what does not pass is looked at closely.
+ */
+export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'): Check {
+  const properties = inputProperties(operation, door);
+  const known = new Set(Object.keys(properties));
+  const structured = Object.keys(properties).filter(key => !isScalar(properties[key]));
+  const quick = Compile(Type.Object(properties));
+  const thorough = compileCheck(Type.Object(properties, { additionalProperties: false }), operation.name);
+  return value => {
+    const input = value as { [key: string]: unknown };
+    for (const key of structured) {
+      if (!isDeeper(input[key], DEEPEST)) continue;
+      throw new Problem(
+        'invalid_request',
+        `${operation.name}: ${key} is nested more than ${DEEPEST} levels deep`,
+      );
+    }
+    if (!hasOnly(input, known) || !quick.Check(input)) thorough(input);
+  };
+}
+
+function hasOnly(input: { [key: string]: unknown }, known: ReadonlySet<string>): boolean {
+  for (const key in input) if (!known.has(key)) return false;
+  return true;
+}
+
+function isScalar(schema: TSchema): boolean {
+  const { type } = schema as { type?: unknown };
+  return typeof type === 'string' && type !== 'object' && type !== 'array';
+}
+
+/** An operation's input as one flat object; frames and batch items add their envelope. */
+function inputProperties(operation: Operation, door: 'rest' | 'frame'): TProperties {
+  return {
     ...operation.params.properties,
     ...operation.query.properties,
     ...operation.body.properties,
@@ -41,7 +71,6 @@ export function inputSchema(operation: Operation, door: 'rest' | 'frame'): TSche
       op: Type.String(),
     }),
   };
-  return Type.Object(properties, { additionalProperties: false });
 }
 
 function isDeeper(value: unknown, levels: number): boolean {
