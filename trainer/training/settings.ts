@@ -114,6 +114,11 @@ export const WarmStart = Type.Object(
     episodes: positive(200),
     /** Share of turns that take random actions instead. */
     random_turns: share(0),
+    /**
+     * Which tokens are learnt: `responses`, or `everything`: the prompts too, so that the policy also learns to
+     * foresee what the environment shows next. Of random play it then learns how the world moves, but not what to do.
+     */
+    learn: Type.Enum(['responses', 'everything'], { default: 'responses' }),
     start_seed: count(1_000_000),
     epochs: positive(8),
     batch_size: positive(16),

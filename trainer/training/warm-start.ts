@@ -28,7 +28,7 @@ const SUPERVISED_LOSS: LossSettings = {
 
 /**
  * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
- * own. Only response tokens are learnt.
+ * own. Learns the tokens that `settings.learn` names.
  * @param onEpoch told the mean loss of each epoch
  * @throws the signal's reason when it is aborted between epochs
  */
@@ -42,7 +42,7 @@ export async function warmStart(
     onEpoch?(epoch: number, metrics: Metrics): void;
   },
 ): Promise<void> {
-  const trained = demonstrations.filter(({ mask }) => countOnes(mask) > 0).map(supervisedSequence);
+  const trained = demonstrations.filter(({ mask }) => countOnes(mask) > 0).map(supervised[settings.learn]);
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
@@ -83,7 +83,14 @@ export async function warmStart(
   }
 }
 
-function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
+const supervised = {
+  responses: ({ tokenIds, mask }: Demonstration) => supervisedSequence(tokenIds, mask),
+  /** All but the first token, which nothing comes before. */
+  everything: ({ tokenIds }: Demonstration) =>
+    supervisedSequence(tokenIds, new Uint8Array(tokenIds.length).fill(1, 1)),
+};
+
+function supervisedSequence(tokenIds: Int32Array, mask: Uint8Array): TrainingSequence {
   const { length } = tokenIds;
   return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
 }
