@@ -16,5 +16,7 @@ export function stopSignal(onFirst: () => void): AbortSignal {
   };
   for (const name of STOP_SIGNALS) process.on(name, stop);
   if (process.connected) process.once('disconnect', stop);
+  // Listening would keep the program alive for as long as its parent is.
+  process.channel?.unref();
   return controller.signal;
 }
