@@ -41,6 +41,8 @@ export interface App {
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
+/** What a client may take to send a request. */
+const REQUEST_TIMEOUT_MS = 60_000;
 /** Routes that need no token. */
 const OPEN = /^\/(livez|readyz|openapi\.json|docs)(\/|\?|$)/;
 
@@ -80,6 +82,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: settings.bodyLimitBytes,
     routerOptions: { maxParamLength: 256 },
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
   }) as unknown as FastifyInstance;
 

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import t from 'tap';
 import { isProblem, testApp } from '../app.test-data.ts';
 import { OPERATIONS } from '../operations/table.ts';
@@ -50,4 +52,20 @@ t.test('the trace of a request is found in its problem', async t => {
   });
   isProblem(t, reply, 'unknown_session');
   t.equal(reply.body.trace_id, trace);
+});
+
+t.test('what is no HTTP is refused with a problem, and the server goes on', async t => {
+  const { ask, server } = await testApp(t);
+  await server.listen({ port: 0, host: '127.0.0.1' });
+  const socket = connect((server.server.address() as { port: number }).port, '127.0.0.1');
+  let text = '';
+  socket.on('data', chunk => {
+    text += chunk;
+  });
+  socket.write('BREW /pot HTCPCP/1.0\r\n\r\n');
+  await once(socket, 'close');
+  const [head, body] = text.split('\r\n\r\n');
+  t.match(head, /^HTTP\/1\.1 400 [\s\S]*application\/problem\+json/);
+  t.match(JSON.parse(body), { code: 'bad_request', status: 400, trace_id: String });
+  t.equal((await ask('GET', '/livez')).status, 200);
 });

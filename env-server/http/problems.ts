@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/problems.ts';
@@ -36,6 +37,19 @@ export class ProblemDesk {
       this.#log.debug({ code: problem.code, trace_id: traceId }, problem.message);
     }
     return problem.document(traceId);
+  }
+
+  /** Answers what could not even be read as a request, and hangs up. */
+  refuse(error: Error & { code?: string }, socket: Socket): void {
+    if (error.code === 'ECONNRESET' || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const document = this.document(new Problem('bad_request', error.message));
+    const body = JSON.stringify(document);
+    socket.end(
+      `HTTP/1.1 400 Bad Request\r\nContent-Type: ${PROBLEM_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    );
   }
 
   /** Answers a REST request. */
