@@ -3,6 +3,7 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
 import { Registrations } from './custom/registrations.ts';
+import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
 import { parseJson } from './http/json.ts';
@@ -41,6 +42,7 @@ export interface App {
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
+const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Routes that need no token. */
@@ -62,8 +64,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const registry = parts.registry ?? createRegistry();
   const catalogue = new Catalogue(registry);
   const store = openStore(settings.data === '' ? undefined : settings.data);
+  const scripts = new ScriptPool({
+    workers: settings.scriptWorkers,
+    timeMs: settings.scriptTimeMs,
+    memoryBytes: settings.scriptMemoryMb * BYTES_PER_MB,
+    outputLength: settings.scriptOutputLength,
+  });
   const registrations = new Registrations({
-    workshop: { registry },
+    workshop: { registry, scripts },
     store,
     log,
     limits: settings,
@@ -127,6 +135,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.addHook('onClose', async () => {
     sessions.stop();
     store.close();
+    await scripts.close();
   });
   return { server, sessions, authenticator, log };
 }

@@ -17,6 +17,10 @@ export interface Settings extends SessionLimits, RegistrationLimits {
   readonly maxBatchItems: number;
   readonly maxFramesInFlight: number;
   readonly stepTimeoutMs: number;
+  readonly scriptWorkers: number;
+  readonly scriptTimeMs: number;
+  readonly scriptMemoryMb: number;
+  readonly scriptOutputLength: number;
   readonly heartbeatSeconds: number;
   readonly drainSeconds: number;
 }
@@ -67,6 +71,13 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),
   goneSeconds: seconds(3600, 'how long ids of ended sessions answer 410 before 404'),
   stepTimeoutMs: count(60_000, 'how long a client waits for one operation unless it says otherwise'),
+  scriptWorkers: count(2, 'threads that run script environments; one script occupies all but one at most'),
+  scriptTimeMs: count(200, 'most processor time of a script environment for one reset or step'),
+  scriptMemoryMb: count(32, 'most memory of a script environment in each thread'),
+  scriptOutputLength: count(
+    262_144,
+    'longest state, observation and info of a script environment, in characters',
+  ),
   heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
   drainSeconds: seconds(0, 'time between "not ready" and the end after SIGTERM'),
 };

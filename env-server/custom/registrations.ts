@@ -167,7 +167,7 @@ export class Registrations {
     this.#refuseCircle(envId, definition);
     this.#underWay.add(envId);
     try {
-      const facts = await learnFacts(definition, workshop);
+      const facts = await learnFacts(envId, definition, workshop);
       const environment = buildEnvironment(envId, definition, facts, workshop);
       const base = definition.kind === 'composed' ? workshop.registry.get(definition.env_id) : undefined;
       const report = await checkEnvironment(environment);

@@ -1,0 +1,85 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+import type { StepInfo } from '../environments/environment.ts';
+
+/** What somebody else's code says of a state. */
+export interface Seen {
+  readonly text: string;
+  readonly structured?: JsonObject;
+  readonly valid?: readonly Json[];
+}
+
+/** What it says of a step. */
+export interface Outcome {
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly info: StepInfo;
+}
+
+const FLAGS = ['success', 'action_is_valid', 'action_is_effective'];
+
+/** An answer is not what it should be; the message says how. */
+export class BadAnswer extends Error {}
+
+/**
+ * Reads an observation: text, or `{text, structured}`, or any other object, which is shown as JSON.
+ * @param observation as it came
+ * @param validActions actions that are legal now, where the answer lists them
+ * @throws BadAnswer
+ */
+export function readSeen(observation: unknown, validActions?: unknown): Seen {
+  const valid = readValid(validActions);
+  if (typeof observation === 'string') return { text: observation, ...valid };
+  if (!isObject(observation)) {
+    throw new BadAnswer(`the observation must be text or an object, got ${kind(observation)}`);
+  }
+  const { text, structured, ...others } = observation;
+  if (typeof text !== 'string' || Object.keys(others).length > 0) {
+    return { text: JSON.stringify(observation), structured: observation, ...valid };
+  }
+  if (structured === undefined) return { text, ...valid };
+  if (!isObject(structured)) {
+    throw new BadAnswer(`observation.structured must be an object, got ${kind(structured)}`);
+  }
+  return { text, structured, ...valid };
+}
+
+function readValid(given: unknown): { valid?: readonly Json[] } {
+  if (given === undefined || given === null) return {};
+  if (!Array.isArray(given)) throw new BadAnswer(`the valid actions must be a list, got ${kind(given)}`);
+  return { valid: given as Json[] };
+}
+
+/**
+ * Reads what a step came to; absent parts mean that nothing happened.
+ * @param effective `action_is_effective` where the answer does not tell
+ * @throws BadAnswer
+ */
+export function readOutcome(answer: { readonly [key: string]: unknown }, effective: boolean): Outcome {
+  const { reward = 0, terminated = false, truncated = false, info = {} } = answer;
+  if (typeof reward !== 'number' || !Number.isFinite(reward)) {
+    throw new BadAnswer(`reward must be a finite number, got ${kind(reward)}`);
+  }
+  if (typeof terminated !== 'boolean')
+    throw new BadAnswer(`terminated must be a boolean, got ${kind(terminated)}`);
+  if (typeof truncated !== 'boolean')
+    throw new BadAnswer(`truncated must be a boolean, got ${kind(truncated)}`);
+  if (!isObject(info)) throw new BadAnswer(`info must be an object, got ${kind(info)}`);
+  for (const flag of FLAGS) {
+    if (info[flag] !== undefined && typeof info[flag] !== 'boolean') {
+      throw new BadAnswer(`info.${flag} must be a boolean, got ${kind(info[flag])}`);
+    }
+  }
+  const told = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
+  return { reward, terminated, truncated, info: told as StepInfo };
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function kind(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'a list' : `a value of type ${typeof value}`;
+}

@@ -1,0 +1,47 @@
+/** Failures in a row that open it. */
+const TRIP_AFTER = 5;
+const FIRST_PAUSE_MS = 1000;
+const LONGEST_PAUSE_MS = 60_000;
+
+/**
+ * A circuit breaker: after some failures in a row nothing is tried for a while, then one attempt decides. Each
+ * pause is twice as long as the one before, until an attempt succeeds.
+ */
+export class Breaker {
+  readonly #now: () => number;
+  readonly #tripAfter: number;
+  #failures = 0;
+  #pauses = 0;
+  #closedUntil = 0;
+  #probing = false;
+
+  /** @param now milliseconds of any clock that only goes forward */
+  constructor(now: () => number, tripAfter = TRIP_AFTER) {
+    this.#now = now;
+    this.#tripAfter = tripAfter;
+  }
+
+  /** Milliseconds until something may be tried; 0 lets the caller try, who then must report how it went. */
+  enter(): number {
+    if (this.#failures < this.#tripAfter) return 0;
+    const wait = this.#closedUntil - this.#now();
+    if (wait > 0) return wait;
+    if (this.#probing) return FIRST_PAUSE_MS;
+    this.#probing = true;
+    return 0;
+  }
+
+  succeeded(): void {
+    this.#failures = 0;
+    this.#pauses = 0;
+    this.#probing = false;
+  }
+
+  failed(): void {
+    this.#failures++;
+    this.#probing = false;
+    if (this.#failures < this.#tripAfter) return;
+    this.#closedUntil = this.#now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#pauses, LONGEST_PAUSE_MS);
+    this.#pauses++;
+  }
+}

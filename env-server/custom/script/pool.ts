@@ -1,0 +1,289 @@
+import { Worker } from 'node:worker_threads';
+import { Problem } from '../../../shared/problems.ts';
+import { Breaker } from '../breaker.ts';
+import {
+  KILL_FACTOR,
+  type Limit,
+  type ScriptLimits,
+  type WorkerReply,
+  type WorkerRequest,
+} from './protocol.ts';
+
+const WORKER = new URL('./worker.ts', import.meta.url);
+/** Scripts that one worker keeps ready. */
+const MOST_SCRIPTS_PER_WORKER = 16;
+/** Calls of one script that may wait. */
+const LONGEST_QUEUE = 10_000;
+/** Limits reached in a row after which a script is paused. */
+const TRIP_AFTER = 5;
+const BYTES_PER_MB = 1024 * 1024;
+const MS_PER_S = 1000;
+/** Of a worker's own JavaScript; scripts live in the engine's memory and have limits of their own. */
+const WORKER_HEAP_MB = 128;
+
+export interface PoolSettings extends ScriptLimits {
+  readonly workers: number;
+}
+
+interface Call {
+  readonly script: PooledScript;
+  readonly request: string | undefined;
+  readonly resolve: (text: string) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** A script of one environment. */
+export class PooledScript {
+  readonly id: number;
+  readonly name: string;
+  readonly source: string;
+  readonly queue: Call[] = [];
+  readonly breaker: Breaker;
+  running = 0;
+
+  constructor(id: number, name: string, source: string, now: () => number) {
+    this.id = id;
+    this.name = name;
+    this.source = source;
+    this.breaker = new Breaker(now, TRIP_AFTER);
+  }
+}
+
+interface Member {
+  readonly worker: Worker;
+  /** Least recently used first. */
+  readonly loaded: Set<number>;
+  call: Call | undefined;
+  killer: NodeJS.Timeout | undefined;
+  ready: boolean;
+  /** It was ended because its call did not stop. */
+  killed: boolean;
+}
+
+/**
+ * Runs scripts in worker threads, one call at a time in each. Scripts take turns, and none may occupy every worker:
+ * one that loops holds up only itself. A call that does not stop when it is told to is ended together with its
+ * worker, and only that call fails.
+ */
+export class ScriptPool {
+  readonly #settings: PoolSettings;
+  readonly #now: () => number;
+  readonly #members = new Set<Member>();
+  readonly #idle: Member[] = [];
+  /** Scripts with calls that wait, in the order of their turns. */
+  readonly #turns = new Set<PooledScript>();
+  #scripts = 0;
+  #closed = false;
+  /** Workers that had to be ended. */
+  kills = 0;
+
+  constructor(settings: PoolSettings, now: () => number = () => performance.now()) {
+    this.#settings = settings;
+    this.#now = now;
+  }
+
+  /** Names a script; nothing runs until it is called. */
+  script(name: string, source: string): PooledScript {
+    return new PooledScript(++this.#scripts, name, source, this.#now);
+  }
+
+  /**
+   * Loads a script and says what it declares.
+   * @throws Problem `environment_fault`, `script_limit`
+   */
+  async load(script: PooledScript): Promise<{ valid_actions: boolean }> {
+    return JSON.parse(await this.#enqueue(script, undefined));
+  }
+
+  /**
+   * Calls a script; see `bridge.ts` for requests and answers.
+   * @throws Problem `environment_fault` when it threw, `script_limit` when it was stopped, `too_many_requests`
+   */
+  call(script: PooledScript, request: string): Promise<string> {
+    return this.#enqueue(script, request);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const script of this.#turns) {
+      for (const call of script.queue.splice(0)) call.reject(stopped());
+    }
+    await Promise.all([...this.#members].map(({ worker }) => worker.terminate()));
+  }
+
+  #enqueue(script: PooledScript, request: string | undefined): Promise<string> {
+    if (this.#closed) throw stopped();
+    const pause = script.breaker.enter();
+    if (pause > 0) {
+      throw new Problem(
+        'script_limit',
+        `${script.name} reached its limits ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
+        { retryAfterSeconds: pause / MS_PER_S },
+      );
+    }
+    if (script.queue.length >= LONGEST_QUEUE) {
+      throw new Problem(
+        'too_many_requests',
+        `${script.name} has ${LONGEST_QUEUE} calls waiting, the most it may have`,
+        {
+          retryAfterSeconds: 1,
+        },
+      );
+    }
+    return new Promise((resolve, reject) => {
+      script.queue.push({ script, request, resolve, reject });
+      this.#turns.add(script);
+      // Later, so that whoever traces what an environment reads does not see the clock read here.
+      queueMicrotask(() => this.#dispatch());
+    });
+  }
+
+  #dispatch(): void {
+    while (!this.#closed) {
+      const call = this.#next();
+      if (!call) return;
+      const member = this.#idle.pop() ?? this.#hire();
+      this.#give(member, call);
+    }
+  }
+
+  /** The call whose turn it is, if there is a worker for it. */
+  #next(): Call | undefined {
+    if (this.#idle.length === 0 && this.#members.size >= this.#settings.workers) return undefined;
+    const share = Math.max(1, this.#settings.workers - 1);
+    for (const script of this.#turns) {
+      if (script.running >= share) continue;
+      const call = script.queue.shift() as Call;
+      this.#turns.delete(script);
+      if (script.queue.length > 0) this.#turns.add(script);
+      return call;
+    }
+    return undefined;
+  }
+
+  #hire(): Member {
+    const { timeMs, memoryBytes, outputLength } = this.#settings;
+    const workerData: ScriptLimits = { timeMs, memoryBytes, outputLength };
+    const worker = new Worker(WORKER, {
+      workerData,
+      env: {},
+      resourceLimits: { maxOldGenerationSizeMb: WORKER_HEAP_MB },
+    });
+    worker.unref();
+    const member: Member = {
+      worker,
+      loaded: new Set(),
+      call: undefined,
+      killer: undefined,
+      ready: false,
+      killed: false,
+    };
+    this.#members.add(member);
+    worker.on('message', (reply: WorkerReply | 'ready') => {
+      if (reply !== 'ready') {
+        this.#finish(member, reply);
+        return;
+      }
+      member.ready = true;
+      this.#watch(member);
+    });
+    worker.on('error', error => this.#lose(member, error));
+    worker.on('exit', () => this.#lose(member, new Error('the worker ended')));
+    return member;
+  }
+
+  #give(member: Member, call: Call): void {
+    const { script, request } = call;
+    const known = member.loaded.delete(script.id);
+    const [oldest] = member.loaded;
+    const forget = !known && member.loaded.size >= MOST_SCRIPTS_PER_WORKER ? oldest : undefined;
+    if (forget !== undefined) member.loaded.delete(forget);
+    member.loaded.add(script.id);
+    member.call = call;
+    script.running++;
+    const message: WorkerRequest = {
+      script: script.id,
+      ...(known ? {} : { source: script.source }),
+      ...(forget !== undefined && { forget }),
+      ...(request !== undefined && { request }),
+    };
+    member.worker.ref();
+    member.worker.postMessage(message);
+    if (member.ready) this.#watch(member);
+  }
+
+  /** Ends the worker when its call neither answers nor stops. */
+  #watch(member: Member): void {
+    member.killer = setTimeout(() => {
+      member.killed = true;
+      this.kills++;
+      void member.worker.terminate();
+    }, KILL_FACTOR * this.#settings.timeMs);
+  }
+
+  #finish(member: Member, reply: WorkerReply): void {
+    const call = this.#release(member);
+    member.worker.unref();
+    this.#idle.push(member);
+    if (call) this.#settle(call, reply);
+    this.#dispatch();
+  }
+
+  #settle({ script, resolve, reject }: Call, reply: WorkerReply): void {
+    if (!reply.ok && 'limit' in reply) {
+      script.breaker.failed();
+      reject(new Problem('script_limit', `${script.name} was stopped: ${this.#describe(reply.limit)}`));
+      return;
+    }
+    script.breaker.succeeded();
+    if (reply.ok) resolve(reply.text);
+    else reject(new Problem('environment_fault', `${script.name}: ${reply.fault}`));
+  }
+
+  /** A worker is gone; so is the call it had. */
+  #lose(member: Member, error: Error): void {
+    if (!this.#members.delete(member)) return;
+    const index = this.#idle.indexOf(member);
+    if (index >= 0) this.#idle.splice(index, 1);
+    const call = this.#release(member);
+    if (call && this.#closed) call.reject(stopped());
+    else if (call) {
+      const limit = member.killed ? 'time' : limitOf(error);
+      const fault = `the sandbox failed: ${error.message}`;
+      this.#settle(call, limit ? { ok: false, limit } : { ok: false, fault });
+    }
+    this.#dispatch();
+  }
+
+  #release(member: Member): Call | undefined {
+    clearTimeout(member.killer);
+    const { call } = member;
+    member.call = undefined;
+    if (call) call.script.running--;
+    return call;
+  }
+
+  #describe(limit: Limit): string {
+    const { timeMs, memoryBytes, outputLength } = this.#settings;
+    switch (limit) {
+      case 'time':
+        return `it took more than ${timeMs} ms of processor time in one call`;
+      case 'memory':
+        return `it needed more than ${Math.floor(memoryBytes / BYTES_PER_MB)} MB of memory`;
+      case 'recursion':
+        return 'its functions called one another too deeply';
+      case 'output':
+        return `state, observation and info of one call exceed ${outputLength} characters`;
+    }
+  }
+}
+
+/** What ended a worker from within, where that was the script's doing. */
+function limitOf(error: Error): Limit | undefined {
+  if ((error as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY') return 'memory';
+  return error instanceof RangeError ? 'recursion' : undefined;
+}
+
+function stopped(): Problem {
+  return new Problem('draining', 'the server is shutting down and runs no scripts', { retryAfterSeconds: 1 });
+}

@@ -1,0 +1,32 @@
+/** Limits of one script. */
+export interface ScriptLimits {
+  /** Processor time of one call, in milliseconds. */
+  readonly timeMs: number;
+  readonly memoryBytes: number;
+  /** Longest answer of one call, in characters: state, observation and info. */
+  readonly outputLength: number;
+}
+
+/** Processor time is measured inside the worker; a call that has not answered after so many times its limit is killed from outside. */
+export const KILL_FACTOR = 10;
+export const STACK_BYTES = 256 * 1024;
+
+/** What the pool sends to a worker; one at a time. */
+export interface WorkerRequest {
+  readonly script: number;
+  /** Sent with the first request for a script. */
+  readonly source?: string;
+  /** A script that the worker may forget. */
+  readonly forget?: number;
+  /** Of the bridge; absent to load the script only. */
+  readonly request?: string;
+}
+
+export type Limit = 'time' | 'memory' | 'recursion' | 'output';
+
+/** What a worker answers. */
+export type WorkerReply =
+  | { readonly ok: true; readonly text: string }
+  /** The script threw, or is no environment. */
+  | { readonly ok: false; readonly fault: string }
+  | { readonly ok: false; readonly limit: Limit };

@@ -1,0 +1,160 @@
+import {
+  newQuickJSWASMModuleFromVariant,
+  type QuickJSContext,
+  type QuickJSHandle,
+  type QuickJSRuntime,
+  type QuickJSWASMModule,
+  Scope,
+} from 'quickjs-emscripten-core';
+import { EXPORTS, PRELUDE, REQUIRED_FUNCTIONS } from './bridge.ts';
+import { type Limit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
+
+const SCRIPT_NAME = 'script.js';
+const MICROSECONDS_PER_MS = 1000;
+const LONGEST_MESSAGE = 500;
+
+/** The script was stopped. */
+export class LimitReached extends Error {
+  readonly limit: Limit;
+  constructor(limit: Limit) {
+    super(limit);
+    this.name = 'LimitReached';
+    this.limit = limit;
+  }
+}
+
+/** The script threw, or is no environment; the message is for its author. */
+export class ScriptFault extends Error {
+  constructor(message: string) {
+    super(message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message);
+    this.name = 'ScriptFault';
+  }
+}
+
+/** The engine that all scripts of a worker run in, each in a runtime of its own. */
+export function loadEngine(): Promise<QuickJSWASMModule> {
+  return newQuickJSWASMModuleFromVariant(import('@jitl/quickjs-ng-wasmfile-release-sync'));
+}
+
+/**
+ * One script in a runtime of its own: a JavaScript engine with no way out. It has no host objects, no modules, no
+ * clock and no randomness but what each call brings.
+ */
+export class Sandbox {
+  readonly #limits: ScriptLimits;
+  readonly #runtime: QuickJSRuntime;
+  readonly #context: QuickJSContext;
+  readonly #scope = new Scope();
+  #bridge: QuickJSHandle;
+  #script: QuickJSHandle;
+  #stopAt = 0;
+
+  /** @throws ScriptFault, LimitReached */
+  constructor(engine: QuickJSWASMModule, source: string, limits: ScriptLimits) {
+    this.#limits = limits;
+    this.#runtime = this.#scope.manage(engine.newRuntime());
+    this.#runtime.setMemoryLimit(limits.memoryBytes);
+    this.#runtime.setMaxStackSize(STACK_BYTES);
+    this.#runtime.setInterruptHandler(() => usedMicroseconds() > this.#stopAt);
+    this.#context = this.#scope.manage(this.#runtime.newContext());
+    this.#bridge = this.#context.undefined;
+    this.#script = this.#context.undefined;
+    try {
+      this.#allowTime();
+      this.#bridge = this.#scope.manage(this.#evaluate(PRELUDE, 'prelude.js'));
+      this.#evaluate(source, SCRIPT_NAME).dispose();
+      this.#script = this.#scope.manage(this.#evaluate(EXPORTS, SCRIPT_NAME));
+      for (const name of REQUIRED_FUNCTIONS) this.#require(name);
+    } catch (error) {
+      this.dispose();
+      throw error;
+    }
+  }
+
+  get hasValidActions(): boolean {
+    return this.#has('validActions');
+  }
+
+  /**
+   * Hands a request to the script; see {@link PRELUDE}.
+   * @throws ScriptFault, LimitReached
+   */
+  call(request: string): string {
+    const context = this.#context;
+    this.#allowTime();
+    const argument = context.newString(request);
+    try {
+      const result = context.callFunction(this.#bridge, context.undefined, this.#script, argument);
+      if (result.error) throw this.#reasonOf(result.error);
+      const { value } = result;
+      try {
+        const length = context.getProp(value, 'length').consume(handle => context.getNumber(handle));
+        if (length > this.#limits.outputLength) throw new LimitReached('output');
+        return context.getString(value);
+      } finally {
+        value.dispose();
+      }
+    } finally {
+      argument.dispose();
+    }
+  }
+
+  dispose(): void {
+    this.#scope.dispose();
+  }
+
+  #allowTime(): void {
+    this.#stopAt = usedMicroseconds() + this.#limits.timeMs * MICROSECONDS_PER_MS;
+  }
+
+  #evaluate(source: string, name: string): QuickJSHandle {
+    const result = this.#context.evalCode(source, name, { type: 'global', strict: true });
+    if (result.error) throw this.#reasonOf(result.error);
+    return result.value;
+  }
+
+  #require(name: string): void {
+    if (!this.#has(name)) {
+      throw new ScriptFault(
+        `the script must declare the functions ${REQUIRED_FUNCTIONS.join(', ')}; ${name} is missing`,
+      );
+    }
+  }
+
+  #has(name: string): boolean {
+    return this.#context
+      .getProp(this.#script, name)
+      .consume(handle => this.#context.typeof(handle) === 'function');
+  }
+
+  /** What an error of the engine means. */
+  #reasonOf(handle: QuickJSHandle): Error {
+    let error: unknown;
+    try {
+      error = this.#context.dump(handle);
+    } finally {
+      handle.dispose();
+    }
+    if (typeof error !== 'object' || error === null)
+      return new ScriptFault(`the script threw ${String(error)}`);
+    const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
+    const limit = limitOf(name, message);
+    if (limit) return new LimitReached(limit);
+    const line = typeof stack === 'string' ? /script\.js:(\d+)/.exec(stack)?.[1] : undefined;
+    const where = line ? ` (line ${line})` : '';
+    return new ScriptFault(`${name ?? 'error'}: ${message ?? JSON.stringify(error)}${where}`);
+  }
+}
+
+function limitOf(name: unknown, message: unknown): Limit | undefined {
+  if (name === 'InternalError' && message === 'interrupted') return 'time';
+  if (name === 'InternalError' && message === 'out of memory') return 'memory';
+  if (name === 'RangeError' && message === 'Maximum call stack size exceeded') return 'recursion';
+  return undefined;
+}
+
+/** Processor time of this thread, so that a busy machine stops no innocent script. */
+function usedMicroseconds(): number {
+  const { user, system } = process.threadCpuUsage();
+  return user + system;
+}

@@ -1,0 +1,97 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { Random, RandomState } from '../../../shared/random.ts';
+import type { AnyEnvironment, Environment } from '../../environments/environment.ts';
+import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { compileBehaviour } from '../behaviour.ts';
+import type { ScriptDefinition } from '../definition.ts';
+import type { ScriptPool } from './pool.ts';
+
+interface State extends Seen {
+  /** The script's own state as JSON text: only the script looks into it. */
+  readonly script: string;
+  readonly success: boolean;
+}
+
+/** What loading the script told about it. */
+export interface ScriptFacts extends JsonObject {
+  readonly valid_actions: boolean;
+}
+
+/**
+ * JavaScript of somebody else in a sandbox. Every call carries the whole state and the generator's, so that seeds,
+ * snapshots and clones need nothing of the script.
+ * @throws Problem `invalid_request`
+ */
+export function scriptEnvironment(
+  envId: string,
+  definition: ScriptDefinition,
+  facts: ScriptFacts,
+  pool: ScriptPool,
+): AnyEnvironment {
+  const { spec, describe, accept, references } = compileBehaviour(envId, definition);
+  const script = pool.script(envId, definition.source);
+
+  async function ask<T>(
+    request: string,
+    rng: Random,
+    read: (answer: Answer, state: string) => T,
+  ): Promise<T> {
+    const text = await pool.call(script, request);
+    const end = text.indexOf('\n');
+    const answer = JSON.parse(text.slice(end + 1)) as Answer;
+    const result = reading(() => read(answer, text.slice(0, end)));
+    rng.moveTo(answer.rng);
+    return result;
+  }
+
+  function reading<T>(read: () => T): T {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof BadAnswer)) throw error;
+      throw new Problem('environment_fault', `${envId}: ${error.message}`);
+    }
+  }
+
+  const environment: Environment<JsonObject, State> = {
+    spec,
+    describe,
+    reset: (config, rng, options) =>
+      ask(JSON.stringify({ op: 'reset', config, options, rng: rng.state }), rng, (answer, state) => ({
+        ...readSeen(answer.seen, answer.valid),
+        script: state,
+        success: false,
+      })),
+    step(state, action, rng) {
+      const accepted = accept(action);
+      if (accepted === undefined) {
+        const info = { success: state.success, action_is_valid: false, action_is_effective: false };
+        return { state, reward: 0, terminated: false, info };
+      }
+      const request = `{"op":"step","state":${state.script},"action":${JSON.stringify(accepted)},"rng":[${rng.state}]}`;
+      return ask(request, rng, (answer, script) => {
+        const outcome = readOutcome(answer, script !== state.script);
+        const { success } = outcome.info;
+        return { ...outcome, state: { ...readSeen(answer.seen, answer.valid), script, success } };
+      });
+    },
+    observe: (state, format) => (format === 'structured' ? structured(state) : state.text),
+    ...(facts.valid_actions && { validActions: state => state.valid ?? [] }),
+    ...(references && { references }),
+  };
+  return environment as unknown as AnyEnvironment;
+}
+
+interface Answer {
+  readonly [key: string]: unknown;
+  readonly seen: unknown;
+  readonly rng: RandomState;
+}
+
+/** What `observe` gives for it, or the script's own state. */
+function structured(state: State): Json {
+  if (state.structured) return state.structured;
+  const own = JSON.parse(state.script) as Json;
+  return isObject(own) ? own : { state: own };
+}

@@ -1,0 +1,45 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import type { ScriptLimits, WorkerReply, WorkerRequest } from './protocol.ts';
+import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
+
+/** Runs scripts for the pool, one request at a time. Anything unforeseen ends the worker; the pool starts another. */
+const port = parentPort;
+if (!port) throw new Error('this module runs in a worker of the pool');
+const limits = workerData as ScriptLimits;
+const engine = await loadEngine();
+const sources = new Map<number, string>();
+const sandboxes = new Map<number, Sandbox>();
+
+port.on('message', (message: WorkerRequest) => port.postMessage(answer(message)));
+port.postMessage('ready');
+
+function answer({ script, source, forget, request }: WorkerRequest): WorkerReply {
+  if (forget !== undefined) {
+    sources.delete(forget);
+    discard(forget);
+  }
+  if (source !== undefined) sources.set(script, source);
+  try {
+    let sandbox = sandboxes.get(script);
+    if (!sandbox) {
+      sandbox = new Sandbox(engine, sources.get(script) as string, limits);
+      sandboxes.set(script, sandbox);
+    }
+    const text =
+      request === undefined
+        ? JSON.stringify({ valid_actions: sandbox.hasValidActions })
+        : sandbox.call(request);
+    return { ok: true, text };
+  } catch (error) {
+    if (error instanceof ScriptFault) return { ok: false, fault: error.message };
+    if (!(error instanceof LimitReached)) throw error;
+    // What it left behind may be in any shape.
+    discard(script);
+    return { ok: false, limit: error.limit };
+  }
+}
+
+function discard(script: number): void {
+  sandboxes.get(script)?.dispose();
+  sandboxes.delete(script);
+}
