@@ -10,25 +10,26 @@ import {
   wasmModule,
 } from './wasm-code.ts';
 
-/** Positions a page of the cache holds: a head's keys, and its values, then lie together by the kilobyte. */
-export const PAGE_POSITIONS = 64;
-/** Positions taken at once: four vectors of four. */
-const BLOCK_POSITIONS = 16;
-const BLOCKS_PER_PAGE = PAGE_POSITIONS / BLOCK_POSITIONS;
+/**
+ * Positions a page of the cache holds, and the kernel takes at once. Small, so that what a short sequence touches lies close
+ * together: half-empty pages would leave most sets of a processor's cache unused.
+ */
+export const PAGE_POSITIONS = 16;
+const POSITION_BITS = 4;
 const LANES = 4;
-const VECTORS_PER_BLOCK = BLOCK_POSITIONS / LANES;
+const VECTORS_PER_PAGE = PAGE_POSITIONS / LANES;
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
 /** Vector sums kept in registers at once; x86-64 has sixteen vector registers. */
-const SUMS = 2 * VECTORS_PER_BLOCK;
-/** Scores of positions that are not there yet; exp of it is 0. */
+const SUMS = 2 * VECTORS_PER_PAGE;
+/** Score of positions that are not there yet; its weight is 2⁻¹²⁶. Scores are in units of log 2. */
 const NO_SCORE = -1e30;
 
 /**
- * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
+ * Added to the scores of the last page: read from element 15 − p on, it hides all positions of the page after its p-th.
  */
-export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_POSITIONS }, (_, i) =>
-  i < BLOCK_POSITIONS ? 0 : NO_SCORE,
+export const FUTURE_MASK = Float32Array.from({ length: 2 * PAGE_POSITIONS }, (_, i) =>
+  i < PAGE_POSITIONS ? 0 : NO_SCORE,
 );
 
 /** Words of a run record: what one sequence does in a tick. */
@@ -37,7 +38,7 @@ export const RUN_WORDS = 4;
 export interface AttentionShape {
   readonly heads: number;
   readonly keyValueHeads: number;
-  /** A multiple of 4. */
+  /** A multiple of 8. */
   readonly headDimension: number;
 }
 
@@ -60,7 +61,7 @@ export interface AttentionPlaces {
   readonly runs: number;
 }
 
-/** Bytes of one page: keys and values of all layers for 64 positions of one sequence. */
+/** Bytes of one page: keys and values of all layers for 16 positions of one sequence. */
 export function pageBytes(shape: AttentionShape, layers: number): number {
   return layers * layerBytes(shape);
 }
@@ -83,11 +84,11 @@ export type AttentionKernel = (runCount: number, layerOffset: number) => void;
  * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
  * first row in its sequence, address of the sequence's list of page addresses. For each run and head the kernel turns
  * the row's key and query by their rotary angles, writes key and value into the page of the row's position, and mixes
- * the values of all positions up to it: rows of one run see each other causally. Keys and values of all rows are written
- * first, so that no load waits for a store of a part of what it reads.
+ * the values of all positions up to it: rows of one run see each other causally. Keys and values of a run are written
+ * before its first query, so that no load waits for a store of a part of what it reads.
  *
- * Inside a page every (layer, key-value head) has its keys as [16, headDimension, 4] (four positions side by side, so
- * that a score vector needs no sum across lanes) and its values as [64, headDimension].
+ * Inside a page every (layer, key-value head) has its keys as [4, headDimension, 4] (four positions side by side, so
+ * that a score vector needs no sum across lanes) and its values as [16, headDimension].
  */
 export function compileAttention(
   shape: AttentionShape,
@@ -103,50 +104,44 @@ export function compileAttention(
     key: keyValueHeads * headDimension * FLOAT_BYTES,
   };
   const headVectorBytes = headDimension * FLOAT_BYTES;
-  /** Keys of four positions, and of a block. */
+  /** Keys of four positions. */
   const keyVectorBytes = headDimension * VECTOR_BYTES;
-  const blockBytes = VECTORS_PER_BLOCK * keyVectorBytes;
-  const valuesInHead = BLOCKS_PER_PAGE * blockBytes;
+  const valuesInHead = VECTORS_PER_PAGE * keyVectorBytes;
 
   const locals = new FunctionLocals(['i32', 'i32']);
   const [runCount, layerOffset] = locals.parameters;
   const [run, runEnd, row, rowEnd, position, pageList, head, headOffset] = locals.locals('i32', 8);
-  const [angle, source, target, block, lastBlock, address, score, scoreEnd, group, index] = locals.locals(
+  const [angle, source, target, page, lastPage, address, score, scoreEnd, group, index] = locals.locals(
     'i32',
     10,
   );
   const [largest, total] = locals.locals('f32', 2);
-  const [power, whole, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
+  const [power, shifted, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
   const sums = locals.locals('v128', SUMS);
 
   const at = (base: Code, offset: Code): Code => i32.add(base, offset);
   const scaled = (value: Code, bytes: number): Code => i32.mul(value, i32.const(bytes));
-  /** Address of this head's part of a page. */
-  const headOfPage = (page: Code): Code =>
-    at(i32.load(at(pageList.get, i32.shl(page, i32.const(2)))), headOffset.get);
-  /** Address of a block's keys in this head; its values stand {@link valuesInHead} bytes further. */
-  const addressOfBlock = at(
-    headOfPage(i32.shrU(block.get, i32.const(2))),
-    scaled(i32.and(block.get, i32.const(BLOCKS_PER_PAGE - 1)), blockBytes),
-  );
+  /** Address of this head's keys in a page; its values stand {@link valuesInHead} bytes further. */
+  const headOfPage = (number: Code): Code =>
+    at(i32.load(at(pageList.get, i32.shl(number, i32.const(2)))), headOffset.get);
 
-  /** Turns the head at `source` by the row's angles; `put` stores element j of the result. */
-  const rotate = (put: (j: number, value: Code) => Code): Code => {
-    const code: Code[] = [];
-    for (let j = 0; j < half; j++) {
-      const u = f32.load(source.get, j * FLOAT_BYTES);
-      const v = f32.load(source.get, (half + j) * FLOAT_BYTES);
-      const cos = f32.load(angle.get, j * FLOAT_BYTES);
-      const sin = f32.load(angle.get, (half + j) * FLOAT_BYTES);
-      code.push(put(j, f32.sub(f32.mul(u, cos), f32.mul(v, sin))));
-      code.push(put(half + j, f32.add(f32.mul(v, cos), f32.mul(u, sin))));
-    }
-    return code;
-  };
+  /** Turns the head at `source` by the row's angles; `put` stores the vector whose first element is j. */
+  const rotate = (put: (j: number, value: Code) => Code): Code =>
+    times(half / LANES, vector => {
+      const [first, second] = [vector * LANES, half + vector * LANES];
+      const u = f32x4.load(source.get, first * FLOAT_BYTES);
+      const v = f32x4.load(source.get, second * FLOAT_BYTES);
+      const cos = f32x4.load(angle.get, first * FLOAT_BYTES);
+      const sin = f32x4.load(angle.get, second * FLOAT_BYTES);
+      return [
+        put(first, f32x4.sub(f32x4.mul(u, cos), f32x4.mul(v, sin))),
+        put(second, f32x4.add(f32x4.mul(v, cos), f32x4.mul(u, sin))),
+      ];
+    });
 
   const positionInPage = i32.and(position.get, i32.const(PAGE_POSITIONS - 1));
   const writeKeyAndValue: Code[] = [
-    address.set(headOfPage(i32.shrU(position.get, i32.const(6)))),
+    address.set(headOfPage(i32.shrU(position.get, i32.const(POSITION_BITS)))),
     source.set(
       at(i32.const(places.keys), at(scaled(row.get, rowBytes.key), scaled(head.get, headVectorBytes))),
     ),
@@ -159,7 +154,10 @@ export function compileAttention(
         ),
       ),
     ),
-    rotate((j, value) => f32.store(target.get, value, j * VECTOR_BYTES)),
+    rotate((j, value) => [
+      factor.set(value),
+      ...times(LANES, lane => f32x4.storeLane(target.get, factor.get, lane, (j + lane) * VECTOR_BYTES)),
+    ]),
     source.set(at(source.get, i32.const(places.values - places.keys))),
     target.set(at(address.get, scaled(positionInPage, headVectorBytes))),
     ...times(headDimension / LANES, j =>
@@ -168,44 +166,44 @@ export function compileAttention(
   ];
 
   const scoreBase = i32.const(places.scores);
-  /** Scores of one block; every vector of positions has two sums, taken in turn, to keep multiply-adds in flight. */
-  const scoreBlock = (finish: (vector: Code, index: number) => Code): Code => [
-    address.set(addressOfBlock),
+  /** Scores of one page; every vector of positions has two sums, taken in turn, to keep multiply-adds in flight. */
+  const scorePage = (finish: (vector: Code, index: number) => Code): Code => [
+    address.set(headOfPage(page.get)),
     ...sums.map(sum => sum.set(f32x4.constant(0))),
     ...times(headDimension, d => [
       factor.set(f32x4.loadSplat(i32.const(places.query), d * FLOAT_BYTES)),
-      ...times(VECTORS_PER_BLOCK, vector => {
-        const sum = sums[(d % 2) * VECTORS_PER_BLOCK + vector];
+      ...times(VECTORS_PER_PAGE, vector => {
+        const sum = sums[(d % 2) * VECTORS_PER_PAGE + vector];
         const key = f32x4.load(address.get, vector * keyVectorBytes + d * VECTOR_BYTES);
         return sum.set(f32x4.multiplyAdd(factor.get, key, sum.get));
       }),
     ]),
-    ...times(VECTORS_PER_BLOCK, vector => {
+    ...times(VECTORS_PER_PAGE, vector => {
       const sum = sums[vector];
       return [
-        sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_BLOCK + vector].get), vector)),
+        sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_PAGE + vector].get), vector)),
         vectorLargest.set(f32x4.max(vectorLargest.get, sum.get)),
         f32x4.store(score.get, sum.get, vector * VECTOR_BYTES),
       ];
     }),
-    score.set(at(score.get, i32.const(BLOCK_POSITIONS * FLOAT_BYTES))),
+    score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
   ];
   const futureMask = i32.sub(
-    i32.const(places.futureMask + (BLOCK_POSITIONS - 1) * FLOAT_BYTES),
-    scaled(i32.and(position.get, i32.const(BLOCK_POSITIONS - 1)), FLOAT_BYTES),
+    i32.const(places.futureMask + (PAGE_POSITIONS - 1) * FLOAT_BYTES),
+    scaled(i32.and(position.get, i32.const(PAGE_POSITIONS - 1)), FLOAT_BYTES),
   );
   const scores: Code[] = [
     vectorLargest.set(f32x4.constant(NO_SCORE)),
     score.set(scoreBase),
     forLoop(
-      block,
+      page,
       i32.const(0),
-      lastBlock.get,
+      lastPage.get,
       i32.const(1),
-      scoreBlock(vector => vector),
+      scorePage(vector => vector),
     ),
     index.set(futureMask),
-    scoreBlock((vector, i) => f32x4.add(vector, f32x4.load(index.get, i * VECTOR_BYTES))),
+    scorePage((vector, i) => f32x4.add(vector, f32x4.load(index.get, i * VECTOR_BYTES))),
     scoreEnd.set(score.get),
   ];
   const overScores = (...body: readonly Code[]): Code =>
@@ -215,7 +213,7 @@ export function compileAttention(
     vectorLargest.set(f32x4.splat(largest.get)),
     vectorTotal.set(f32x4.constant(0)),
     overScores(
-      ...exponential(power, whole, f32x4.sub(f32x4.load(index.get), vectorLargest.get)),
+      ...powerOfTwo(power, shifted, f32x4.sub(f32x4.load(index.get), vectorLargest.get)),
       f32x4.store(index.get, power.get),
       vectorTotal.set(f32x4.add(vectorTotal.get, power.get)),
     ),
@@ -229,12 +227,12 @@ export function compileAttention(
       ...times(count * phases, j => sums[j].set(f32x4.constant(0))),
       score.set(scoreBase),
       forLoop(
-        block,
+        page,
         i32.const(0),
-        i32.add(lastBlock.get, i32.const(1)),
+        i32.add(lastPage.get, i32.const(1)),
         i32.const(1),
-        address.set(addressOfBlock),
-        ...times(BLOCK_POSITIONS, p => [
+        address.set(headOfPage(page.get)),
+        ...times(PAGE_POSITIONS, p => [
           factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
           ...times(count, j => {
             const sum = sums[(p % phases) * count + j];
@@ -242,7 +240,7 @@ export function compileAttention(
             return sum.set(f32x4.multiplyAdd(factor.get, f32x4.load(address.get, offset), sum.get));
           }),
         ]),
-        score.set(at(score.get, i32.const(BLOCK_POSITIONS * FLOAT_BYTES))),
+        score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
       ),
       factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
       ...times(count, j => {
@@ -267,9 +265,9 @@ export function compileAttention(
     source.set(at(i32.const(places.queries), index.get)),
     target.set(at(i32.const(places.mixed), index.get)),
     rotate((j, value) =>
-      f32.store(
+      f32x4.store(
         i32.const(places.query),
-        f32.mul(value, f32.const(1 / Math.sqrt(headDimension))),
+        f32x4.mul(value, f32x4.constant(Math.LOG2E / Math.sqrt(headDimension))),
         j * FLOAT_BYTES,
       ),
     ),
@@ -278,8 +276,27 @@ export function compileAttention(
     ...slices,
   );
 
-  /** Runs code for every run, key-value head and row, with `position`, `headOffset` and `angle` set. */
+  /** Runs code for every key-value head and row of the run, with `position`, `headOffset` and `angle` set. */
   const forEachRow = (...code: readonly Code[]): Code =>
+    forLoop(
+      head,
+      i32.const(0),
+      i32.const(keyValueHeads),
+      i32.const(1),
+      headOffset.set(at(layerOffset.get, scaled(head.get, headBytes(shape)))),
+      position.set(i32.load(run.get, 8)),
+      forLoop(
+        row,
+        i32.load(run.get),
+        rowEnd.get,
+        i32.const(1),
+        angle.set(at(i32.const(places.angles), scaled(position.get, headVectorBytes))),
+        ...code,
+        position.set(i32.add(position.get, i32.const(1))),
+      ),
+    );
+  const body: Code[] = [
+    runEnd.set(at(i32.const(places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
     forLoop(
       run,
       i32.const(places.runs),
@@ -287,28 +304,9 @@ export function compileAttention(
       i32.const(RUN_WORDS * FLOAT_BYTES),
       pageList.set(i32.load(run.get, 12)),
       rowEnd.set(at(i32.load(run.get), i32.load(run.get, 4))),
-      forLoop(
-        head,
-        i32.const(0),
-        i32.const(keyValueHeads),
-        i32.const(1),
-        headOffset.set(at(layerOffset.get, scaled(head.get, headBytes(shape)))),
-        position.set(i32.load(run.get, 8)),
-        forLoop(
-          row,
-          i32.load(run.get),
-          rowEnd.get,
-          i32.const(1),
-          angle.set(at(i32.const(places.angles), scaled(position.get, headVectorBytes))),
-          ...code,
-          position.set(i32.add(position.get, i32.const(1))),
-        ),
-      ),
-    );
-  const body: Code[] = [
-    runEnd.set(at(i32.const(places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
-    forEachRow(...writeKeyAndValue),
-    forEachRow(lastBlock.set(i32.shrU(position.get, i32.const(4))), attend),
+      forEachRow(...writeKeyAndValue),
+      forEachRow(lastPage.set(i32.shrU(position.get, i32.const(POSITION_BITS))), attend),
+    ),
   ];
   const module = wasmModule('attend', locals, body, { minimumPages: memoryPages, maximumPages: memoryPages });
   const instance = new WebAssembly.Instance(module, { env: { memory } });
@@ -316,33 +314,23 @@ export function compileAttention(
 }
 
 /**
- * exp(x) for x ≤ 0 into `power`: x = n·ln 2 + r, a polynomial in r (Cephes expf, error 1e-7), times 2ⁿ by its bits.
+ * 2ˣ for x ≤ 0 into `power`, error 2e-7: x = n + r with |r| ≤ 1/2, Taylor's polynomial of 2ʳ, and n added to the exponent
+ * bits. Adding 1.5 · 2²³ rounds x to n and leaves n in the lowest bits.
  */
-function exponential(power: Local, whole: Local, x: Code): Code[] {
-  const smallest = -87;
-  const coefficients = [1.9875691e-4, 1.3981999e-3, 8.333452e-3, 4.1665796e-2, 1.6666666e-1, 0.5, 1, 1];
-  const horner = coefficients
-    .slice(1)
-    .reduce<Code>(
-      (sum, coefficient) => f32x4.multiplyAdd(sum, power.get, f32x4.constant(coefficient)),
-      f32x4.constant(coefficients[0]),
-    );
-  const exponentBias = 127;
+function powerOfTwo(power: Local, shifted: Local, x: Code): Code[] {
+  const smallest = -126;
+  const degree = 6;
+  const rounding = 1.5 * 2 ** 23;
   const mantissaBits = 23;
+  const coefficients = [1];
+  for (let k = 1; k <= degree; k++) coefficients.push((coefficients[k - 1] * Math.LN2) / k);
+  const [highest, ...rest] = coefficients.reverse().map(f32x4.constant);
+  const polynomial = rest.reduce<Code>((sum, c) => f32x4.multiplyAdd(sum, power.get, c), highest);
   return [
     power.set(f32x4.max(x, f32x4.constant(smallest))),
-    whole.set(f32x4.nearest(f32x4.mul(power.get, f32x4.constant(Math.LOG2E)))),
-    power.set(f32x4.multiplyAdd(whole.get, f32x4.constant(-0.693359375), power.get)),
-    power.set(f32x4.multiplyAdd(whole.get, f32x4.constant(2.1219444e-4), power.get)),
-    power.set(
-      f32x4.mul(
-        horner,
-        i32x4.shl(
-          i32x4.add(i32x4.truncate(whole.get), i32x4.constant(exponentBias)),
-          i32.const(mantissaBits),
-        ),
-      ),
-    ),
+    shifted.set(f32x4.add(power.get, f32x4.constant(rounding))),
+    power.set(f32x4.sub(power.get, f32x4.sub(shifted.get, f32x4.constant(rounding)))),
+    power.set(i32x4.add(polynomial, i32x4.shl(shifted.get, i32.const(mantissaBits)))),
   ];
 }
 

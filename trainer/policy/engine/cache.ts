@@ -34,7 +34,7 @@ export interface RowArrays {
 }
 
 /**
- * Keys and values of many sequences in pages of 64 positions, in one WebAssembly memory together with the rows that the
+ * Keys and values of many sequences in pages of 16 positions, in one WebAssembly memory together with the rows that the
  * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
  * touched, so that views of it stay valid. Knows pages and slots, not sequences.
  */
@@ -51,10 +51,10 @@ export class PagedCache {
   readonly #freePages: Uint32Array;
   #freePageCount: number;
 
-  /** @throws ModelConfigError when a head's size is no multiple of 4, or one sequence alone does not fit 4 GiB */
+  /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
   constructor(config: DecoderConfig, limits: CacheLimits) {
-    if (config.headDimension % 4 !== 0) {
-      throw new ModelConfigError(`generation needs heads of a multiple of 4, got ${config.headDimension}`);
+    if (config.headDimension % 8 !== 0) {
+      throw new ModelConfigError(`generation needs heads of a multiple of 8, got ${config.headDimension}`);
     }
     const { maxRows, maxOpenSequences, maxSequenceLength } = limits;
     const { heads, keyValueHeads, headDimension } = config;

@@ -10,8 +10,11 @@ import type { CompiledGrammar } from './grammar.ts';
 import { checkSampling, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 
-/** Rows of a tick unless told otherwise: enough for full vector units, few enough for the second-level cache. */
-export const DEFAULT_MAX_ROWS = 512;
+/**
+ * Rows of a tick unless told otherwise. Enough that matrix products run at full speed; not more, because the fewer
+ * sequences decode at a time the more of their cache stays close to the processor.
+ */
+export const DEFAULT_MAX_ROWS = 256;
 
 export interface EngineOptions {
   readonly config: DecoderConfig;
@@ -35,8 +38,9 @@ export interface EngineStatistics {
 }
 
 /**
- * Continues many sequences at once. Every tick takes what each open request has to compute next (a sampled token, or a
- * piece of its prompt) as rows of one batch, without padding; requests come and go between ticks. A sequence keeps its
+ * Continues many sequences at once. Every tick takes what open requests have to compute next (a sampled token, or a piece
+ * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode go on, and prompts of
+ * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
  * cache between requests until it is released, or evicted because another needs the room; then its tokens are computed
  * again.
  *
@@ -187,7 +191,6 @@ export class GenerationEngine {
     this.statistics.rows += rows;
     // Weights that changed while the pass ran have already declared its cache entries void.
     for (let row = 0; row < headRequests.length; row++) this.#sample(headRequests[row], row, version);
-    this.#rotate(headRequests.length, runs);
   }
 
   #sample(request: ActiveRequest, row: number, version: number): void {
@@ -213,15 +216,6 @@ export class GenerationEngine {
     if (!done) return;
     sequence.request = null;
     remove(this.#active, request);
-  }
-
-  /** Where not all active requests fit a tick, those that had no rows come first in the next. */
-  #rotate(finished: number, runs: number): void {
-    if (finished === runs && this.#active.length <= runs) return;
-    const served = this.#active.filter(({ sequence }) => sequence.lastUsed === this.statistics.ticks - 1);
-    if (served.length === this.#active.length) return;
-    const waiting = this.#active.filter(({ sequence }) => sequence.lastUsed !== this.statistics.ticks - 1);
-    this.#active.splice(0, this.#active.length, ...waiting, ...served);
   }
 
   /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */

@@ -92,7 +92,13 @@ export const f32x4 = {
   splat: unary(SIMD, 0x13),
   constant: (value: number): Code => [f32.const(value), SIMD, 0x13],
   lane: (vector: Code, index: number): Code => [vector, SIMD, 0x1f, index],
-  nearest: unary(SIMD, 0x6a),
+  storeLane: (address: Code, vector: Code, index: number, offset = 0): Code => [
+    address,
+    vector,
+    [SIMD, 0x5a, ALIGN_4_BYTES],
+    unsigned(offset),
+    index,
+  ],
   add: binary(SIMD, ...unsigned(0xe4)),
   sub: binary(SIMD, ...unsigned(0xe5)),
   mul: binary(SIMD, ...unsigned(0xe6)),
@@ -101,10 +107,8 @@ export const f32x4 = {
 } as const;
 
 export const i32x4 = {
-  constant: (value: number): Code => [i32.const(value), SIMD, 0x11],
   add: binary(SIMD, ...unsigned(0xae)),
   shl: binary(SIMD, ...unsigned(0xab)),
-  truncate: unary(SIMD, ...unsigned(0xf8)),
 } as const;
 
 /** for (index = from; index < to; index += step) body, all unsigned. */
