@@ -114,6 +114,13 @@ t.test('an episode: look, walk, turn, answer', async t => {
   ]);
 });
 
+t.test('names that every object has are no turns', async t => {
+  const state = await play.reset({ size: 5 }, OPTIONS);
+  for (const action of ['constructor', 'toString', '__proto__']) {
+    t.match(await play.step(state, action), { reward: -1, state: { facing: 'east' } });
+  }
+});
+
 t.test('a wrong answer pays nothing and ends', async t => {
   const question = 'How many things lie further north than the vase?';
   const state = await play.reset({ size: 5 }, { ...OPTIONS, question });

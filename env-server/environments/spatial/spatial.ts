@@ -74,7 +74,7 @@ export const spatial = {
       const report = `${stand(room, position)}You face ${facing} and see ${sight(state)}.`;
       return result({ ...state, report }, REWARD_STEP, false, true, report !== state.report);
     }
-    if (words in TURNS) {
+    if (Object.hasOwn(TURNS, words)) {
       const now = turned(facing, TURNS[words as keyof typeof TURNS]);
       return result({ ...state, facing: now, report: `You face ${now}.` }, REWARD_STEP, false, true, true);
     }
