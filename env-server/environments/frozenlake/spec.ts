@@ -26,8 +26,8 @@ export const spec: EnvironmentSpec = {
   observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'structured'],
   rewardRange: [0, 1],
   knownOptimum: {
-    success: 0.97,
-    source: 'value iteration, mean over random 4 × 4 lakes, at most 100 steps',
+    success: 0.996,
+    source: 'value iteration over 500 random 4 × 4 lakes, at most 100 steps; 0.945 within 10',
   },
   maxEpisodeSteps: 100,
   exampleAction: 'Right',

@@ -1,0 +1,35 @@
+/**
+ * Writes the pages about environments: `npm run docs`. It first plays the reference policies of environments that have
+ * not been measured; `--measure [ids…]` measures these again (all without ids).
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createRegistry } from '../env-server/environments/registry.ts';
+import { measure } from '../env-server/pages/measure.ts';
+import { environmentPages, MEASURED_FILE, readMeasured } from '../env-server/pages/pages.ts';
+
+const EPISODES = 500;
+/** Where an episode of the best policy takes a second or more. */
+const FEWER_EPISODES: { readonly [id: string]: number } = { 'Game2048-v0': 50 };
+const ROOT = new URL('../', import.meta.url);
+
+const [flag, ...ids] = process.argv.slice(2);
+if (flag !== undefined && flag !== '--measure') {
+  console.error(`unknown argument ${flag}; usage: npm run docs [-- --measure [ids…]]`);
+  process.exit(1);
+}
+const registry = createRegistry();
+for (const id of ids) registry.get(id);
+let measured = readMeasured();
+for (const environment of registry.list()) {
+  const { id } = environment.spec;
+  const wanted = flag !== undefined && (ids.length === 0 || ids.includes(id));
+  if (measured[id] && !wanted) continue;
+  measured = { ...measured, [id]: await measure(environment, FEWER_EPISODES[id] ?? EPISODES) };
+  writeFileSync(MEASURED_FILE, `${JSON.stringify(measured, null, 2)}\n`);
+  console.log(`measured ${id}`);
+}
+mkdirSync(new URL('docs/environments', ROOT), { recursive: true });
+for (const [path, content] of await environmentPages(measured)) {
+  writeFileSync(new URL(path, ROOT), content);
+  console.log(`wrote ${path}`);
+}

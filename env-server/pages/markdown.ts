@@ -1,0 +1,75 @@
+import type { Json } from '../../shared/json.ts';
+
+/** A Markdown table; cells are escaped. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map(escapeCell).join(' | ')} |`;
+  return [line(head), `|${' --- |'.repeat(head.length)}`, ...rows.map(line)].join('\n');
+}
+
+function escapeCell(text: string): string {
+  return text.replaceAll('|', '\\|').replaceAll(/\s*\n\s*/g, ' ');
+}
+
+export function code(value: Json): string {
+  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
+}
+
+/** A fenced block of plain text. */
+export function block(text: string, language = 'text'): string {
+  return `\`\`\`${language}\n${text}\n\`\`\``;
+}
+
+/** As much of JSON Schema as configurations use. */
+interface Schema {
+  readonly type?: string;
+  readonly const?: Json;
+  readonly default?: Json;
+  readonly description?: string;
+  readonly anyOf?: readonly Schema[];
+  readonly items?: Schema;
+  readonly properties?: { readonly [key: string]: Schema };
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly maxItems?: number;
+  readonly minItems?: number;
+}
+
+/** The keys of an object schema as a table: key, values, default, meaning; nested objects with dotted keys. */
+export function schemaTable(schema: unknown): string {
+  const rows = schemaRows(schema as Schema, '');
+  return rows.length > 0 ? table(['key', 'values', 'default', 'meaning'], rows) : 'None.';
+}
+
+function schemaRows(schema: Schema, prefix: string): string[][] {
+  return Object.entries(schema.properties ?? {}).flatMap(([key, property]) => {
+    const name = `${prefix}${key}`;
+    if (property.properties) return schemaRows(property, `${name}.`);
+    const fallback = property.default === undefined ? '' : code(property.default);
+    return [[code(name), values(property), fallback, property.description ?? '']];
+  });
+}
+
+function values(schema: Schema): string {
+  if (schema.const !== undefined) return code(schema.const);
+  if (schema.anyOf) return schema.anyOf.map(values).join(', ');
+  if (schema.type === 'array') {
+    const { minItems, maxItems } = schema;
+    const count = minItems === maxItems && minItems !== undefined ? `${minItems} × ` : 'list of ';
+    return count + values(schema.items ?? {});
+  }
+  const { minimum, exclusiveMinimum, maximum } = schema;
+  const least = minimum ?? (exclusiveMinimum === undefined ? undefined : `above ${exclusiveMinimum}`);
+  const range = least === undefined && maximum === undefined ? '' : ` ${least ?? '−∞'} … ${maximum ?? '∞'}`;
+  return `${schema.type ?? 'any JSON'}${range}`;
+}
+
+/** 0.123 as `12.3 %`. */
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** A number with at most three decimals. */
+export function decimal(value: number): string {
+  return Number.isFinite(value) ? String(Number(value.toFixed(3))) : value > 0 ? '∞' : '−∞';
+}

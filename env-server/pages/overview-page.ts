@@ -1,0 +1,75 @@
+import { RULES } from '../environments/checker/report.ts';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import { WRAPPERS } from '../wrappers/wrap.ts';
+import { GENERATED, pageName } from './environment-page.ts';
+import { percent, schemaTable, table } from './markdown.ts';
+import type { EnvironmentMeasurement } from './measure.ts';
+
+/** `docs/environments.md`: all environments, all wrappers, and how an environment is checked. */
+export function overviewPage(
+  environments: readonly AnyEnvironment[],
+  measured: { readonly [id: string]: EnvironmentMeasurement },
+): string {
+  const rows = environments.map(environment => {
+    const { id, title, tags } = environment.spec;
+    const { policies } = measured[id];
+    const others = Object.entries(policies).filter(([name]) => name !== 'random');
+    return [
+      `[\`${id}\`](environments/${pageName(environment)})`,
+      title,
+      tags.join(', '),
+      policies.random ? percent(policies.random.success) : '–',
+      others.length > 0 ? percent(Math.max(...others.map(([, policy]) => policy.success))) : '–',
+    ];
+  });
+  const wrappers = [...WRAPPERS.values()].map(
+    ({ name, title, optionsSchema }) => `### \`${name}\`\n\n${title}\n\n${schemaTable(optionsSchema)}`,
+  );
+  const rules = table(
+    ['rule', 'what it demands'],
+    Object.entries(RULES).map(([rule, title]) => [`\`${rule}\``, title]),
+  );
+  return `${GENERATED}
+# Environments
+
+${table(['id', 'name', 'tags', 'random', 'best'], rows)}
+
+\`random\` and \`best\` are the success of the reference policies under the default configuration; each environment's page
+says over how many episodes, and how to measure again.
+
+## Settings
+
+A session names an environment and may give it a \`config\`, reset \`options\`, a \`seed\` and \`wrappers\`:
+
+\`\`\`sh
+curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
+  "env_id": "FrozenLake-v0",
+  "config": {"preset": "larger", "success_rate": 0.5},
+  "options": {"start": [0, 0]},
+  "wrappers": [{"name": "time_limit", "options": {"max_steps": 20}}],
+  "seed": 7
+}'
+\`\`\`
+
+- The effective configuration is the defaults, over them the preset that \`config.preset\` names, over them the other keys.
+- Options pin the start: a level is data. What they leave open is drawn from the seed; the same seed gives the same
+  episode on every machine.
+- Environments that generate their levels have a configuration key \`split\`: every level belongs to train, validation or
+  test by a hash of its content, so that the parts never overlap.
+- Data files (\`config.data\`) are JSON Lines, JSON or Parquet; where \`RAGEN_DATA_DIR\` is set they must lie under it.
+
+## Wrappers
+
+Applied in the order given, the first one innermost. Their state is part of the session's: snapshots and clones go through
+them.
+
+${wrappers.join('\n\n')}
+
+## Checking an environment
+
+\`npm run check-env -- <id>\` plays an environment with sensible and senseless actions and reports, rule by rule, whether
+it keeps what the server promises its clients. Without an id it checks all.
+
+${rules}
+`;
+}
