@@ -8,6 +8,9 @@ import t, { type Test } from 'tap';
 import { hashToken } from './http/auth.ts';
 import { SETTINGS } from './settings.ts';
 
+/** Ten processes are started, each a second of work on a busy machine. */
+t.setTimeout(110_000);
+
 const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url));
 
 function run(t: Test, args: string[], env: { [name: string]: string } = {}): ChildProcess {
@@ -117,7 +120,6 @@ t.test('every flag is in the help with its variable, and wrong values are named'
     wrong.text,
     /--max-sessions <value>' argument 'many' is invalid. Expected an integer of at least 1/,
   );
-  t.match((await output(run(t, ['--log-level', 'loud']))).text, /silent, error, warn, info, debug/);
 });
 
 t.test('hash-token makes the digest of a token', async t => {
