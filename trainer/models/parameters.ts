@@ -1,5 +1,4 @@
 import { Random } from '../../shared/random.ts';
-import type { ParameterStore } from '../runtime/parameter-store.ts';
 import type { DecoderConfig } from './config.ts';
 
 /** Names of the value head's weights, kept in a file of their own. */
@@ -62,7 +61,7 @@ export function parameterSpecs(config: DecoderConfig, valueHead: boolean): Param
  * value head 0 so that first estimates are 0.
  */
 export function initialize(
-  weights: ParameterStore,
+  weights: { array(name: string): Float32Array },
   specs: readonly ParameterSpec[],
   standardDeviation: number,
   seed: number,

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -48,3 +48,21 @@ t.test('a saved folder is a model to start from, and another model is refused', 
   await writeFile(join(saved, 'model.safetensors'), 'broken');
   await t.rejects(policyWith({ model: saved }), /not a safetensors file/);
 });
+
+t.test(
+  'a checkpoint of transformers is scored as transformers scores it, with a value head of 0',
+  async t => {
+    const golden = new URL('../../../test-data/golden/models/qwen3-tiny/', import.meta.url);
+    const { forward } = JSON.parse(await readFile(new URL('expected.json', golden), 'utf8'));
+    const policy = await closing(t, policyWith({ model: golden.pathname, grammars: {} }));
+    const tokenIds = Int32Array.from(forward.input_ids[0]);
+    const [score] = await policy.score([
+      { tokenIds, mask: Uint8Array.from(tokenIds, (_, i) => (i % 3 === 2 ? 1 : 0)) },
+    ]);
+    score.logProbs.forEach((logProb, i) => {
+      const expected = i % 3 === 2 ? forward.next_token_logprob[0][i - 1] : 0;
+      t.ok(Math.abs(logProb - expected) < 1e-5, `log-probability of token ${i}`);
+    });
+    t.ok(score.values!.every(value => value === 0));
+  },
+);

@@ -146,6 +146,12 @@ t.test('wrong calls and learning rate 0 leave the weights as they are', async t 
   await t.rejects(update({ grammar: 'other' }), /no grammar is named other/);
   await t.rejects(update({ advantages: sequence.advantages.map(() => NaN) }), /norm is NaN.*unchanged/);
   await t.rejects(update({}, { kl: { estimator: 'k1', coefficient: 1 } }), /referenceLogProbs/);
+  const { returns, ...unvalued } = sequence;
+  t.ok(returns);
+  await t.rejects(
+    policy.update({ sequences: [sequence, unvalued] }, settingsWith()),
+    /1 of 2 .* have returns/,
+  );
   await t.rejects(policy.score([sequence], { temperature: 0 }), /temperature must be above 0/);
   await t.rejects(policy.generate({ sequenceId: 1, append: [], sampling, seed: 0 }), /is empty/);
   t.equal(policy.version, 0);

@@ -207,8 +207,14 @@ export class LocalPolicy implements Policy {
     const counts = countLossTokens(sequences);
     if (counts.tokens === 0)
       throw new RangeError('nothing to train on: no sequence has a token under its mask');
+    const withReturns = sequences.filter(({ returns }) => returns !== undefined).length;
+    if (withReturns !== 0 && withReturns !== sequences.length) {
+      throw new RangeError(
+        `${withReturns} of ${sequences.length} training sequences have returns: give them to all, or to none to leave the value head as it is`,
+      );
+    }
     const structure = lossStructure(loss, {
-      value: this.#options.valueHead && sequences.every(({ returns }) => returns !== undefined),
+      value: this.#options.valueHead && withReturns > 0,
       entropy: loss.policy !== 'cross_entropy',
     });
     const shares = dealSequences(
