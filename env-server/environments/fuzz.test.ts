@@ -10,7 +10,7 @@ import { resolveConfig, resolveOptions } from './settings.ts';
 
 /**
  * Tries for each environment: steps, and configurations and options given. The long mode is
- * `RAGEN_FUZZ_TRIES=100000 npx tap --timeout=36000 env-server/environments/fuzz.test.ts`; `RAGEN_FUZZ_SEED` varies it and
+ * `RAGEN_FUZZ_TRIES=100000 TAP_TIMEOUT=36000 node env-server/environments/fuzz.test.ts`; `RAGEN_FUZZ_SEED` varies it and
  * `RAGEN_FUZZ_ENVIRONMENT=Sokoban` chooses.
  */
 const TRIES = Number(process.env.RAGEN_FUZZ_TRIES ?? 60);

@@ -94,4 +94,16 @@ export const PRESETS: { readonly [name: string]: JsonObject } = {
   larger: { dim_room: [8, 8], num_boxes: 2, search_depth: 10 },
   coord: { num_boxes: 1, observation_format: 'coord' },
   grid_coord: { num_boxes: 1, observation_format: 'grid_coord' },
+  letters: {
+    num_boxes: 1,
+    symbols: {
+      wall: 'W',
+      floor: '.',
+      target: 'G',
+      box_on_target: 'C',
+      box: 'B',
+      player: 'A',
+      player_on_target: '@',
+    },
+  },
 };
