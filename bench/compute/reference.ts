@@ -1,9 +1,10 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
 import type { Shape } from './shapes.ts';
 
-const SCRIPT = new URL('./reference.py', import.meta.url).pathname;
+const SCRIPT = fileURLToPath(new URL('./reference.py', import.meta.url));
 
 type PythonProcess = ChildProcessByStdio<Writable, Readable, null>;
 

@@ -1,4 +1,5 @@
 import { operations } from './operations/index.ts';
+import type { NdArray } from './operations/operation.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -37,12 +38,15 @@ export interface AttentionOptions {
   readonly bias?: Tensor;
 }
 
+/** Constants up to this many elements are computed when they are built. */
+const FOLDED_ELEMENTS = 4096;
 /** Rows per output from which a scale of the columns moves from the left side of a product to the right one. */
 const FOLDING_ROWS = 2;
 
 /**
  * Builds a tensor program: each method adds a node and returns it. Shapes are concrete; equal nodes are built
- * once, and steps that change nothing (a reshape to the same shape, ×1, +0) give their input back.
+ * once, steps that change nothing (a reshape to the same shape, ×1, +0) give their input back, and small constants
+ * are computed at once.
  *
  * @example
  * const g = new GraphBuilder();
@@ -149,8 +153,11 @@ export class GraphBuilder {
     const key = `${name} ${inputs.map(input => input.id).join()} ${JSON.stringify(attributes)}`;
     const known = this.#known.get(key);
     if (known !== undefined) return known;
-    const { dtype, shape } = operation.infer(inputs, attributes);
-    const tensor = this.#append(name, inputs, attributes, dtype, shape);
+    const type = operation.infer(inputs, attributes);
+    const foldable = inputs.every(isSmallConstant) && sizeOf(type.shape) <= FOLDED_ELEMENTS;
+    const tensor = foldable
+      ? this.constant(operation.evaluate(inputs.map(toNdArray), attributes, type), type.shape, type.dtype)
+      : this.#append(name, inputs, attributes, type.dtype, type.shape);
     this.#known.set(key, tensor);
     return tensor;
   }
@@ -489,6 +496,14 @@ export function isConstant(tensor: Tensor, value: number): boolean {
   return (
     tensor.operation === 'constant' && (tensor.attributes.data as TypedArray).every(entry => entry === value)
   );
+}
+
+function isSmallConstant(tensor: Tensor): boolean {
+  return tensor.operation === 'constant' && sizeOf(tensor.shape) <= FOLDED_ELEMENTS;
+}
+
+function toNdArray({ dtype, shape, attributes }: Tensor): NdArray {
+  return { dtype, shape, data: Float64Array.from(attributes.data as TypedArray) };
 }
 
 function covers(x: Tensor, other: Tensor): boolean {

@@ -1,0 +1,113 @@
+import t from 'tap';
+import { GraphBuilder } from './graph.ts';
+import { interpret } from './reference/interpreter.ts';
+
+t.test('a program is evaluated as written, in float64', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [2, 2]);
+  const w = g.parameter('w', [2, 1]);
+  g.output('y', g.tanh(g.add(g.matmul(x, w), 1)));
+  const { y } = interpret(g.build(), { x: [1, 2, 3, 4], w: [0.1, -0.2] });
+  const expected = [Math.tanh(0.1 - 0.4 + 1), Math.tanh(0.3 - 0.8 + 1)];
+  t.ok(expected.every((value, i) => Math.abs(value - y[i]) < 1e-15));
+});
+
+t.test('equal nodes are built once, and nodes nobody needs are left out', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [3]);
+  t.equal(g.exp(x), g.exp(x));
+  t.equal(g.mul(x, 2), g.mul(x, 2));
+  t.not(g.slice(x, 0, 0, 1), g.slice(x, 0, 0, 2));
+  g.sin(x);
+  g.output('y', g.exp(x));
+  t.strictSame(
+    g.build().nodes.map(node => node.operation),
+    ['input', 'exp'],
+  );
+});
+
+t.test('steps that change nothing give their input back', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [2, 3]);
+  for (const same of [
+    g.add(x, 0),
+    g.add(0, x),
+    g.sub(x, 0),
+    g.mul(x, 1),
+    g.mul(g.broadcastTo(g.constant(1), [3]), x),
+    g.div(x, 1),
+    g.reshape(x, [2, -1]),
+    g.reshape(g.reshape(x, [6]), [2, 3]),
+    g.transpose(g.transpose(x, [1, 0]), [1, 0]),
+    g.broadcastTo(x, [2, 3]),
+    g.slice(x, 1, 0, 3),
+    g.pad(x, 0, 0, 0),
+    g.concat([x], 0),
+    g.sumTo(x, [2, 3]),
+    g.cast(x, 'float32'),
+    g.neg(g.neg(x)),
+    g.sum(x, []),
+  ]) {
+    t.equal(same, x);
+  }
+  t.not(g.mul(x, g.constant(1, [4, 2, 3])), x, 'a one that broadcasts is not nothing');
+});
+
+t.test('small constants are computed when built', async t => {
+  const g = new GraphBuilder();
+  const table = g.neg(g.constant([1, 2, 3]));
+  t.equal(table.operation, 'constant');
+  t.strictSame([...(table.attributes.data as Float32Array)], [-1, -2, -3]);
+  t.equal(g.neg(g.constant([1, 2])).operation, 'constant');
+  t.equal(g.exp(g.constant(new Float32Array(100_000))).operation, 'exp');
+});
+
+t.test('a scale of columns moves into the smaller matrix', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [64, 4]);
+  const scale = g.parameter('scale', [4]);
+  const product = g.matmul(g.mul(x, scale), g.parameter('w', [3, 4]), { transposeB: true });
+  t.equal(product.inputs[0], x);
+  const few = g.input('few', 'float32', [2, 4]);
+  const kept = g.matmul(g.mul(few, scale), g.parameter('w', [3, 4]), { transposeB: true });
+  t.equal(kept.inputs[0].operation, 'mul');
+});
+
+t.test('parameters are known by name', async t => {
+  const g = new GraphBuilder();
+  const w = g.parameter('w', [2]);
+  t.equal(g.parameter('w', [2]), w);
+  t.throws(() => g.parameter('w', [3]), /'w' has shape \[2\], asked for as \[3\]/);
+  t.throws(() => g.input('w', 'float32', [2]), /'w' is already an input or parameter/);
+  t.throws(() => g.output('w', w) ?? g.output('w', w), /output 'w' is defined twice/);
+  t.throws(() => new GraphBuilder().build(), /at least one output/);
+  t.throws(() => new GraphBuilder().exp(w), /another GraphBuilder/);
+});
+
+t.test('inputs are declared whether used or not; unused parameters go', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', []);
+  g.input('unused', 'float32', []);
+  g.parameter('spare', [2]);
+  g.output('y', g.neg(x));
+  const graph = g.build();
+  t.strictSame([...graph.inputs.keys()], ['x', 'unused']);
+  t.strictSame([...graph.parameters.keys()], []);
+});
+
+t.test('logSumExp and clip', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [1, 3]);
+  g.output('sum', g.logSumExp(x));
+  g.output('clip', g.clip(x, -1, 1));
+  const { sum, clip } = interpret(g.build(), { x: [1000, 1001, -5] });
+  t.ok(Math.abs(sum[0] - (1001 + Math.log1p(Math.exp(-1)))) < 1e-9);
+  t.strictSame([...clip], [1, 1, -1]);
+});
+
+t.test('the interpreter names what is missing', async t => {
+  const g = new GraphBuilder();
+  g.output('y', g.neg(g.parameter('w', [2])));
+  t.throws(() => interpret(g.build(), {}), /no value given for parameter 'w'/);
+  t.throws(() => interpret(g.build(), { w: [1] }), /1 elements for shape \[2\]/);
+});
