@@ -3,6 +3,8 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
 import { Registrations } from './custom/registrations.ts';
+import { RemoteNetwork } from './custom/remote/endpoint.ts';
+import { NetworkGuard } from './custom/remote/guard.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
@@ -70,8 +72,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     memoryBytes: settings.scriptMemoryMb * BYTES_PER_MB,
     outputLength: settings.scriptOutputLength,
   });
+  const network = new RemoteNetwork(new NetworkGuard(settings));
   const registrations = new Registrations({
-    workshop: { registry, scripts },
+    workshop: { registry, scripts, network },
     store,
     log,
     limits: settings,
@@ -135,7 +138,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.addHook('onClose', async () => {
     sessions.stop();
     store.close();
-    await scripts.close();
+    await Promise.all([scripts.close(), network.close()]);
   });
   return { server, sessions, authenticator, log };
 }

@@ -1,10 +1,11 @@
 import type { RegistrationLimits } from './custom/registrations.ts';
+import type { GuardSettings } from './custom/remote/guard.ts';
 import type { SessionLimits } from './sessions/manager.ts';
 
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
-export interface Settings extends SessionLimits, RegistrationLimits {
+export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
@@ -78,6 +79,14 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
     262_144,
     'longest state, observation and info of a script environment, in characters',
   ),
+  remoteHosts: {
+    default: '*',
+    help: 'hosts that remote environments may be on, separated by commas; *.example.org for all below it',
+  },
+  remoteNetworks: {
+    default: '',
+    help: 'private networks that remote environments may be in, e.g. 127.0.0.1/32,10.1.0.0/16; none unless listed',
+  },
   heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
   drainSeconds: seconds(0, 'time between "not ready" and the end after SIGTERM'),
 };

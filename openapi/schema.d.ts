@@ -771,6 +771,18 @@ export interface components {
             timeout_ms?: number;
             /** @description Its id on the other server. */
             env_id: string;
+            /** @description Its configuration there; it is described and played under this one, whatever the session. */
+            config?: {
+                [key: string]: unknown;
+            };
+            /** @description Applied in this order: the first is the innermost. */
+            wrappers?: {
+                name: string;
+                /** @description By the wrapper’s own schema. */
+                options?: {
+                    [key: string]: unknown;
+                };
+            }[];
             title?: string;
             tags?: string[];
         };
@@ -1213,6 +1225,11 @@ export interface components {
                  * @default false
                  */
                 snapshot?: boolean;
+                /**
+                 * @description Every reply lists the actions that are legal now in `valid_actions`.
+                 * @default false
+                 */
+                valid_actions?: boolean;
             };
         };
         WrapperChoice: {

@@ -2,8 +2,12 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
-import type { Definition } from './definition.ts';
+import type { Definition, RemoteDefinition } from './definition.ts';
 import { invalidDefinition } from './fault.ts';
+import { Endpoint, type RemoteNetwork } from './remote/endpoint.ts';
+import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
+import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
+import { webhookEnvironment } from './remote/webhook.ts';
 import type { ScriptPool } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
@@ -12,6 +16,7 @@ import { tabularEnvironment } from './tabular/tabular.ts';
 export interface Workshop {
   readonly registry: Registry;
   readonly scripts: ScriptPool;
+  readonly network: RemoteNetwork;
 }
 
 /**
@@ -26,6 +31,8 @@ export async function learnFacts(
   switch (definition.kind) {
     case 'script':
       return learnScript(envId, definition.source, workshop.scripts);
+    case 'remote':
+      return learnRemote(envId, definition, workshop.network);
     default:
       return {};
   }
@@ -36,6 +43,22 @@ async function learnScript(envId: string, source: string, scripts: ScriptPool): 
     return await scripts.load(scripts.script(envId, source));
   } catch (error) {
     throw invalidDefinition('/source', (error as Error).message);
+  }
+}
+
+async function learnRemote(
+  envId: string,
+  definition: RemoteDefinition,
+  network: RemoteNetwork,
+): Promise<JsonObject> {
+  switch (definition.protocol) {
+    case 'webhook':
+      await new Endpoint(envId, definition, network).checkAddress();
+      return {};
+    case 'ragen':
+      return learnRagen(envId, definition, network);
+    case 'openenv':
+      return learnOpenEnv(envId, definition, network);
   }
 }
 
@@ -53,7 +76,23 @@ export function buildEnvironment(
       return scriptEnvironment(envId, definition, facts as ScriptFacts, workshop.scripts);
     case 'composed':
       return composedEnvironment(envId, definition, workshop.registry);
-    default:
-      throw new Error(definition.kind);
+    case 'remote':
+      return buildRemote(envId, definition, facts, workshop.network);
+  }
+}
+
+function buildRemote(
+  envId: string,
+  definition: RemoteDefinition,
+  facts: JsonObject,
+  network: RemoteNetwork,
+): AnyEnvironment {
+  switch (definition.protocol) {
+    case 'webhook':
+      return webhookEnvironment(envId, definition, network);
+    case 'ragen':
+      return ragenEnvironment(envId, definition, facts as RagenFacts, network);
+    case 'openenv':
+      return openEnvEnvironment(envId, definition, facts as OpenEnvFacts, network);
   }
 }

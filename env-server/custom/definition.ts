@@ -183,6 +183,14 @@ const access = {
   ),
 };
 
+const Wrappers = Type.Array(
+  closed({
+    name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
+    options: Type.Optional(bag('By the wrapper’s own schema.')),
+  }),
+  { maxItems: 16, description: 'Applied in this order: the first is the innermost.' },
+);
+
 export const WebhookDefinition = closed(
   {
     kind: Type.Literal('remote'),
@@ -205,6 +213,12 @@ export const WebhookDefinition = closed(
               'Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.',
           }),
         ),
+        valid_actions: Type.Optional(
+          Type.Boolean({
+            default: false,
+            description: 'Every reply lists the actions that are legal now in `valid_actions`.',
+          }),
+        ),
       }),
     ),
   },
@@ -221,6 +235,10 @@ export const RagenDefinition = closed(
     protocol: Type.Literal('ragen'),
     ...access,
     env_id: Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'Its id on the other server.' }),
+    config: Type.Optional(
+      bag('Its configuration there; it is described and played under this one, whatever the session.'),
+    ),
+    wrappers: Type.Optional(Wrappers),
     title: Type.Optional(about.title),
     tags: about.tags,
   },
@@ -288,15 +306,7 @@ export const ComposedDefinition = closed(
     config: Type.Optional(
       bag('Values that become the defaults of its configuration; `preset` names a preset to start from.'),
     ),
-    wrappers: Type.Optional(
-      Type.Array(
-        closed({
-          name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
-          options: Type.Optional(bag('By the wrapper’s own schema.')),
-        }),
-        { maxItems: 16, description: 'Applied in this order: the first is the innermost.' },
-      ),
-    ),
+    wrappers: Type.Optional(Wrappers),
   },
   { title: 'ComposedDefinition', description: 'An existing environment with other defaults and wrappers.' },
 );

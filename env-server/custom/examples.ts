@@ -84,7 +84,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
   webhook: {
     summary: 'remote: a service of yours that answers POST {url}/reset, /step and /close',
     value: {
-      env_id: 'demo/Dice-v0',
+      env_id: 'demo/HigherLower-v0',
       definition: {
         kind: 'remote',
         protocol: 'webhook',
@@ -95,6 +95,10 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
         action_space: { type: 'Discrete', names: ['Higher', 'Lower'] },
         example_action: 'Higher',
         reward_range: [0, 1],
+        config_schema: {
+          type: 'object',
+          properties: { sides: { type: 'integer', minimum: 2, maximum: 100, default: 6 } },
+        },
       },
     },
   },

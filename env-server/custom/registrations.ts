@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
 import { Problem } from '../../shared/problems.ts';
-import { checkEnvironment } from '../environments/checker/checker.ts';
+import { type CheckOptions, checkEnvironment } from '../environments/checker/checker.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
 import { ENVIRONMENT_ID } from '../environments/registry.ts';
@@ -10,6 +10,8 @@ import type { Principal } from '../sessions/principal.ts';
 import type { AuditAction, Store, StoredEnvironment } from '../store/store.ts';
 import { buildEnvironment, learnFacts, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
+
+const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10 };
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
@@ -38,6 +40,7 @@ export class Registrations {
   readonly #stored = new Map<string, StoredEnvironment>();
   /** Ids that somebody is registering or replacing now. */
   readonly #underWay = new Set<string>();
+  #warned = false;
 
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
@@ -153,7 +156,9 @@ export class Registrations {
    * @throws UnknownEnvironment
    */
   check(envId: string): Promise<CheckReport> {
-    return checkEnvironment(this.#parts.workshop.registry.get(envId));
+    const environment = this.#parts.workshop.registry.get(envId);
+    const stored = this.#stored.get(envId);
+    return checkEnvironment(environment, stored && extentOf(stored.definition as unknown as Definition));
   }
 
   async #accept(
@@ -170,7 +175,7 @@ export class Registrations {
       const facts = await learnFacts(envId, definition, workshop);
       const environment = buildEnvironment(envId, definition, facts, workshop);
       const base = definition.kind === 'composed' ? workshop.registry.get(definition.env_id) : undefined;
-      const report = await checkEnvironment(environment);
+      const report = await checkEnvironment(environment, extentOf(definition));
       if (!report.passed) throw checkFailed(report);
       if (base && workshop.registry.find(base.spec.id) !== base) {
         throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
@@ -271,13 +276,15 @@ export class Registrations {
       { audit: action, env_id: envId, kind, revision, principal: principal.name },
       `${action} ${envId}`,
     );
-    if (action === 'register' && !store.durable) {
-      log.warn(
-        { env_id: envId },
-        `${envId} is registered until this server stops: start it with --data <folder> to keep registrations`,
-      );
-    }
+    if (store.durable || this.#warned) return;
+    this.#warned = true;
+    log.warn('registrations last until this server stops: start it with --data <folder> to keep them');
   }
+}
+
+/** How much of an environment is played; a service that may be far away is spared. */
+function extentOf({ kind }: Definition): CheckOptions {
+  return kind === 'remote' ? REMOTE_EXTENT : {};
 }
 
 function isComposed(definition: unknown): definition is { env_id: string } {

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
+import { PROBLEMS, Problem } from '../../shared/problems.ts';
 import { Random } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
 import {
@@ -238,7 +238,9 @@ export class Session implements Expiring {
     );
   }
 
+  /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
   #fault(error: unknown): Problem {
+    if (error instanceof Problem && PROBLEMS[error.code].retryable) return error;
     this.failed = true;
     this.variant.tally.faults++;
     if (error instanceof Problem) return error;

@@ -37,20 +37,26 @@ export async function checkEpisode(
   );
   if (start === undefined) return 0;
   const pick = Random.fromSeed(settings.seed + 1);
-  await watch.references(start, pick);
+  const copyable = isCopyable(environment);
+  if (copyable) await watch.references(start, pick);
   const actions: Json[] = [];
   const results: Transition<Json>[] = [];
   let state = start;
   for (let step = 1; step <= settings.steps; step++) {
     findings.at(`${where}, step ${step}`);
     watch.looks(state);
-    await watch.listedActions(state, pick);
-    await watch.unknownAction(state, pick);
+    if (copyable) {
+      await watch.listedActions(state, pick);
+      await watch.unknownAction(state, pick);
+    }
     const action = pick.chance(JUNK_SHARE)
       ? junkAction(pick)
       : await sensibleAction(environment, state, pick);
     const result = await watch.step(state, action, rng);
-    if (!result) return step;
+    if (!result) {
+      await watch.call('no_exceptions', 'dispose', () => environment.dispose?.(state), 'dispose');
+      return step;
+    }
     actions.push(action);
     results.push(result);
     state = result.state;
@@ -59,9 +65,23 @@ export async function checkEpisode(
   findings.at(`${where}, last state`);
   watch.looks(state);
   findings.at(where);
-  await checkReplay(environment, settings, start, actions, results, findings);
+  if (environment.spec.seedable !== false) {
+    await checkReplay(environment, settings, start, actions, results, findings);
+  }
   await watch.call('no_exceptions', 'dispose', () => environment.dispose?.(state), 'dispose');
   return actions.length;
+}
+
+/** Whether states hold everything, so that one may be stepped from twice. */
+function isCopyable(environment: AnyEnvironment): boolean {
+  return environment.dispose === undefined;
+}
+
+/** What two plays of an episode must have in common: the state, or what is seen of it where it names something outside. */
+function shownState(environment: AnyEnvironment, state: Json): Json {
+  return isCopyable(environment)
+    ? state
+    : [environment.observe(state, 'text'), environment.observe(state, 'structured')];
 }
 
 /** Plays the same actions again from the seed. */
@@ -75,20 +95,33 @@ async function checkReplay(
 ): Promise<void> {
   const rng = Random.fromSeed(seed);
   let state = await environment.reset(config, rng, options);
-  if (!sameJson(state, start)) {
-    findings.add('determinism', `seed ${seed} began with ${shown(start)} and then with ${shown(state)}`);
-    return;
-  }
-  for (const [index, action] of actions.entries()) {
-    const result = await environment.step(state, action, rng);
-    if (!sameJson(result, results[index])) {
+  try {
+    const shownStart = shownState(environment, start);
+    const shownAgain = shownState(environment, state);
+    if (!sameJson(shownAgain, shownStart)) {
       findings.add(
         'determinism',
-        `step ${index + 1} (${shown(action)}) came out differently the second time`,
+        `seed ${seed} began with ${shown(shownStart)} and then with ${shown(shownAgain)}`,
       );
       return;
     }
-    state = result.state;
+    for (const [index, action] of actions.entries()) {
+      const result = await environment.step(state, action, rng);
+      state = result.state;
+      const [now, before] = [result, results[index]].map(transition => ({
+        ...transition,
+        state: shownState(environment, transition.state),
+      }));
+      if (!sameJson(now, before)) {
+        findings.add(
+          'determinism',
+          `step ${index + 1} (${shown(action)}) came out differently the second time`,
+        );
+        return;
+      }
+    }
+  } finally {
+    await environment.dispose?.(state);
   }
 }
 
@@ -140,6 +173,7 @@ class Watch {
     }
     if (!sameJson(copy, state)) this.#findings.add('immutability', `${what} altered the state it was given`);
     this.#judge(what, result);
+    if (!isCopyable(environment)) return result;
     const again = await this.call('snapshot', `${what}, from a copy,`, () =>
       environment.step(copy, action, twin),
     );

@@ -1,0 +1,285 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { Agent, request as send } from 'undici';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Problem } from '../../../shared/problems.ts';
+import { isObject } from '../answer.ts';
+import { Breaker } from '../breaker.ts';
+import { invalidDefinition } from '../fault.ts';
+import { ForbiddenAddress, type NetworkGuard } from './guard.ts';
+
+const CONNECT_TIMEOUT_MS = 5000;
+/** Shorter than what services usually allow, so that a connection is not closed under a request. */
+const KEEP_ALIVE_MS = 2000;
+const CONNECTIONS_PER_HOST = 128;
+export const LONGEST_REPLY_BYTES = 1024 * 1024;
+/** Pauses before the second and the third attempt. */
+const RETRY_PAUSES_MS = [50, 250];
+const DEFAULT_TIMEOUT_MS = 10_000;
+const MS_PER_S = 1000;
+const LONGEST_DETAIL = 300;
+
+/** Nothing was sent: trying again cannot do anything twice. */
+const NOT_CONNECTED = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EADDRNOTAVAIL',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+/** The connection broke: only what may be repeated is tried again. */
+const DISCONNECTED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+
+/** Headers that belong to the connection. */
+const OWN_HEADERS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'keep-alive',
+  'upgrade',
+  'expect',
+  'te',
+  'trailer',
+]);
+
+/** Connections to all remote environments, under one guard. */
+export class RemoteNetwork {
+  readonly guard: NetworkGuard;
+  readonly agent: Agent;
+
+  constructor(guard: NetworkGuard) {
+    this.guard = guard;
+    this.agent = new Agent({
+      connect: { lookup: guard.lookup, timeout: CONNECT_TIMEOUT_MS },
+      connections: CONNECTIONS_PER_HOST,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      maxResponseSize: LONGEST_REPLY_BYTES,
+    });
+  }
+
+  close(): Promise<void> {
+    return this.agent.destroy();
+  }
+}
+
+/** How a definition reaches its service. */
+export interface Access {
+  readonly url: string;
+  readonly headers?: { readonly [name: string]: string };
+  readonly timeout_ms?: number;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly body: Json;
+}
+
+/**
+ * The service of one environment: time-outs, a few retries where nothing can have happened, a circuit breaker. Its
+ * problems are `remote_unavailable` where nothing was done and `remote_failed` where nobody knows.
+ */
+export class Endpoint {
+  readonly name: string;
+  readonly headers: { readonly [name: string]: string };
+  readonly timeoutMs: number;
+  readonly network: RemoteNetwork;
+  readonly #base: URL;
+  readonly #breaker: Breaker;
+
+  /**
+   * @param name of the environment, for messages
+   * @throws Problem `invalid_request` for an address or headers that cannot be used
+   */
+  constructor(name: string, access: Access, network: RemoteNetwork, now = performance.now.bind(performance)) {
+    this.name = name;
+    this.network = network;
+    this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
+    this.#base = baseOf(access.url);
+    this.headers = headersOf(access.headers);
+    this.#breaker = new Breaker(now);
+  }
+
+  /** The address of a route below the service's. */
+  url(route: string): URL {
+    return new URL(route, this.#base);
+  }
+
+  /** @throws Problem `invalid_request` where the guard forbids the address or it has none */
+  async checkAddress(): Promise<void> {
+    try {
+      await this.network.guard.check(this.#base);
+    } catch (error) {
+      throw invalidDefinition('/url', (error as Error).message);
+    }
+  }
+
+  /**
+   * Sends JSON and reads JSON.
+   * @param repeatable the service does nothing twice when it gets the request twice
+   * @returns also replies that are no success, up to status 499
+   * @throws Problem `remote_unavailable`, `remote_failed`
+   */
+  ask(
+    method: 'GET' | 'POST' | 'DELETE',
+    route: string,
+    body?: object,
+    {
+      repeatable = method === 'GET',
+      headers = {},
+    }: { repeatable?: boolean; headers?: { [name: string]: string } } = {},
+  ): Promise<Reply> {
+    return this.attempt(repeatable, async signal => {
+      const url = this.url(route);
+      this.network.guard.checkUrl(url);
+      const reply = await send(url, {
+        dispatcher: this.network.agent,
+        method,
+        headers: {
+          ...this.headers,
+          ...headers,
+          accept: 'application/json',
+          ...(body && { 'content-type': 'application/json' }),
+        },
+        ...(body && { body: JSON.stringify(body) }),
+        signal,
+        headersTimeout: this.timeoutMs,
+        bodyTimeout: this.timeoutMs,
+      });
+      const text = await reply.body.text();
+      const status = reply.statusCode;
+      if (status >= 500)
+        throw new BadReply(`answered ${method} ${url.pathname} with ${status}${detailOf(text)}`);
+      if (status >= 300 && status < 400) {
+        throw new BadReply(`answered ${method} ${url.pathname} with a redirect, which is not followed`);
+      }
+      return { status, body: text === '' ? null : parse(text, `${method} ${url.pathname}`) };
+    });
+  }
+
+  /**
+   * Like {@link ask}, for replies that must be a success with an object.
+   * @throws Problem `remote_unavailable`, `remote_failed`
+   */
+  async askObject(...request: Parameters<Endpoint['ask']>): Promise<JsonObject> {
+    const { status, body } = await this.ask(...request);
+    const [method, route] = request;
+    if (status >= 400) {
+      throw this.failed(`answered ${method} ${route} with ${status}${detailOf(JSON.stringify(body))}`);
+    }
+    if (!isObject(body)) throw this.failed(`must answer ${method} ${route} with a JSON object`);
+    return body;
+  }
+
+  /**
+   * Does something with the service under its time-out, retries and breaker.
+   * @throws Problem `remote_unavailable`, `remote_failed`
+   */
+  async attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const pause = this.#breaker.enter();
+    if (pause > 0) {
+      throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
+    }
+    // Later, so that whoever traces what an environment reads does not see the clocks of connections.
+    await Promise.resolve();
+    const signal = AbortSignal.timeout(this.timeoutMs);
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const result = await work(signal);
+        this.#breaker.succeeded();
+        return result;
+      } catch (error) {
+        const problem = this.#problemOf(error, signal);
+        const again = NOT_CONNECTED.has(codeOf(error)) || (repeatable && DISCONNECTED.has(codeOf(error)));
+        if (!again || signal.aborted || attempt === RETRY_PAUSES_MS.length) {
+          this.#breaker.failed();
+          throw problem;
+        }
+        this.network.guard.unpin(this.#base);
+        await delay(RETRY_PAUSES_MS[attempt]);
+      }
+    }
+  }
+
+  failed(what: string, cause?: unknown): Problem {
+    return new Problem('remote_failed', `the service of ${this.name} ${what}`, { cause });
+  }
+
+  #unavailable(what: string, pauseMs: number): Problem {
+    return new Problem('remote_unavailable', `the service of ${this.name} ${what}`, {
+      retryAfterSeconds: pauseMs / MS_PER_S,
+    });
+  }
+
+  #problemOf(error: unknown, signal: AbortSignal): Problem {
+    if (error instanceof Problem) return error;
+    if (error instanceof BadReply) return this.failed(error.message);
+    const cause = rootOf(error);
+    if (cause instanceof ForbiddenAddress) return this.failed(`may not be reached: ${cause.message}`);
+    if (NOT_CONNECTED.has(codeOf(error))) {
+      return this.#unavailable(`cannot be reached: ${cause.message || codeOf(error)}`, MS_PER_S);
+    }
+    if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms`);
+    return this.failed(`cannot be understood: ${cause.message || codeOf(error)}`, error);
+  }
+}
+
+/** A reply that is none. */
+class BadReply extends Error {}
+
+function rootOf(error: unknown): Error {
+  if (error instanceof AggregateError && error.errors.length > 0) return rootOf(error.errors[0]);
+  if (error instanceof Error && error.cause instanceof Error) return rootOf(error.cause);
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+function codeOf(error: unknown): string {
+  return String((rootOf(error) as NodeJS.ErrnoException).code ?? '');
+}
+
+function baseOf(url: string): URL {
+  if (!URL.canParse(url)) throw invalidDefinition('/url', `"${url}" is not an address`);
+  const base = new URL(url);
+  if (base.protocol !== 'http:' && base.protocol !== 'https:') {
+    throw invalidDefinition('/url', 'must begin with http:// or https://');
+  }
+  if (base.search !== '' || base.hash !== '') throw invalidDefinition('/url', 'must not hold ? or #');
+  if (!base.pathname.endsWith('/')) base.pathname += '/';
+  return base;
+}
+
+function headersOf(given: Access['headers'] = {}): { [name: string]: string } {
+  const headers: [string, string][] = [];
+  for (const [name, value] of Object.entries(given)) {
+    const lower = name.toLowerCase();
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || /[^\t\x20-\x7e]/.test(value)) {
+      throw invalidDefinition('/headers', `"${name}" cannot be sent as a header`);
+    }
+    if (OWN_HEADERS.has(lower)) {
+      throw invalidDefinition('/headers', `"${name}" belongs to the connection and cannot be set`);
+    }
+    headers.push([lower, value]);
+  }
+  return Object.fromEntries(headers);
+}
+
+function parse(text: string, what: string): Json {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new BadReply(`answered ${what} with something that is not JSON`);
+  }
+}
+
+/** The `detail` or `error` of an error reply, for messages. */
+function detailOf(text: string): string {
+  try {
+    const { detail, error } = JSON.parse(text) as { detail?: unknown; error?: unknown };
+    const said = typeof detail === 'string' ? detail : typeof error === 'string' ? error : undefined;
+    return said === undefined ? '' : `: ${said.slice(0, LONGEST_DETAIL)}`;
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,196 @@
+import { lookup as systemLookup } from 'node:dns/promises';
+import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
+
+/** Networks that lead somewhere else than to a public service: this machine, its neighbours, documentation, multicast. */
+const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
+  ['0.0.0.0', 8, 'this network'],
+  ['10.0.0.0', 8, 'private'],
+  ['100.64.0.0', 10, 'shared by carriers'],
+  ['127.0.0.0', 8, 'loopback'],
+  ['169.254.0.0', 16, 'link-local'],
+  ['172.16.0.0', 12, 'private'],
+  ['192.0.0.0', 24, 'reserved'],
+  ['192.0.2.0', 24, 'documentation'],
+  ['192.88.99.0', 24, 'reserved'],
+  ['192.168.0.0', 16, 'private'],
+  ['198.18.0.0', 15, 'benchmarks'],
+  ['198.51.100.0', 24, 'documentation'],
+  ['203.0.113.0', 24, 'documentation'],
+  ['224.0.0.0', 4, 'multicast'],
+  ['240.0.0.0', 4, 'reserved'],
+  ['::', 128, 'unspecified'],
+  ['::1', 128, 'loopback'],
+  ['64:ff9b::', 96, 'translated to IPv4'],
+  ['64:ff9b:1::', 48, 'translated to IPv4'],
+  ['100::', 64, 'discarded'],
+  ['2001::', 23, 'reserved'],
+  ['2001:db8::', 32, 'documentation'],
+  ['2002::', 16, 'tunnelled to IPv4'],
+  ['3fff::', 20, 'documentation'],
+  ['5f00::', 16, 'reserved'],
+  ['fc00::', 7, 'private'],
+  ['fe80::', 10, 'link-local'],
+  ['fec0::', 10, 'private'],
+  ['ff00::', 8, 'multicast'],
+];
+
+const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
+  name: `${network}/${prefix} (${what})`,
+  list: networkList([[network, prefix]]),
+}));
+
+const MOST_PINNED = 1000;
+
+interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** Looks up all addresses of a host name. */
+export type Resolve = (hostname: string) => Promise<readonly Address[]>;
+
+export interface GuardSettings {
+  /** Host names that may be reached, separated by commas; `*.example.org` stands for all below it, `*` for all. */
+  readonly remoteHosts: string;
+  /** Networks inside the special ranges that may be reached all the same, e.g. `127.0.0.1/32`, separated by commas. */
+  readonly remoteNetworks: string;
+}
+
+/** An address that remote environments may not have. */
+export class ForbiddenAddress extends Error {}
+
+/**
+ * Keeps remote environments from reaching what only this machine can reach. Every connection, retries included, goes
+ * through `lookup`: the address that was judged is the one that is connected to, and a name keeps the address it had
+ * first, so that its owner cannot point it elsewhere later.
+ */
+export class NetworkGuard {
+  readonly #hosts: readonly string[];
+  readonly #allowed: BlockList;
+  readonly #resolve: Resolve;
+  readonly #pinned = new Map<string, Promise<readonly Address[]>>();
+
+  /** @throws Error when the settings cannot be read */
+  constructor(
+    settings: GuardSettings,
+    resolve: Resolve = hostname => systemLookup(hostname, { all: true, order: 'verbatim' }),
+  ) {
+    this.#hosts = listed(settings.remoteHosts).map(host => host.toLowerCase());
+    this.#allowed = networkList(listed(settings.remoteNetworks).map(parseNetwork));
+    this.#resolve = resolve;
+  }
+
+  /**
+   * Judges what can be judged without asking anybody: scheme, credentials, host name, a literal address.
+   * @throws ForbiddenAddress
+   */
+  checkUrl(url: URL): void {
+    if (!['http:', 'https:', 'ws:', 'wss:'].includes(url.protocol)) {
+      throw new ForbiddenAddress(`${url.protocol}// is not spoken; use http:// or https://`);
+    }
+    if (url.username !== '' || url.password !== '') {
+      throw new ForbiddenAddress('an address must not hold a user name or a password; use headers');
+    }
+    const host = hostOf(url);
+    if (!this.#hosts.some(pattern => matches(pattern, host))) {
+      throw new ForbiddenAddress(
+        `the host ${host} is not on this server's list; --remote-hosts has ${this.#hosts.join(', ') || 'none'}`,
+      );
+    }
+    if (isIP(host)) this.#judge(host, host);
+  }
+
+  /**
+   * Judges an address by all it resolves to.
+   * @throws ForbiddenAddress; Error when the name cannot be resolved
+   */
+  async check(url: URL): Promise<void> {
+    this.checkUrl(url);
+    const host = hostOf(url);
+    if (!isIP(host)) await this.#addresses(host);
+  }
+
+  /** Lets a name be resolved anew, after its address could not be reached. */
+  unpin(url: URL): void {
+    this.#pinned.delete(hostOf(url));
+  }
+
+  /** For sockets, instead of the system's. */
+  readonly lookup: LookupFunction = (hostname, options, callback) => {
+    this.#addresses(hostname).then(
+      addresses => {
+        if (options.all)
+          callback(
+            null,
+            addresses.map(address => ({ ...address })),
+          );
+        else callback(null, addresses[0].address, addresses[0].family);
+      },
+      error => callback(error as NodeJS.ErrnoException, '', 0),
+    );
+  };
+
+  #addresses(hostname: string): Promise<readonly Address[]> {
+    const host = hostname.toLowerCase();
+    const pinned = this.#pinned.get(host);
+    if (pinned) return pinned;
+    const found = this.#resolve(host).then(addresses => {
+      for (const { address } of addresses) this.#judge(address, host);
+      return addresses;
+    });
+    if (this.#pinned.size >= MOST_PINNED) {
+      const [oldest] = this.#pinned.keys();
+      this.#pinned.delete(oldest);
+    }
+    this.#pinned.set(host, found);
+    found.catch(() => {
+      if (this.#pinned.get(host) === found) this.#pinned.delete(host);
+    });
+    return found;
+  }
+
+  #judge(address: string, host: string): void {
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    if (this.#allowed.check(address, family)) return;
+    const special = SPECIAL.find(({ list }) => list.check(address, family));
+    if (!special) return;
+    const whose = address === host ? address : `${host} has the address ${address}, which`;
+    throw new ForbiddenAddress(
+      `${whose} lies in ${special.name}; this server may reach that only with --remote-networks ${address}/${family === 'ipv6' ? 128 : 32}`,
+    );
+  }
+}
+
+/** Without the brackets of IPv6. */
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '').toLowerCase();
+}
+
+function matches(pattern: string, host: string): boolean {
+  if (pattern === '*') return true;
+  return pattern.startsWith('*.') ? host.endsWith(pattern.slice(1)) : host === pattern;
+}
+
+function listed(text: string): string[] {
+  return text
+    .split(',')
+    .map(item => item.trim())
+    .filter(item => item !== '');
+}
+
+function parseNetwork(text: string): readonly [string, number] {
+  const [address, prefix, ...rest] = text.split('/');
+  const bits = isIP(address) === 6 ? 128 : 32;
+  const length = prefix === undefined ? bits : Number(prefix);
+  if (isIP(address) === 0 || rest.length > 0 || !Number.isInteger(length) || length < 0 || length > bits) {
+    throw new Error(`--remote-networks lists networks like 10.1.0.0/16 or ::1/128, not "${text}"`);
+  }
+  return [address, length];
+}
+
+function networkList(networks: readonly (readonly [string, number])[]): BlockList {
+  const list = new BlockList();
+  for (const [network, prefix] of networks)
+    list.addSubnet(network, prefix, isIPv6(network) ? 'ipv6' : 'ipv4');
+  return list;
+}

@@ -1,0 +1,222 @@
+import WebSocket from 'ws';
+import type { JsonObject } from '../../../shared/json.ts';
+import { Problem } from '../../../shared/problems.ts';
+import { BadAnswer, isObject } from '../answer.ts';
+import { type Endpoint, LONGEST_REPLY_BYTES } from './endpoint.ts';
+import { reading } from './reading.ts';
+
+const RETRY_AFTER_SECONDS = 1;
+
+/** A service's answer to reset and step. */
+export interface OpenEnvReply {
+  readonly observation: JsonObject;
+  readonly reward: number;
+  readonly done: boolean;
+}
+
+/** How resets and steps of an episode reach the service. */
+export interface Transport {
+  /** @throws Problem */
+  reset(session: string, request: JsonObject): Promise<OpenEnvReply>;
+  /** @throws Problem, InvalidAction */
+  step(session: string, action: JsonObject): Promise<OpenEnvReply>;
+  close(session: string): Promise<void>;
+}
+
+/** The service says that the action is not one of its own; nothing was done. */
+export class InvalidAction extends Error {}
+
+/** @throws BadAnswer */
+function readReply(data: unknown): OpenEnvReply {
+  if (!isObject(data)) throw new BadAnswer('it must be an object with observation, reward and done');
+  const { observation, reward, done = false } = data;
+  if (!isObject(observation)) throw new BadAnswer('observation must be an object');
+  if (typeof done !== 'boolean') throw new BadAnswer('done must be a boolean');
+  const paid = reward ?? 0;
+  if (typeof paid !== 'number' || !Number.isFinite(paid))
+    throw new BadAnswer('reward must be a finite number');
+  return { observation, reward: paid, done };
+}
+
+/** `POST /reset` and `/step`; sessions are told apart by the header `X-Session-Id`. */
+export class HttpTransport implements Transport {
+  readonly #endpoint: Endpoint;
+
+  constructor(endpoint: Endpoint) {
+    this.#endpoint = endpoint;
+  }
+
+  async reset(session: string, request: JsonObject): Promise<OpenEnvReply> {
+    const body = await this.#endpoint.askObject('POST', 'reset', request, {
+      headers: { 'x-session-id': session },
+    });
+    return reading(this.#endpoint, () => readReply(body));
+  }
+
+  async step(session: string, action: JsonObject): Promise<OpenEnvReply> {
+    const { status, body } = await this.#endpoint.ask(
+      'POST',
+      'step',
+      { action },
+      { headers: { 'x-session-id': session } },
+    );
+    if (status === 422) {
+      throw new InvalidAction(
+        isObject(body) && typeof body.detail === 'string' ? body.detail : 'not an action',
+      );
+    }
+    if (status >= 400) throw this.#endpoint.failed(`answered POST step with ${status}`);
+    return reading(this.#endpoint, () => readReply(body));
+  }
+
+  /** The protocol has no message for it over HTTP; the service forgets the session by itself. */
+  async close(): Promise<void> {}
+}
+
+/** One WebSocket for each episode; replies come in the order of the requests. */
+export class WebSocketTransport implements Transport {
+  readonly #endpoint: Endpoint;
+  readonly #lines = new Map<string, Line>();
+
+  constructor(endpoint: Endpoint) {
+    this.#endpoint = endpoint;
+  }
+
+  async reset(session: string, request: JsonObject): Promise<OpenEnvReply> {
+    const line = await this.#endpoint.attempt(false, signal => Line.open(this.#endpoint, signal));
+    this.#lines.set(session, line);
+    line.onClose = () => this.#lines.delete(session);
+    try {
+      return await this.#ask(line, { type: 'reset', data: request });
+    } catch (error) {
+      line.close();
+      throw error;
+    }
+  }
+
+  step(session: string, action: JsonObject): Promise<OpenEnvReply> {
+    const line = this.#lines.get(session);
+    if (!line) throw this.#endpoint.failed('has closed the connection of this episode');
+    return this.#ask(line, { type: 'step', data: action });
+  }
+
+  async close(session: string): Promise<void> {
+    const line = this.#lines.get(session);
+    if (!line) return;
+    line.send({ type: 'close' });
+    line.close();
+  }
+
+  async #ask(line: Line, message: JsonObject): Promise<OpenEnvReply> {
+    const reply = await line.ask(message);
+    return reading(this.#endpoint, () => {
+      if (reply.type === 'error')
+        throw this.#error(isObject(reply.data) ? reply.data : {}, message.type === 'step');
+      if (reply.type !== 'observation') throw new BadAnswer(`its type is ${JSON.stringify(reply.type)}`);
+      return readReply(reply.data);
+    });
+  }
+
+  #error({ code, message }: JsonObject, ofStep: boolean): Error {
+    const said = `${String(code)}: ${String(message)}`;
+    if (code === 'VALIDATION_ERROR' && ofStep) return new InvalidAction(said);
+    if (code === 'CAPACITY_REACHED') {
+      return new Problem('remote_unavailable', `the service of ${this.#endpoint.name} is full (${said})`, {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    return this.#endpoint.failed(`answered ${said}`);
+  }
+}
+
+/** A connection with at most one request under way, as the session sends one at a time. */
+class Line {
+  readonly #endpoint: Endpoint;
+  readonly #socket: WebSocket;
+  #waiting: { resolve: (reply: JsonObject) => void; reject: (error: Error) => void } | undefined;
+  onClose: () => void = () => undefined;
+
+  private constructor(endpoint: Endpoint, socket: WebSocket) {
+    this.#endpoint = endpoint;
+    this.#socket = socket;
+    socket.on('message', data => this.#receive(String(data)));
+    socket.on('close', () => this.#end('closed the connection'));
+    socket.on('error', error => this.#end(`broke the connection: ${error.message}`));
+  }
+
+  static open(endpoint: Endpoint, signal: AbortSignal): Promise<Line> {
+    const url = endpoint.url('ws');
+    url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+    const { guard } = endpoint.network;
+    guard.checkUrl(url);
+    const socket = new WebSocket(url, {
+      headers: { ...endpoint.headers },
+      lookup: guard.lookup,
+      handshakeTimeout: endpoint.timeoutMs,
+      maxPayload: LONGEST_REPLY_BYTES,
+      perMessageDeflate: false,
+      followRedirects: false,
+    });
+    return new Promise((resolve, reject) => {
+      const abort = () => socket.terminate();
+      signal.addEventListener('abort', abort);
+      socket.on('error', reject);
+      socket.once('open', () => {
+        signal.removeEventListener('abort', abort);
+        resolve(new Line(endpoint, socket));
+      });
+    });
+  }
+
+  /** After a time-out the connection is closed: a late reply would be taken for the next one. */
+  ask(message: JsonObject): Promise<JsonObject> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => this.#end(`did not answer within ${this.#endpoint.timeoutMs} ms`),
+        this.#endpoint.timeoutMs,
+      );
+      const done = () => {
+        clearTimeout(timer);
+        this.#waiting = undefined;
+      };
+      this.#waiting = {
+        resolve: reply => {
+          done();
+          resolve(reply);
+        },
+        reject: error => {
+          done();
+          reject(error);
+        },
+      };
+      this.send(message);
+    });
+  }
+
+  send(message: JsonObject): void {
+    if (this.#socket.readyState !== WebSocket.OPEN) this.#end('closed the connection');
+    else this.#socket.send(JSON.stringify(message));
+  }
+
+  close(): void {
+    this.#socket.close();
+    this.#end('was left');
+  }
+
+  #receive(text: string): void {
+    let reply: unknown;
+    try {
+      reply = JSON.parse(text);
+    } catch {
+      reply = undefined;
+    }
+    if (isObject(reply) && this.#waiting) this.#waiting.resolve(reply);
+    else this.#end('sent something that is no reply');
+  }
+
+  #end(why: string): void {
+    this.#waiting?.reject(this.#endpoint.failed(why));
+    if (this.#socket.readyState === WebSocket.OPEN && why !== 'was left') this.#socket.terminate();
+    this.onClose();
+  }
+}

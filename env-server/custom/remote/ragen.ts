@@ -1,0 +1,242 @@
+import Type from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import type { AnyEnvironment, Description, Environment } from '../../environments/environment.ts';
+import { newId } from '../../sessions/ids.ts';
+import { aboutSpec } from '../about.ts';
+import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import type { RagenDefinition } from '../definition.ts';
+import { invalidDefinition } from '../fault.ts';
+import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { reading } from './reading.ts';
+import { seedOf } from './webhook.ts';
+
+/** What the other server said of its environment when it was registered. */
+export interface RagenFacts extends JsonObject {
+  readonly document: JsonObject;
+}
+
+interface State extends Seen {
+  /** Id of the session on the other server. */
+  readonly session: string;
+  readonly step: number;
+}
+
+const noKeys = Type.Object({}, { additionalProperties: false });
+
+/**
+ * Asks the other server about the environment under the configuration and wrappers of the definition.
+ * @throws Problem `invalid_request`, `remote_unavailable`, `remote_failed`
+ */
+export async function learnRagen(
+  envId: string,
+  definition: RagenDefinition,
+  network: RemoteNetwork,
+): Promise<RagenFacts> {
+  const endpoint = new Endpoint(envId, definition, network);
+  await endpoint.checkAddress();
+  const { config = {}, wrappers = [] } = definition;
+  const route = `v1/envs/${encodeURIComponent(definition.env_id)}/describe`;
+  const { status, body } = await endpoint.ask(
+    'POST',
+    route,
+    { config, wrappers: wrappers as Json },
+    { repeatable: true },
+  );
+  if (status >= 400) {
+    const said = isObject(body) && typeof body.detail === 'string' ? `: ${body.detail}` : '';
+    throw invalidDefinition('', `the other server answered ${route} with ${status}${said}`);
+  }
+  if (!isObject(body)) throw endpoint.failed('did not describe the environment');
+  return { document: body };
+}
+
+/**
+ * An environment of another server of this kind. It plays under the configuration it was registered with, for which
+ * the other server has described it. A session there lives as long as the episode here.
+ * @throws Problem `invalid_request`
+ */
+export function ragenEnvironment(
+  envId: string,
+  definition: RagenDefinition,
+  { document }: RagenFacts,
+  network: RemoteNetwork,
+): AnyEnvironment {
+  const endpoint = new Endpoint(envId, definition, network);
+  const about = reading(endpoint, () => readDocument(document));
+  const { config = {}, wrappers = [] } = definition;
+
+  const environment: Environment<JsonObject, State> = {
+    spec: {
+      ...aboutSpec(
+        envId,
+        'remote',
+        { ...definition, title: definition.title ?? about.title },
+        about.text ?? about.title,
+      ),
+      configSchema: Type.Object(
+        {
+          max_steps: Type.Integer({
+            default: about.maxSteps,
+            minimum: 1,
+            maximum: about.maxSteps,
+            description: 'Steps before truncation.',
+          }),
+        },
+        { additionalProperties: false },
+      ),
+      optionsSchema: about.takesOptions ? Type.Record(Type.String(), Type.Unknown()) : noKeys,
+      observationSpace: { type: 'Text', maxLength: about.longestText },
+      actionSpace: about.actionSpace,
+      observationFormats: ['text', 'structured'],
+      rewardRange: about.rewardRange,
+      maxEpisodeSteps: about.maxSteps,
+      exampleAction: about.exampleAction,
+      ...(!about.seedable && { seedable: false }),
+    },
+
+    describe: () => about.description,
+
+    async reset(_config, rng, options) {
+      const seed = about.seedable ? { seed: seedOf(rng) } : {};
+      const request = { env_id: definition.env_id, config, wrappers: wrappers as Json, options, ...seed };
+      const answer = await endpoint.askObject('POST', 'v1/sessions', request, {
+        repeatable: true,
+        headers: { 'idempotency-key': newId('k') },
+      });
+      return reading(endpoint, () => {
+        if (typeof answer.session_id !== 'string') throw new BadAnswer('session_id is missing');
+        return { ...readSeen(answer.observation), session: answer.session_id, step: 0 };
+      });
+    },
+
+    async step(state, action) {
+      const step = state.step + 1;
+      const route = `v1/sessions/${encodeURIComponent(state.session)}/step`;
+      const { status, body } = await endpoint.ask(
+        'POST',
+        route,
+        { action, expected_step: step },
+        { repeatable: true, headers: { 'idempotency-key': `${state.session}.${step}` } },
+      );
+      if (isObject(body) && body.code === 'invalid_action') {
+        const info = { success: false, action_is_valid: false, action_is_effective: false };
+        return { state, reward: 0, terminated: false, info };
+      }
+      if (status !== 200 || !isObject(body)) throw rejected(endpoint, status, body);
+      return reading(endpoint, () => ({
+        ...readOutcome(body, true),
+        state: { ...readSeen(body.observation), session: state.session, step },
+      }));
+    },
+
+    observe: ({ text, structured }, format) => (format === 'structured' ? (structured ?? { text }) : text),
+
+    async dispose({ session }) {
+      await endpoint.ask('DELETE', `v1/sessions/${encodeURIComponent(session)}`, undefined, {
+        repeatable: true,
+      });
+    },
+  };
+  return environment as unknown as AnyEnvironment;
+}
+
+/** What the other server refused; where it says that nothing was done, neither was anything here. */
+function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
+  const { detail, retryable, retry_after_s } = isObject(body) ? body : {};
+  const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
+  if (retryable !== true) return endpoint.failed(what);
+  return new Problem('remote_unavailable', `the service of ${endpoint.name} ${what}`, {
+    retryAfterSeconds: typeof retry_after_s === 'number' ? retry_after_s : 1,
+  });
+}
+
+interface Document {
+  readonly title: string;
+  readonly text: string | undefined;
+  readonly description: Description;
+  readonly actionSpace: Space;
+  readonly exampleAction: Json;
+  readonly longestText: number;
+  readonly rewardRange: readonly [number, number];
+  readonly maxSteps: number;
+  readonly seedable: boolean;
+  readonly takesOptions: boolean;
+}
+
+const DEFAULT_LONGEST_TEXT = 1_000_000;
+
+/** @throws BadAnswer */
+function readDocument(document: JsonObject): Document {
+  const text = (key: string): string => {
+    const value = document[key];
+    if (typeof value !== 'string' || value === '') throw new BadAnswer(`its document has no ${key}`);
+    return value;
+  };
+  const {
+    max_episode_steps: maxSteps,
+    reward_range: range,
+    actions,
+    action_format,
+    legend,
+    vocabulary,
+  } = document;
+  if (typeof maxSteps !== 'number' || !Number.isInteger(maxSteps) || maxSteps < 1) {
+    throw new BadAnswer('its document has no max_episode_steps');
+  }
+  const names = isTexts(actions) ? actions : undefined;
+  const { capabilities, options_schema, observation_space } = document;
+  const options =
+    isObject(options_schema) && isObject(options_schema.properties) ? options_schema.properties : {};
+  return {
+    title: text('title'),
+    text: typeof document.description === 'string' ? document.description : undefined,
+    description: {
+      instruction: text('instruction'),
+      ...(names && { actions: names }),
+      ...(typeof action_format === 'string' && { actionFormat: action_format }),
+      ...(Array.isArray(legend) && { legend: legend as unknown as Description['legend'] }),
+      ...(isTexts(vocabulary) && { vocabulary }),
+    },
+    actionSpace: actionSpaceOf(document.action_space, names),
+    exampleAction: document.example_action ?? null,
+    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_LONGEST_TEXT,
+    rewardRange: [bound(range, 0, Number.NEGATIVE_INFINITY), bound(range, 1, Number.POSITIVE_INFINITY)],
+    maxSteps,
+    seedable: isObject(capabilities) && capabilities.seed === true,
+    takesOptions: Object.keys(options).length > 0,
+  };
+}
+
+/** @throws BadAnswer */
+function actionSpaceOf(space: Json | undefined, names: readonly string[] | undefined): Space {
+  const gymnasium = isObject(space) ? space.gymnasium : undefined;
+  const type = isObject(gymnasium) ? gymnasium.type : undefined;
+  if (type === 'Discrete') {
+    const n = gymnasiumNumber(space, 'n');
+    if (n === undefined || n < 1) throw new BadAnswer('its action space has no n');
+    const start = gymnasiumNumber(space, 'start') ?? 0;
+    return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
+  }
+  if (type === 'Text') {
+    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_LONGEST_TEXT };
+  }
+  // The other server judges the rest by its own schema.
+  return { type: 'Json', schema: {} };
+}
+
+function gymnasiumNumber(space: Json | undefined, key: string): number | undefined {
+  const gymnasium = isObject(space) ? space.gymnasium : undefined;
+  const value = isObject(gymnasium) ? gymnasium[key] : undefined;
+  return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
+}
+
+function bound(range: Json | undefined, index: number, unbounded: number): number {
+  const value = Array.isArray(range) ? (range as readonly Json[])[index] : undefined;
+  return typeof value === 'number' ? value : unbounded;
+}
+
+function isTexts(value: Json | undefined): value is readonly string[] {
+  return Array.isArray(value) && value.every(item => typeof item === 'string');
+}

@@ -1,0 +1,104 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import type { AnyEnvironment, Environment, Transition } from '../../environments/environment.ts';
+import { newId } from '../../sessions/ids.ts';
+import { readOutcome, readSeen, type Seen } from '../answer.ts';
+import { compileBehaviour } from '../behaviour.ts';
+import type { WebhookDefinition } from '../definition.ts';
+import { Endpoint, type RemoteNetwork } from './endpoint.ts';
+import { reading } from './reading.ts';
+
+interface State extends Seen {
+  /** Our name for the episode, where the service keeps its state. */
+  readonly session?: string;
+  /** The service's state, where it keeps nothing. */
+  readonly remote?: Json;
+  readonly step: number;
+  readonly success: boolean;
+}
+
+/**
+ * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/custom-environments.md has the messages.
+ * Without the capability `snapshot` the service keeps the state under our session id; with it the state travels, each
+ * step brings a seed of its own, and everything may be repeated.
+ * @throws Problem `invalid_request`
+ */
+export function webhookEnvironment(
+  envId: string,
+  definition: WebhookDefinition,
+  network: RemoteNetwork,
+): AnyEnvironment {
+  const { spec, describe, accept, references } = compileBehaviour(envId, definition);
+  const endpoint = new Endpoint(envId, definition, network);
+  const {
+    seed: seedable = true,
+    snapshot = false,
+    valid_actions: listsValid = false,
+  } = definition.capabilities ?? {};
+
+  function stateOf(answer: JsonObject, before: Pick<State, 'session' | 'step' | 'success'>): State {
+    const seen = readSeen(answer.observation, answer.valid_actions);
+    if (!snapshot) return { ...before, ...seen };
+    if (answer.state === undefined) {
+      throw endpoint.failed('declares the capability snapshot, so every reply must have "state"');
+    }
+    return { ...before, ...seen, remote: answer.state };
+  }
+
+  const environment: Environment<JsonObject, State> = {
+    spec: { ...spec, ...(!seedable && { seedable: false }) },
+    describe,
+
+    async reset(config, rng, options) {
+      const session = snapshot ? undefined : newId('r');
+      const seed = seedable ? { seed: seedOf(rng) } : {};
+      const request = { ...(session && { session_id: session }), env_id: envId, ...seed, config, options };
+      const answer = await endpoint.askObject('POST', 'reset', request, { repeatable: snapshot });
+      const before = { ...(session && { session }), step: 0, success: false };
+      return reading(endpoint, () => stateOf(answer, before));
+    },
+
+    step(state, action, rng) {
+      const accepted = accept(action);
+      if (accepted === undefined) return refused(state);
+      const step = state.step + 1;
+      const held = snapshot
+        ? { state: state.remote as Json, ...(seedable && { seed: rng.uint32() }) }
+        : { session_id: state.session as string };
+      return endpoint
+        .askObject('POST', 'step', { ...held, step, action: accepted }, { repeatable: snapshot })
+        .then(answer =>
+          reading(endpoint, () => {
+            const next = stateOf(answer, {
+              ...(state.session && { session: state.session }),
+              step,
+              success: false,
+            });
+            const outcome = readOutcome(answer, next.text !== state.text);
+            return { ...outcome, state: { ...next, success: outcome.info.success } };
+          }),
+        );
+    },
+
+    observe: ({ text, structured }, format) => (format === 'structured' ? (structured ?? { text }) : text),
+    ...(listsValid && { validActions: state => state.valid ?? [] }),
+    ...(references && { references }),
+    ...(!snapshot && {
+      async dispose({ session }) {
+        await endpoint.ask('POST', 'close', { session_id: session as string });
+      },
+    }),
+  };
+  return environment as unknown as AnyEnvironment;
+}
+
+/** The session's own seed where it is known, so that a service sees the numbers that its users give. */
+export function seedOf(rng: Random): number {
+  return rng.seed ?? rng.uint32();
+}
+
+/** What an action outside the action space comes to; the service does not hear of it. */
+export function refused<S extends { readonly success: boolean }>(state: S): Transition<S> {
+  const info = { success: state.success, action_is_valid: false, action_is_effective: false };
+  return { state, reward: 0, terminated: false, info };
+}
