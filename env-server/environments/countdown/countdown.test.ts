@@ -107,7 +107,22 @@ t.test('every generated puzzle has a solution within its limits, in its split', 
 
 t.test('the search finds solutions that need fractions, and says when there are none', async t => {
   t.equal(score(solve([3, 3, 8, 8], 24)!, [3, 3, 8, 8], 24).reward, 1);
+  for (const [nums, target] of [
+    [[5], 5],
+    [[0, 7, 9, 9, 9], 0],
+    [[1, 5, 5, 5], 24],
+    [[3, 7, 11, 25, 50, 75], 952],
+    [[75, 50, 2, 3, 8, 7], 812],
+  ] as const) {
+    const solution = solve(nums, target);
+    t.ok(
+      solution !== undefined && score(solution, nums, target).reward === 1,
+      `${nums} ${target}: ${solution}`,
+    );
+  }
   t.equal(solve([1, 1], 5), undefined);
+  t.equal(solve([1, 1, 1, 1, 1, 1], 100), undefined);
+  t.equal(solve([2, 2], 5), undefined);
   t.ok((await play.finish(await play.reset({}, {}, 5), 'optimal', 1)).success);
 });
 

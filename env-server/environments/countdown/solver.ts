@@ -1,4 +1,7 @@
-const TOLERANCE = 1e-9;
+/** Values are told apart to this fraction of one. */
+const STEPS_PER_UNIT = 1e6;
+/** Sets of up to this many numbers have all their values tabulated; larger ones are split. */
+const MOST_TABULATED = 3;
 
 interface Term {
   readonly value: number;
@@ -8,47 +11,117 @@ interface Term {
 }
 
 /**
- * An expression that makes the target from all the numbers, by trying every pair and operator in turn.
+ * An expression that makes the target from all the numbers: sets of up to three numbers are tabulated, larger ones
+ * are split in two, and for every value of the smaller part the other part must make what is missing.
+ * @param nums at most six
  * @returns undefined when there is none
  */
 export function solve(nums: readonly number[], target: number): string | undefined {
-  return search(
-    nums.map(value => ({ value, text: String(value), rank: 2 })),
-    target,
-  );
-}
+  const tables = new Map<number, ReadonlyMap<number, Term>>();
 
-function search(terms: readonly Term[], target: number): string | undefined {
-  if (terms.length === 1) return Math.abs(terms[0].value - target) < TOLERANCE ? terms[0].text : undefined;
-  for (let i = 0; i < terms.length; i++) {
-    for (let j = i + 1; j < terms.length; j++) {
-      const rest = terms.filter((_, k) => k !== i && k !== j);
-      for (const joined of join(terms[i], terms[j])) {
-        const found = search([joined, ...rest], target);
-        if (found) return found;
+  const tableOf = (set: number): ReadonlyMap<number, Term> => {
+    const known = tables.get(set);
+    if (known) return known;
+    const table = new Map<number, Term>();
+    for (const [a, b] of splits(set)) {
+      for (const left of tableOf(a).values()) {
+        for (const right of tableOf(b).values()) {
+          for (const term of joinAll(left, right)) table.set(keyOf(term.value), term);
+        }
       }
     }
-  }
-  return undefined;
+    if (size(set) === 1) {
+      const value = nums[31 - Math.clz32(set)];
+      table.set(keyOf(value), { value, text: String(value), rank: 2 });
+    }
+    tables.set(set, table);
+    return table;
+  };
+
+  const make = (set: number, wanted: number): Term | undefined => {
+    if (size(set) <= MOST_TABULATED) return tableOf(set).get(keyOf(wanted));
+    for (const [smaller, larger] of splits(set)) {
+      for (const part of tableOf(smaller).values()) {
+        for (const { missing, join } of waysTo(wanted, part)) {
+          const rest = make(larger, missing);
+          const joined = rest && join(rest);
+          if (joined && Math.abs(joined.value - wanted) < 1 / STEPS_PER_UNIT) return joined;
+        }
+        if (keyOf(wanted) === 0 && keyOf(part.value) === 0) return product(part, anyOf(larger));
+      }
+    }
+    return undefined;
+  };
+
+  const anyOf = (set: number): Term => {
+    const chosen = nums.filter((_, i) => (set >> i) & 1);
+    return { value: chosen.reduce((sum, num) => sum + num, 0), text: chosen.join(' + '), rank: 0 };
+  };
+
+  return make(2 ** nums.length - 1, target)?.text;
 }
 
-function join(a: Term, b: Term): Term[] {
-  const joined: Term[] = [
-    { value: a.value + b.value, text: `${a.text} + ${b.text}`, rank: 0 },
-    { value: a.value - b.value, text: `${a.text} - ${bracket(b, 1)}`, rank: 0 },
-    { value: b.value - a.value, text: `${b.text} - ${bracket(a, 1)}`, rank: 0 },
-    { value: a.value * b.value, text: `${bracket(a, 1)} * ${bracket(b, 1)}`, rank: 1 },
+/** What must come from elsewhere to make `wanted` with a part, and how the two are joined then. */
+function waysTo(wanted: number, part: Term): { missing: number; join: (rest: Term) => Term }[] {
+  const { value } = part;
+  const ways = [
+    { missing: wanted - value, join: (rest: Term) => sum(part, rest) },
+    { missing: value - wanted, join: (rest: Term) => difference(part, rest) },
+    { missing: wanted + value, join: (rest: Term) => difference(rest, part) },
   ];
-  if (b.value !== 0)
-    joined.push({ value: a.value / b.value, text: `${bracket(a, 1)} / ${bracket(b, 2)}`, rank: 1 });
-  if (a.value !== 0)
-    joined.push({ value: b.value / a.value, text: `${bracket(b, 1)} / ${bracket(a, 2)}`, rank: 1 });
+  if (value === 0) return ways;
+  ways.push(
+    { missing: wanted / value, join: rest => product(part, rest) },
+    { missing: wanted * value, join: rest => quotient(rest, part) },
+  );
+  if (wanted !== 0) ways.push({ missing: value / wanted, join: rest => quotient(part, rest) });
+  return ways;
+}
+
+function joinAll(a: Term, b: Term): Term[] {
+  const joined = [sum(a, b), difference(a, b), difference(b, a), product(a, b)];
+  if (b.value !== 0) joined.push(quotient(a, b));
+  if (a.value !== 0) joined.push(quotient(b, a));
   return joined;
+}
+
+function sum(a: Term, b: Term): Term {
+  return { value: a.value + b.value, text: `${a.text} + ${b.text}`, rank: 0 };
+}
+
+function difference(a: Term, b: Term): Term {
+  return { value: a.value - b.value, text: `${a.text} - ${bracket(b, 1)}`, rank: 0 };
+}
+
+function product(a: Term, b: Term): Term {
+  return { value: a.value * b.value, text: `${bracket(a, 1)} * ${bracket(b, 1)}`, rank: 1 };
+}
+
+function quotient(a: Term, b: Term): Term {
+  return { value: a.value / b.value, text: `${bracket(a, 1)} / ${bracket(b, 2)}`, rank: 1 };
 }
 
 /** The text of a term where something that binds less tightly than `rank` needs brackets. */
 function bracket(term: Term, rank: number): string {
   return term.rank < rank ? `(${term.text})` : term.text;
+}
+
+/** All ways to part a set, a bit a number, in two; the smaller part first. */
+function* splits(set: number): Generator<[smaller: number, larger: number]> {
+  for (let part = (set - 1) & set; part > 0; part = (part - 1) & set) {
+    const rest = set ^ part;
+    if (size(part) < size(rest) || (size(part) === size(rest) && part < rest)) yield [part, rest];
+  }
+}
+
+function size(set: number): number {
+  let count = 0;
+  for (let left = set; left > 0; left &= left - 1) count++;
+  return count;
+}
+
+function keyOf(value: number): number {
+  return Math.round(value * STEPS_PER_UNIT) + 0;
 }
 
 /**
@@ -59,7 +132,7 @@ function bracket(term: Term, rank: number): string {
 export function solveBySigns(nums: readonly number[], target: number): string | undefined {
   for (let signs = 0; signs < 2 ** nums.length; signs++) {
     const signed = nums.map((value, i) => ((signs >> i) & 1 ? -value : value));
-    if (signed.reduce((sum, value) => sum + value, 0) !== target) continue;
+    if (signed.reduce((total, value) => total + value, 0) !== target) continue;
     return signed
       .map((value, i) => (value < 0 ? `- ${-value}` : i > 0 ? `+ ${value}` : `${value}`))
       .join(' ');
