@@ -48,7 +48,10 @@ function shown(state: State) {
   };
 }
 
-const ROUTES: { readonly [path: string]: (request: Request) => object } = { '/reset': reset, '/step': step };
+const ROUTES = new Map<string | undefined, (request: Request) => object>([
+  ['/reset', reset],
+  ['/step', step],
+]);
 
 async function bodyOf(request: IncomingMessage): Promise<Request> {
   let text = '';
@@ -57,7 +60,7 @@ async function bodyOf(request: IncomingMessage): Promise<Request> {
 }
 
 const server = createServer(async (request, response) => {
-  const route = ROUTES[request.url ?? ''];
+  const route = ROUTES.get(request.url);
   const reply = route ? route(await bodyOf(request)) : { detail: 'no such route' };
   response.writeHead(route ? 200 : 404, { 'content-type': 'application/json' }).end(JSON.stringify(reply));
 });

@@ -2,7 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
-import type { Definition, RemoteDefinition } from './definition.ts';
+import { type Definition, LONGEST_SOURCE, type RemoteDefinition, sourceOf } from './definition.ts';
 import { invalidDefinition } from './fault.ts';
 import { Endpoint, type RemoteNetwork } from './remote/endpoint.ts';
 import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
@@ -30,7 +30,7 @@ export async function learnFacts(
 ): Promise<JsonObject> {
   switch (definition.kind) {
     case 'script':
-      return learnScript(envId, definition.source, workshop.scripts);
+      return learnScript(envId, sourceOf(definition), workshop.scripts);
     case 'remote':
       return learnRemote(envId, definition, workshop.network);
     default:
@@ -39,6 +39,12 @@ export async function learnFacts(
 }
 
 async function learnScript(envId: string, source: string, scripts: ScriptPool): Promise<JsonObject> {
+  if (source.length > LONGEST_SOURCE) {
+    throw invalidDefinition(
+      '/source',
+      `has ${source.length} characters; at most ${LONGEST_SOURCE} are taken`,
+    );
+  }
   try {
     return await scripts.load(scripts.script(envId, source));
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Json } from '../../shared/json.ts';
 /** Longest id and name, in characters. */
 const NAME_LENGTH = 128;
 const LONGEST_TEXT = 20_000;
-const LONGEST_SOURCE = 256 * 1024;
+export const LONGEST_SOURCE = 256 * 1024;
 const MOST_STEPS = 100_000;
 /** Steps of an episode where the definition names none. */
 export const DEFAULT_MAX_STEPS = 100;
@@ -154,16 +154,25 @@ export const ScriptDefinition = closed(
     kind: Type.Literal('script'),
     ...task,
     ...behaviour,
-    source: Type.String({
-      minLength: 1,
-      maxLength: LONGEST_SOURCE,
-      description:
-        'JavaScript with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`.',
-    }),
+    source: Type.Union(
+      [
+        Type.String({ minLength: 1, maxLength: LONGEST_SOURCE }),
+        Type.Array(Type.String({ maxLength: LONGEST_SOURCE }), { minItems: 1, maxItems: 20_000 }),
+      ],
+      {
+        description:
+          'JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`.',
+      },
+    ),
   },
   { title: 'ScriptDefinition', description: 'JavaScript that runs in a sandbox.' },
 );
 export type ScriptDefinition = Static<typeof ScriptDefinition>;
+
+/** The source of a script as one text. */
+export function sourceOf({ source }: ScriptDefinition): string {
+  return typeof source === 'string' ? source : source.join('\n');
+}
 
 const Url = Type.String({
   minLength: 1,

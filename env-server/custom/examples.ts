@@ -25,11 +25,10 @@ function step(state, action, rng) {
 }
 
 function observe(state) {
-  const { secret, last } = state;
-  const text = last === null ? 'Guess.' : last < secret ? \`\${last} is too low.\` : last > secret ? \`\${last} is too high.\` : 'Right!';
-  return { text, structured: { last } };
-}
-`;
+  if (state.last === null) return 'Guess.';
+  if (state.last === state.secret) return 'Right!';
+  return state.last < state.secret ? 'Too low.' : 'Too high.';
+}`;
 
 /** One complete registration of every kind, for the reference and for newcomers. Each works as it stands. */
 export const EXAMPLES: { readonly [kind: string]: Example } = {
@@ -77,7 +76,7 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
           type: 'object',
           properties: { largest: { type: 'integer', minimum: 2, maximum: 1000, default: 10 } },
         },
-        source: SCRIPT,
+        source: SCRIPT.split('\n'),
       },
     },
   },

@@ -4,7 +4,7 @@ import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/environment.ts';
 import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
 import { compileBehaviour } from '../behaviour.ts';
-import type { ScriptDefinition } from '../definition.ts';
+import { type ScriptDefinition, sourceOf } from '../definition.ts';
 import type { ScriptPool } from './pool.ts';
 
 interface State extends Seen {
@@ -30,7 +30,7 @@ export function scriptEnvironment(
   pool: ScriptPool,
 ): AnyEnvironment {
   const { spec, describe, accept, references } = compileBehaviour(envId, definition);
-  const script = pool.script(envId, definition.source);
+  const script = pool.script(envId, sourceOf(definition));
 
   async function ask<T>(
     request: string,
