@@ -56,7 +56,10 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
       if (NUMERIC.has(key) && typeof value !== 'number') wrong('must be a number', `${at}/${key}`);
     }
     const compiled = ofType(type, node, at, depth, wrong);
-    if (node.default !== undefined && !Value.Check(compiled, node.default)) {
+    if (
+      node.default !== undefined &&
+      !Value.Check(compiled, Value.Default(compiled, structuredClone(node.default)))
+    ) {
       wrong('the default does not fit its own schema', `${at}/default`);
     }
     return compiled;

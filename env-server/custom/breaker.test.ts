@@ -1,0 +1,35 @@
+import t from 'tap';
+import { Breaker } from './breaker.ts';
+
+t.test('opens after failures in a row, lets one try, and pauses longer each time', async t => {
+  let now = 0;
+  const breaker = new Breaker(() => now, 2);
+  breaker.failed();
+  t.equal(breaker.enter(), 0, 'one failure is nothing');
+  breaker.failed();
+  t.equal(breaker.enter(), 1000);
+  now = 400;
+  t.equal(breaker.enter(), 600);
+  now = 1000;
+  t.equal(breaker.enter(), 0, 'one may try');
+  t.ok(breaker.enter() > 0, 'the others wait for it');
+  breaker.failed();
+  t.equal(breaker.enter(), 2000);
+  now = 3000;
+  t.equal(breaker.enter(), 0);
+  breaker.succeeded();
+  t.equal(breaker.enter(), 0);
+  breaker.failed();
+  t.equal(breaker.enter(), 0, 'a success forgets the failures');
+});
+
+t.test('no pause is longer than a minute', async t => {
+  let now = 0;
+  const breaker = new Breaker(() => now, 1);
+  for (let i = 0; i < 20; i++) {
+    breaker.failed();
+    now += 100_000;
+  }
+  breaker.failed();
+  t.equal(breaker.enter(), 60_000);
+});
