@@ -4,6 +4,7 @@ import { countdown } from './countdown/countdown.ts';
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
+import { lean } from './lean/lean.ts';
 import { metaMathQa } from './metamathqa/metamathqa.ts';
 import { rubiksCube } from './rubikscube/rubikscube.ts';
 import { searchQa } from './searchqa/searchqa.ts';
@@ -28,6 +29,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   alfworld,
   searchQa,
   webshop,
+  lean,
 ];
 
 const MOST_SUGGESTIONS = 3;

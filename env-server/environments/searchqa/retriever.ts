@@ -1,6 +1,7 @@
 import { request } from 'undici';
 import type { Json } from '../../../shared/json.ts';
 import { Bm25Index } from '../datasets/bm25.ts';
+import { checkServiceAddress } from '../datasets/service-address.ts';
 import { InvalidConfig } from '../environment.ts';
 import type { Document } from './world.ts';
 
@@ -44,7 +45,6 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
 
 /** Hosts beside the loopback ones that retrievers may run on, separated by commas. */
 export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 /** How long a retriever that answered `GET /health` counts as well. */
 const HEALTHY_MS = 60_000;
 const MOST_CACHED = 10_000;
@@ -60,28 +60,10 @@ const retrievers = new Map<string, HttpRetriever>();
 export function httpRetriever(url: string): HttpRetriever {
   let retriever = retrievers.get(url);
   if (!retriever) {
-    retriever = new HttpRetriever(checkAddress(url));
+    retriever = new HttpRetriever(checkServiceAddress('/retriever/url', url, RETRIEVER_HOSTS_VARIABLE));
     retrievers.set(url, retriever);
   }
   return retriever;
-}
-
-function checkAddress(url: string): string {
-  const pointer = '/retriever/url';
-  if (!URL.canParse(url)) throw new InvalidConfig(pointer, `${url} is no URL`);
-  const { protocol, hostname, host } = new URL(url);
-  if (protocol !== 'http:' && protocol !== 'https:')
-    throw new InvalidConfig(pointer, 'must be an http or https URL');
-  const allowed = (process.env[RETRIEVER_HOSTS_VARIABLE] ?? '')
-    .split(',')
-    .map(name => name.trim().toLowerCase());
-  if (!LOOPBACK.has(hostname) && !allowed.includes(hostname) && !allowed.includes(host)) {
-    throw new InvalidConfig(
-      pointer,
-      `retrievers run on this machine or on a host that ${RETRIEVER_HOSTS_VARIABLE} names; ${host} is neither`,
-    );
-  }
-  return url.replace(/\/+$/, '');
 }
 
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */

@@ -1,0 +1,256 @@
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
+import { checkContract, playing } from '../contract.test-data.ts';
+import { lean } from './lean.ts';
+import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
+import { readTheorem } from './theorems.ts';
+
+const play = playing(lean);
+const STATEMENT = 'theorem swap (p q : Prop) (h : p ∧ q) : q ∧ p := by';
+
+const close = (a: number, b: number) => Math.abs(a - b) < 1e-9;
+
+t.test('accepted, rejected and proved are paid as they should be', async t => {
+  let state = await play.reset({}, { statement: STATEMENT });
+  t.equal(play.text(state), `Steps: 0 of 100\n${STATEMENT}\nh : p ∧ q\n⊢ q ∧ p`);
+  const steps: [string, number, boolean, boolean][] = [
+    ['constructor', 0.9, true, false],
+    ['exact h.1', -1.1, false, false],
+    ['', -1.1, false, false],
+    ['exact h.2', 0.9, true, false],
+    ['exact h.1', 10.9, true, true],
+  ];
+  for (const [tactic, reward, accepted, proved] of steps) {
+    const result = await play.step(state, tactic);
+    t.ok(close(result.reward, reward), `${tactic} pays ${result.reward}`);
+    t.match(result, { terminated: proved, info: { success: proved, action_is_valid: accepted } });
+    state = result.state;
+  }
+  t.match(
+    play.text(state),
+    /1\. constructor\n2\. exact h\.2\n3\. exact h\.1\nThe last tactic was accepted and proves/,
+  );
+  t.match(await play.step(state, 'trivial'), { reward: 0, terminated: true });
+});
+
+t.test('the cap costs 2 and cuts the episode', async t => {
+  const state = await play.reset({ max_steps: 2 }, { statement: STATEMENT });
+  const first = await play.step(state, 'left');
+  const second = await play.step(first.state, 'left');
+  t.ok(close(second.reward, -3.1));
+  t.match([first.truncated, second.truncated, second.terminated], [false, true, false]);
+  t.match(await play.step(second.state, 'left'), { reward: 0, truncated: true });
+});
+
+t.test('the oracle proves generated theorems; splits do not meet', async t => {
+  const seen = new Map<string, string>();
+  for (const split of ['train', 'validation', 'test']) {
+    for (let seed = 0; seed < 25; seed++) {
+      const state = await play.reset({ split }, {}, seed);
+      t.equal(seen.get(state.theorem.statement) ?? split, split);
+      seen.set(state.theorem.statement, split);
+      t.match(await play.finish(state, 'oracle', 20), { success: true });
+    }
+  }
+});
+
+t.test('miniF2F records are read, and refused by the built-in checker where it knows too little', async t => {
+  const record = {
+    name: 'mathd_1',
+    split: 'valid',
+    informal_prefix: '/-- easy -/',
+    formal_statement: 'theorem mathd_1 (x : ℝ) (h₀ : 2 * x = 4) : x = 2 := by\n  sorry',
+    header: 'import Mathlib',
+  };
+  t.same(readTheorem(record), {
+    name: 'mathd_1',
+    informal: '/-- easy -/',
+    header: 'import Mathlib',
+    statement: 'theorem mathd_1 (x : ℝ) (h₀ : 2 * x = 4) : x = 2 := by',
+    proof: [],
+  });
+  t.throws(() => readTheorem({ formal_statement: 'def x := 1' }), {
+    name: 'InvalidField',
+    field: 'formal_statement',
+  });
+  const folder = t.testdir({ 'data.jsonl': JSON.stringify(record), 'bad.jsonl': '{"name":"x"}' });
+  await t.rejects(play.reset({ data: join(folder, 'data.jsonl') }), {
+    name: 'InvalidConfig',
+    pointer: '/backend',
+  });
+  await t.rejects(play.reset({ data: join(folder, 'bad.jsonl') }), {
+    message: /row 1: field formal_statement/,
+  });
+  await t.rejects(play.reset({}, { statement: 'theorem x : ∀ y, y = y := by' }), {
+    name: 'InvalidOptions',
+    pointer: '/statement',
+  });
+});
+
+/** Starts a server that speaks Kimina's protocol; returns its address and the requests it got. */
+async function kimina(reply: (code: string) => unknown, status = 200) {
+  const requests: { url?: string; body: { snippets: { id: string; code: string }[]; timeout: number } }[] =
+    [];
+  const server = createServer((request, response) => {
+    let text = '';
+    request.on('data', chunk => {
+      text += chunk;
+    });
+    request.on('end', () => {
+      const body = JSON.parse(text);
+      requests.push({ url: request.url, body });
+      response
+        .writeHead(status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(reply(body.snippets[0].code)));
+    });
+  });
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  return { server_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, requests };
+}
+
+t.test('a Kimina server checks the whole proof', async t => {
+  const { server_url, requests } = await kimina(code => ({
+    results: [
+      {
+        id: 'x',
+        time: 0.1,
+        error: code.includes('slow') ? 'Lean REPL command timed out in 5 seconds' : null,
+        response: code.includes('odd')
+          ? { message: 'unknown environment' }
+          : {
+              env: 0,
+              messages: code.includes('bad')
+                ? [{ severity: 'error', data: "unknown tactic 'bad'" }]
+                : code.includes('rfl')
+                  ? [{ severity: 'warning', data: 'unused variable' }]
+                  : [{ severity: 'error', data: 'unsolved goals\n⊢ True' }],
+            },
+      },
+    ],
+  }));
+  const config = { backend: 'kimina', server_url, header: 'import Mathlib', timeout_ms: 3000 };
+  let state = await play.reset(config, { statement: 'theorem t : 1 = 1 := by sorry' });
+  const steps: [string, number, string][] = [
+    ['bad', -1.1, 'rejected'],
+    ['slow', -2.1, 'timeout'],
+    ['odd', -1.1, 'rejected'],
+    ['sorry', -1.1, 'rejected'],
+    ['trivial theorem x : False', -1.1, 'rejected'],
+    ['#eval 1', -1.1, 'rejected'],
+    ['skip', 0.9, 'accepted'],
+    ['rfl', 10.9, 'proved'],
+  ];
+  for (const [tactic, reward, status] of steps) {
+    const result = await play.step(state, tactic);
+    t.ok(close(result.reward, reward), `${tactic} pays ${result.reward}`);
+    t.equal(result.info.status, status);
+    state = result.state;
+  }
+  t.equal(requests.length, 5, 'what is no tactic is not sent');
+  t.match(requests.at(-1), {
+    url: '/api/check',
+    body: { timeout: 3, snippets: [{ code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n' }] },
+  });
+});
+
+t.test('a Kimina server that fails is a fault, not a verdict', async t => {
+  for (const [reply, status] of [
+    [{}, 200],
+    [{ results: [] }, 200],
+    [{ results: [{ id: 'x' }] }, 200],
+    [{}, 500],
+  ] as const) {
+    const { server_url } = await kimina(() => reply, status);
+    const state = await play.reset({ backend: 'kimina', server_url }, { statement: STATEMENT });
+    await t.rejects(play.step(state, 'constructor'), { name: 'BackendFailed' });
+  }
+  const wrong: JsonObject[] = [
+    { backend: 'kimina' },
+    { backend: 'kimina', server_url: 'http://lean.example.org' },
+    { server_url: 'http://127.0.0.1:1' },
+  ];
+  for (const config of wrong)
+    await t.rejects(async () => play.reset(config), { name: 'InvalidConfig', pointer: '/server_url' });
+});
+
+/** Speaks the REPL's protocol: JSON and an empty line each way. */
+const FAKE_REPL = `
+let buffer = '';
+let count = 0;
+process.stdin.on('data', chunk => {
+  buffer += chunk;
+  for (let end = buffer.indexOf('\\n\\n'); end >= 0; end = buffer.indexOf('\\n\\n')) {
+    const { cmd, env } = JSON.parse(buffer.slice(0, end));
+    buffer = buffer.slice(end + 2);
+    if (cmd.includes('hang')) continue;
+    if (cmd.includes('die')) process.exit(3);
+    if (cmd.includes('garbage')) { process.stdout.write('not json\\n\\n'); continue; }
+    const messages = [{ severity: 'info', data: 'env ' + env + ' pid ' + process.pid }];
+    if (cmd.includes('bad')) messages.push({ severity: 'error', data: 'no' });
+    else if (!cmd.includes('rfl') && !cmd.includes('import')) messages.push({ severity: 'error', data: 'unsolved goals' });
+    const text = JSON.stringify({ env: count++, messages, sorries: cmd.includes('cheat') ? [{}] : undefined }, null, 1);
+    process.stdout.write(text.slice(0, 5));
+    setTimeout(() => process.stdout.write(text.slice(5) + '\\n\\n'), 2);
+  }
+});
+`;
+
+t.test('a REPL process checks one proof after the other and is begun anew when it hangs or dies', async t => {
+  const file = join(t.testdir({}), 'repl.mjs');
+  writeFileSync(file, FAKE_REPL);
+  const repl = new ReplProcess([process.execPath, file]);
+  t.teardown(() => repl.stop());
+  const theorem = {
+    name: 't',
+    informal: '',
+    header: 'import X',
+    statement: 'theorem t : 1 = 1 := by',
+    proof: [],
+  };
+  const verdicts = await Promise.all(
+    [['skip'], ['rfl'], ['bad'], ['cheat rfl']].map(tactics => repl.check(theorem, tactics, 5000)),
+  );
+  t.same(
+    verdicts.map(verdict => verdict.status),
+    ['accepted', 'proved', 'rejected', 'rejected'],
+  );
+  t.match(verdicts[1].messages[0], /^env 0 pid/, 'the header is read once');
+  t.match(await repl.check(theorem, ['hang'], 200), { status: 'timeout' });
+  const after = await repl.check(theorem, ['rfl'], 5000);
+  t.equal(after.status, 'proved');
+  t.not(after.messages[0], verdicts[1].messages[0], 'another process');
+  await t.rejects(repl.check(theorem, ['die'], 5000), {
+    name: 'BackendFailed',
+    message: /ended with code 3/,
+  });
+  await t.rejects(repl.check(theorem, ['garbage'], 5000), { name: 'BackendFailed' });
+  t.match(await repl.check({ ...theorem, header: '' }, ['rfl'], 5000), { messages: [/^env undefined/] });
+  const missing = new ReplProcess(['/nowhere/lean']);
+  await t.rejects(missing.check(theorem, ['rfl'], 5000), {
+    name: 'BackendFailed',
+    message: /does not start/,
+  });
+});
+
+t.test('the REPL is set up by the operator', async t => {
+  await t.rejects(async () => play.reset({ backend: 'repl' }), {
+    name: 'InvalidConfig',
+    pointer: '/backend',
+  });
+  const file = join(t.testdir({}), 'repl.mjs');
+  writeFileSync(file, FAKE_REPL);
+  process.env[REPL_COMMAND_VARIABLE] = `${process.execPath} ${file}`;
+  t.teardown(() => {
+    delete process.env[REPL_COMMAND_VARIABLE];
+    stopRepls();
+  });
+  const state = await play.reset({ backend: 'repl' }, { statement: 'theorem t : 1 = 1 := by' });
+  t.match(await play.step(state, 'rfl'), { terminated: true, info: { success: true } });
+});
+
+t.test('keeps the contract', async t => checkContract(t, lean));

@@ -1,0 +1,349 @@
+import Type, { type Static } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { chooseRecord } from '../datasets/choose.ts';
+import {
+  type Environment,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../environment.ts';
+import { splitSchema } from '../splits.ts';
+import type { Backend, Theorem, Verdict } from './backend.ts';
+import { builtinBackend } from './builtin/builtin.ts';
+import { LeanError } from './builtin/parser.ts';
+import { readStatement, showGoal } from './builtin/statement.ts';
+import { AUTOMATION } from './builtin/tactics.ts';
+import { kiminaBackend } from './kimina.ts';
+import { replBackend } from './repl.ts';
+import { drawTheorem, openStatement, readTheorem, TOPICS } from './theorems.ts';
+
+const REWARD_STEP = -0.1;
+const REWARD_ACCEPTED = 1;
+const REWARD_REJECTED = -1;
+const REWARD_PROVED = 10;
+const REWARD_TIMEOUT = -1;
+const REWARD_CAP = -2;
+const MOST_STEPS = 100;
+const LONGEST_TACTIC = 2000;
+const MOST_TACTICS = 200;
+const SHOWN_CHARS = 1500;
+
+const configSchema = Type.Object(
+  {
+    backend: Type.Union([Type.Literal('builtin'), Type.Literal('kimina'), Type.Literal('repl')], {
+      default: 'builtin',
+      description:
+        'Who checks proofs: the built-in checker, a Kimina Lean server, or a local Lean REPL process.',
+    }),
+    server_url: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 2048, description: 'Address of the Kimina Lean server.' }),
+    ),
+    timeout_ms: Type.Integer({
+      default: 60_000,
+      minimum: 100,
+      maximum: 600_000,
+      description: 'Time for one check by Lean.',
+    }),
+    topic: Type.Union(
+      TOPICS.map(topic => Type.Literal(topic)),
+      { default: 'mixed', description: 'What the generated theorems are about.' },
+    ),
+    automation: Type.Union(
+      AUTOMATION.map(level => Type.Literal(level)),
+      {
+        default: 'arithmetic',
+        description:
+          'Deciding tactics of the built-in checker: none, those for arithmetic, or tauto as well.',
+      },
+    ),
+    split: splitSchema,
+    data: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4096,
+        description:
+          'File of theorems instead of generated ones: .jsonl, .json or .parquet in the form of miniF2F (formal_statement, header, name).',
+      }),
+    ),
+    header: Type.String({
+      default: '',
+      maxLength: 4000,
+      description: 'Imports for theorems that bring none, e.g. import Mathlib.',
+    }),
+    max_steps: Type.Integer({
+      default: MOST_STEPS,
+      minimum: 1,
+      description: 'Tactics before the episode is cut, rejected ones included.',
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const optionsSchema = Type.Object(
+  {
+    statement: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 4000, description: 'theorem … : … := by' }),
+    ),
+    informal: Type.Optional(Type.String({ maxLength: 4000, description: 'The statement in words.' })),
+    index: Type.Optional(
+      Type.Integer({ minimum: 0, description: 'Theorem of the data file within the split, from 0.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type LeanConfig = Static<typeof configSchema>;
+type LeanOptions = Static<typeof optionsSchema>;
+
+export type LeanState = {
+  readonly theorem: {
+    readonly name: string;
+    readonly informal: string;
+    readonly header: string;
+    readonly statement: string;
+    readonly proof: readonly string[];
+  };
+  readonly checker: {
+    readonly backend: LeanConfig['backend'];
+    readonly server_url: string;
+    readonly timeout_ms: number;
+    readonly automation: LeanConfig['automation'];
+  };
+  /** Accepted tactics. */
+  readonly tactics: readonly string[];
+  readonly steps: number;
+  readonly max_steps: number;
+  readonly feedback: { readonly status: Verdict['status'] | 'start'; readonly messages: readonly string[] };
+};
+
+/** Lean-v0: proofs tactic by tactic. */
+export const lean = {
+  spec: {
+    id: 'Lean-v0',
+    title: 'Theorem proving in Lean',
+    description: [
+      'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept. Goals that are left over are no error.',
+      '',
+      `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} more when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
+      '',
+      'The built-in checker understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean. `info` has `status` and `messages`.',
+    ].join('\n'),
+    tags: ['theorem proving', 'mathematics', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
+    observationSpace: { type: 'Text', maxLength: 1_000_000 },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_TACTIC },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [
+      REWARD_STEP + REWARD_REJECTED + REWARD_TIMEOUT + REWARD_CAP,
+      REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED,
+    ],
+    knownOptimum: {
+      success: 1,
+      source: 'every generated theorem comes with a proof; reference policy `oracle`',
+    },
+    maxEpisodeSteps: MOST_STEPS,
+    exampleAction: 'intro h',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: ({ backend }: LeanConfig) => ({
+    instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${backend === 'builtin' ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
+    actionFormat: 'one tactic, e.g. intro h',
+  }),
+
+  checkConfig({ backend, server_url, timeout_ms }: LeanConfig): void {
+    if (backend === 'kimina' && server_url === undefined) {
+      throw new InvalidConfig('/server_url', 'the backend kimina needs the address of its server');
+    }
+    if (backend !== 'kimina' && server_url !== undefined) {
+      throw new InvalidConfig('/server_url', 'only the backend kimina has a server');
+    }
+    if (backend === 'kimina') kiminaBackend(server_url ?? '', timeout_ms);
+    if (backend === 'repl') replBackend(timeout_ms);
+  },
+
+  async reset(config: LeanConfig, rng: Random, options: JsonObject): Promise<LeanState> {
+    const { backend, server_url = '', timeout_ms, automation, max_steps } = config;
+    const theorem = await chooseTheorem(config, rng, options);
+    let goal = '';
+    if (backend === 'builtin') goal = openGoal(theorem, options);
+    return {
+      theorem: { ...theorem, header: theorem.header || config.header },
+      checker: { backend, server_url, timeout_ms, automation },
+      tactics: [],
+      steps: 0,
+      max_steps,
+      feedback: { status: 'start', messages: goal === '' ? [] : [goal] },
+    };
+  },
+
+  step(state: LeanState, action: Json): Transition<LeanState> | Promise<Transition<LeanState>> {
+    if (state.feedback.status === 'proved' || state.steps >= state.max_steps) return over(state);
+    const tactic = typeof action === 'string' ? action.trim() : '';
+    const refused = refusal(tactic, state);
+    if (refused) return judge(state, tactic, { status: 'rejected', messages: [refused] });
+    const verdict = backendOf(state).check(state.theorem, [...state.tactics, tactic]);
+    return verdict instanceof Promise
+      ? verdict.then(given => judge(state, tactic, given))
+      : judge(state, tactic, verdict);
+  },
+
+  observe({ theorem, tactics, steps, max_steps, feedback }: LeanState, format: ObservationFormat): Json {
+    const { name, informal, statement } = theorem;
+    if (format === 'structured') return { name, informal, statement, tactics, steps, max_steps, feedback };
+    const lines = informal === '' ? [] : [`In words: ${informal}`];
+    lines.push(`Steps: ${steps} of ${max_steps}`, statement);
+    lines.push(...tactics.map((tactic, index) => `${index + 1}. ${tactic}`));
+    if (feedback.status !== 'start') lines.push(`The last tactic was ${STATUS_WORDS[feedback.status]}.`);
+    lines.push(...feedback.messages.map(cut));
+    return lines.join('\n');
+  },
+
+  references: {
+    oracle: {
+      title: 'The rest of the proof that comes with a generated theorem',
+      plan: ({ theorem, tactics, feedback }: LeanState, count: number) => {
+        const begun = tactics.every((tactic, index) => tactic === theorem.proof[index]);
+        if (feedback.status === 'proved' || !begun) return [];
+        return theorem.proof.slice(tactics.length, tactics.length + count);
+      },
+    },
+    random: {
+      title: 'Random common tactics',
+      plan: (_state: LeanState, count: number, rng: Random) =>
+        Array.from({ length: count }, () => rng.choice(COMMON)),
+    },
+  },
+} satisfies Environment<LeanConfig, LeanState>;
+
+const STATUS_WORDS = {
+  accepted: 'accepted',
+  proved: 'accepted and proves the theorem',
+  rejected: 'rejected',
+  timeout: 'not checked in time',
+} as const;
+
+const COMMON = [
+  'intro h',
+  'constructor',
+  'left',
+  'right',
+  'assumption',
+  'exact h',
+  'apply h',
+  'exfalso',
+  'contradiction',
+  'norm_num',
+  'omega',
+  'ring',
+  'by_contra k',
+  'cases h',
+];
+
+/** What is wrong with a tactic before it is tried; undefined when nothing is. */
+function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
+  if (tactic === '') return 'an empty tactic is not allowed';
+  if (tactic.length > LONGEST_TACTIC) return `a tactic has at most ${LONGEST_TACTIC} characters`;
+  if (tactics.length >= MOST_TACTICS) return `a proof has at most ${MOST_TACTICS} tactics`;
+  if (checker.backend !== 'builtin' && FORBIDDEN.test(tactic))
+    return 'only tactics are allowed: no sorry, axioms or commands';
+  return undefined;
+}
+
+/** What would end the theorem and begin another command, assume something, or run code. */
+const FORBIDDEN =
+  /\b(?:sorry|admit|stop|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
+
+function openGoal(theorem: Theorem, options: LeanOptions): string {
+  try {
+    return showGoal(readStatement(theorem.statement));
+  } catch (error) {
+    if (!(error instanceof LeanError)) throw error;
+    const message = `the built-in checker does not understand ${theorem.statement}: ${error.message}`;
+    if (options.statement !== undefined) throw new InvalidOptions('/statement', message);
+    throw new InvalidConfig('/backend', message);
+  }
+}
+
+function backendOf({ checker }: LeanState): Backend {
+  switch (checker.backend) {
+    case 'builtin':
+      return builtinBackend(checker.automation);
+    case 'kimina':
+      return kiminaBackend(checker.server_url, checker.timeout_ms);
+    case 'repl':
+      return replBackend(checker.timeout_ms);
+  }
+}
+
+function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<LeanState> {
+  const { status } = verdict;
+  const accepted = status === 'accepted' || status === 'proved';
+  const proved = status === 'proved';
+  const steps = state.steps + 1;
+  const capped = !proved && steps >= state.max_steps;
+  const reward =
+    REWARD_STEP +
+    (accepted ? REWARD_ACCEPTED : REWARD_REJECTED) +
+    (proved ? REWARD_PROVED : 0) +
+    (status === 'timeout' ? REWARD_TIMEOUT : 0) +
+    (capped ? REWARD_CAP : 0);
+  return {
+    state: {
+      ...state,
+      tactics: accepted ? [...state.tactics, tactic] : state.tactics,
+      steps,
+      feedback: verdict,
+    },
+    reward,
+    terminated: proved,
+    truncated: capped,
+    info: {
+      success: proved,
+      action_is_valid: accepted,
+      action_is_effective: accepted,
+      status,
+      messages: verdict.messages.map(cut),
+    },
+  };
+}
+
+/** After the end nothing changes. */
+function over(state: LeanState): Transition<LeanState> {
+  const proved = state.feedback.status === 'proved';
+  const info = {
+    success: proved,
+    action_is_valid: false,
+    action_is_effective: false,
+    status: 'over',
+    messages: [],
+  };
+  return { state, reward: 0, terminated: proved, truncated: !proved, info };
+}
+
+function cut(text: string): string {
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text;
+}
+
+async function chooseTheorem(
+  { data, split, topic }: LeanConfig,
+  rng: Random,
+  { statement, informal = '', index }: LeanOptions,
+): Promise<Theorem> {
+  if (statement !== undefined) {
+    return { name: '', informal, header: '', statement: openStatement(statement), proof: [] };
+  }
+  if (informal !== '') throw new InvalidOptions('/statement', 'informal needs the statement beside it');
+  if (data !== undefined) {
+    return chooseRecord(
+      { path: data, read: readTheorem, split, key: theorem => theorem.statement, index },
+      rng,
+    );
+  }
+  if (index !== undefined) throw new InvalidOptions('/index', 'index needs a data file in the config');
+  return drawTheorem(topic, split, rng);
+}

@@ -1,0 +1,185 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { InvalidConfig } from '../environment.ts';
+import {
+  type Backend,
+  BackendFailed,
+  type LeanMessage,
+  sourceOf,
+  type Theorem,
+  type Verdict,
+  verdictOf,
+} from './backend.ts';
+
+/**
+ * The command that starts Lean's REPL (https://github.com/leanprover-community/repl), e.g. `lake env repl` in the folder
+ * of a project; set by the operator, never by a configuration. Words are separated by spaces.
+ */
+export const REPL_COMMAND_VARIABLE = 'RAGEN_LEAN_REPL';
+/** Folder in which the REPL is started. */
+export const REPL_FOLDER_VARIABLE = 'RAGEN_LEAN_REPL_DIR';
+const LONGEST_REPLY = 16 * 1024 * 1024;
+
+interface Reply {
+  readonly env?: number;
+  readonly message?: string;
+  readonly messages?: readonly LeanMessage[];
+  readonly sorries?: readonly unknown[];
+}
+
+/** One process for the whole server, started when first needed. @throws InvalidConfig where none is set up */
+export function replBackend(timeoutMs: number): Backend {
+  const command = process.env[REPL_COMMAND_VARIABLE]?.trim();
+  if (!command) {
+    throw new InvalidConfig(
+      '/backend',
+      `repl needs the environment variable ${REPL_COMMAND_VARIABLE}, e.g. lake env repl`,
+    );
+  }
+  const repl = processOf(command, process.env[REPL_FOLDER_VARIABLE]);
+  return { check: (theorem, tactics) => repl.check(theorem, tactics, timeoutMs) };
+}
+
+const processes = new Map<string, ReplProcess>();
+
+function processOf(command: string, folder: string | undefined): ReplProcess {
+  const key = `${folder ?? ''} ${command}`;
+  let repl = processes.get(key);
+  if (!repl) {
+    repl = new ReplProcess(command.split(/\s+/), folder);
+    processes.set(key, repl);
+  }
+  return repl;
+}
+
+/** Ends all REPL processes. */
+export function stopRepls(): void {
+  for (const repl of processes.values()) repl.stop();
+  processes.clear();
+}
+
+/** A REPL process that answers one command after the other; killed and begun anew when it is too slow. */
+export class ReplProcess {
+  readonly #command: readonly string[];
+  readonly #folder: string | undefined;
+  #child: ChildProcess | undefined;
+  #buffer = '';
+  #waiting: ((reply: Reply | Error) => void) | undefined;
+  /** Environments of headers that this process has read. */
+  readonly #headers = new Map<string, number>();
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(command: readonly string[], folder?: string) {
+    this.#command = command;
+    this.#folder = folder;
+  }
+
+  /** Checks queue up; the time runs from the turn of each. */
+  check(theorem: Theorem, tactics: readonly string[], timeoutMs: number): Promise<Verdict> {
+    const turn = this.#queue.then(() => this.#check(theorem, tactics, timeoutMs));
+    this.#queue = turn.catch(() => undefined);
+    return turn;
+  }
+
+  stop(): void {
+    this.#end(new BackendFailed('the Lean process was stopped'));
+  }
+
+  async #check(theorem: Theorem, tactics: readonly string[], timeoutMs: number): Promise<Verdict> {
+    const deadline = performance.now() + timeoutMs;
+    const { header } = theorem;
+    let env: number | undefined;
+    if (header !== '') {
+      env = this.#headers.get(header);
+      if (env === undefined) {
+        const reply = await this.#ask({ cmd: header }, deadline);
+        if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+        if (reply.env === undefined)
+          throw new BackendFailed(`Lean does not accept the header: ${reply.message ?? header}`);
+        env = reply.env;
+        this.#headers.set(header, env);
+      }
+    }
+    const cmd = sourceOf({ ...theorem, header: '' }, tactics);
+    const reply = await this.#ask({ cmd, ...(env !== undefined && { env }) }, deadline);
+    if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+    if (reply.message !== undefined) return { status: 'rejected', messages: [reply.message] };
+    return verdictOf(reply.messages ?? [], reply.sorries ?? []);
+  }
+
+  #ask(command: { cmd: string; env?: number }, deadline: number): Promise<Reply | 'timeout'> {
+    const child = this.#child ?? this.#start();
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiting = undefined;
+        this.#end();
+        resolve('timeout');
+      }, deadline - performance.now());
+      this.#waiting = reply => {
+        clearTimeout(timer);
+        this.#waiting = undefined;
+        if (reply instanceof Error) reject(reply);
+        else resolve(reply);
+      };
+      child.stdin?.write(`${JSON.stringify(command)}\n\n`);
+    });
+  }
+
+  #start(): ChildProcess {
+    const [program, ...args] = this.#command;
+    const child = spawn(program, args, {
+      cwd: this.#folder,
+      stdio: ['pipe', 'pipe', 'ignore'],
+      detached: true,
+    });
+    this.#child = child;
+    this.#buffer = '';
+    const failed = (why: string) => {
+      if (this.#child === child) this.#end(new BackendFailed(why));
+    };
+    child.on('error', error => failed(`the Lean process does not start: ${error.message}`));
+    child.on('exit', code => failed(`the Lean process ended with code ${code}`));
+    child.stdin?.on('error', () => failed('the Lean process does not read'));
+    child.stdout?.setEncoding('utf8');
+    child.stdout?.on('data', (chunk: string) => {
+      if (this.#child === child) this.#read(chunk);
+    });
+    child.unref();
+    return child;
+  }
+
+  /** A reply ends with an empty line. */
+  #read(chunk: string): void {
+    this.#buffer += chunk;
+    if (this.#buffer.length > LONGEST_REPLY) {
+      this.#end(new BackendFailed('Lean sent too much'));
+      return;
+    }
+    for (let end = this.#buffer.search(/\n\s*\n/); end >= 0; end = this.#buffer.search(/\n\s*\n/)) {
+      const text = this.#buffer.slice(0, end);
+      this.#buffer = this.#buffer.slice(end).replace(/^\n\s*\n/, '');
+      if (text.trim() === '') continue;
+      let reply: Reply | Error;
+      try {
+        reply = JSON.parse(text) as Reply;
+      } catch {
+        reply = new BackendFailed('Lean did not answer in JSON');
+      }
+      this.#waiting?.(reply);
+    }
+  }
+
+  /** Kills the process with its children; who waits gets the fault. */
+  #end(fault?: Error): void {
+    const child = this.#child;
+    this.#child = undefined;
+    this.#headers.clear();
+    if (child?.pid !== undefined && child.exitCode === null) {
+      try {
+        process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        child.kill('SIGKILL');
+      }
+    }
+    if (fault) this.#waiting?.(fault);
+  }
+}

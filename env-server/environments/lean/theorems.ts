@@ -1,0 +1,199 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { InvalidField, textField } from '../records.ts';
+import { isInSplit, type Split } from '../splits.ts';
+import type { Theorem } from './backend.ts';
+
+/** Theorems for the built-in checker, made from schemes; each comes with a proof. */
+
+export const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
+export type Topic = (typeof TOPICS)[number];
+
+interface Scheme {
+  readonly name: string;
+  /** Hypotheses and goal, with A, B, C, D for propositions. */
+  readonly binders: string;
+  readonly goal: string;
+  readonly proof: readonly string[];
+}
+
+const scheme = (name: string, binders: string, goal: string, ...proof: string[]): Scheme => ({
+  name,
+  binders,
+  goal,
+  proof,
+});
+
+const LOGIC: readonly Scheme[] = [
+  scheme('identity', '', 'A → A', 'intro h', 'exact h'),
+  scheme('constant', '', 'A → B → A', 'intro h k', 'exact h'),
+  scheme('modus_ponens', '(h : A) (k : A → B)', 'B', 'exact k h'),
+  scheme('chain', '(h : A → B) (k : B → C)', 'A → C', 'intro a', 'exact k (h a)'),
+  scheme(
+    'long_chain',
+    '(h : A → B) (k : B → C) (m : C → D) (a : A)',
+    'D',
+    'apply m',
+    'apply k',
+    'apply h',
+    'exact a',
+  ),
+  scheme('both', '(h : A) (k : B)', 'A ∧ B', 'exact ⟨h, k⟩'),
+  scheme('swap_and', '(h : A ∧ B)', 'B ∧ A', 'exact ⟨h.2, h.1⟩'),
+  scheme('regroup_and', '(h : (A ∧ B) ∧ C)', 'A ∧ (B ∧ C)', 'obtain ⟨⟨a, b⟩, c⟩ := h', 'exact ⟨a, b, c⟩'),
+  scheme('swap_or', '(h : A ∨ B)', 'B ∨ A', 'rcases h with a | b', 'right', 'exact a', 'left', 'exact b'),
+  scheme(
+    'or_cases',
+    '(h : A ∨ B) (k : A → C) (m : B → C)',
+    'C',
+    'rcases h with a | b',
+    'exact k a',
+    'exact m b',
+  ),
+  scheme('or_left', '(h : A)', 'A ∨ B', 'left', 'exact h'),
+  scheme(
+    'distribute',
+    '(h : A ∧ (B ∨ C))',
+    '(A ∧ B) ∨ (A ∧ C)',
+    'obtain ⟨a, bc⟩ := h',
+    'rcases bc with b | c',
+    'left',
+    'exact ⟨a, b⟩',
+    'right',
+    'exact ⟨a, c⟩',
+  ),
+  scheme('curry', '(h : A ∧ B → C)', 'A → B → C', 'intro a b', 'exact h ⟨a, b⟩'),
+  scheme('uncurry', '(h : A → B → C)', 'A ∧ B → C', 'intro k', 'exact h k.1 k.2'),
+  scheme('explosion', '(h : A) (k : ¬A)', 'B', 'exfalso', 'exact k h'),
+  scheme('contrapositive', '(h : A → B)', '¬B → ¬A', 'intro k a', 'exact k (h a)'),
+  scheme('double_negation', '(h : A)', '¬¬A', 'intro k', 'exact k h'),
+  scheme('classical', '(h : ¬¬A)', 'A', 'by_cases k : A', 'exact k', 'exact absurd k h'),
+  scheme('excluded_middle', '', 'A ∨ ¬A', 'by_cases h : A', 'left', 'exact h', 'right', 'exact h'),
+  scheme(
+    'no_or',
+    '(h : ¬(A ∨ B))',
+    '¬A ∧ ¬B',
+    'constructor',
+    'intro a',
+    'apply h',
+    'left',
+    'exact a',
+    'intro b',
+    'apply h',
+    'right',
+    'exact b',
+  ),
+  scheme('no_and', '(h : ¬(A ∧ B)) (a : A)', '¬B', 'intro b', 'exact h ⟨a, b⟩'),
+  scheme('or_not', '(h : A ∨ B) (k : ¬A)', 'B', 'rcases h with a | b', 'exfalso', 'exact k a', 'exact b'),
+  scheme('iff_swap', '(h : A ↔ B)', 'B ↔ A', 'exact ⟨h.mpr, h.mp⟩'),
+  scheme('iff_use', '(h : A ↔ B) (k : B ↔ C)', 'A → C', 'intro a', 'exact k.mp (h.mp a)'),
+  scheme('iff_from', '(h : A → B) (k : B → A)', 'A ↔ B', 'constructor', 'exact h', 'exact k'),
+  scheme(
+    'peirce',
+    '(h : (A → B) → A)',
+    'A',
+    'by_cases k : A',
+    'exact k',
+    'apply h',
+    'intro a',
+    'exact absurd a k',
+  ),
+];
+
+/** Numbers m, n, k stand in the binders and goals. */
+const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
+  (m, n) => scheme('sum', '', `${m} + ${n} = ${m + n}`, 'norm_num'),
+  (m, n, k) => scheme('product', '', `${m} * ${n} + ${k} = ${m * n + k}`, 'norm_num'),
+  (m, n, k) => scheme('compare', '', `${m} * ${n} < ${m * n + k}`, 'norm_num'),
+  (m, n, k) => scheme('unequal', '', `${m} + ${n} ≠ ${m + n + k}`, 'norm_num'),
+  (m, n) => scheme('rest', '', `${m * n + 1} % ${n + 1} = ${(m * n + 1) % (n + 1)}`, 'norm_num'),
+  () => scheme('square', '(x y : ℤ)', '(x + y) ^ 2 = x ^ 2 + 2 * x * y + y ^ 2', 'ring'),
+  m =>
+    scheme(
+      'scaled_difference',
+      '(x y : ℤ)',
+      `(x - ${m} * y) * (x + ${m} * y) = x ^ 2 - ${m * m} * y ^ 2`,
+      'ring',
+    ),
+  m => scheme('commute', '(a b : ℕ)', `${m} * a + b = b + a * ${m}`, 'ring'),
+  (m, n) => scheme('solve', `(x : ℤ) (h : ${m} * x + ${n} = ${m * 7 + n})`, 'x = 7', 'omega'),
+  (m, n, k) =>
+    scheme('bound', `(x : ℤ) (h : x ≤ ${m}) (h2 : ${n} ≤ x + ${k})`, `${n} ≤ ${m + k}`, 'linarith'),
+  (m, n) => scheme('pair', `(x y : ℤ) (h : x + y = ${m + n}) (h2 : x - y = ${m - n})`, `x = ${m}`, 'omega'),
+  (m, n, k) => scheme('natural', `(a b : ℕ) (h : a + ${m} = b) (h2 : b < ${m + n})`, `a < ${n + k}`, 'omega'),
+  (m, n) => scheme('rewrite', `(a b : ℕ) (h : a = b + ${m}) (h2 : b = ${n})`, `a = ${n + m}`, 'rw [h, h2]'),
+  (m, n, k) =>
+    scheme(
+      'both_bounds',
+      `(x : ℤ) (h : ${m} < x) (h2 : x < ${m + 2})`,
+      `x = ${m + 1} ∧ x < ${m + 1 + n + k}`,
+      'constructor',
+      'omega',
+      'omega',
+    ),
+];
+
+const NAMES = ['p', 'q', 'r', 's', 't', 'u'];
+const GREATEST_NUMBER = 20;
+
+/** A theorem of the split, by its statement. */
+export function drawTheorem(topic: Topic, split: Split, rng: Random): Theorem {
+  for (;;) {
+    const kind = topic === 'mixed' ? rng.choice(TOPICS.slice(0, 2)) : topic;
+    const theorem = kind === 'logic' ? drawLogic(rng) : drawArithmetic(rng);
+    if (isInSplit(theorem.statement, split)) return theorem;
+  }
+}
+
+/** A scheme with a random formula for each of its letters. */
+function drawLogic(rng: Random): Theorem {
+  const { name, binders, goal, proof } = rng.choice(LOGIC);
+  const letters = rng.shuffle(NAMES);
+  const used = new Set<string>();
+  const formula = (): string => {
+    const [a, b] = rng.shuffle(letters.slice(0, 4));
+    const shapes = [a, a, `(${a} ∧ ${b})`, `(${a} ∨ ${b})`, `(${a} → ${b})`, `(¬${a})`];
+    const shape = rng.choice(shapes);
+    for (const letter of shape.match(/[a-z]/g) ?? []) used.add(letter);
+    return shape;
+  };
+  const meanings: { [letter: string]: string } = { A: formula(), B: formula(), C: formula(), D: formula() };
+  const fill = (text: string) => text.replaceAll(/\b[ABCD]\b/g, letter => meanings[letter]);
+  const atoms = [...used].sort().join(' ');
+  return makeTheorem(name, `(${atoms} : Prop) ${fill(binders)}`, fill(goal), proof.map(fill));
+}
+
+function drawArithmetic(rng: Random): Theorem {
+  const [m, n, k] = [0, 1, 2].map(() => 1 + rng.integer(GREATEST_NUMBER));
+  const { name, binders, goal, proof } = rng.choice(ARITHMETIC)(m, n, k);
+  return makeTheorem(name, binders, goal, proof);
+}
+
+function makeTheorem(name: string, binders: string, goal: string, proof: readonly string[]): Theorem {
+  const text = ['theorem', name, binders.trim(), ':', goal, ':= by'].filter(Boolean).join(' ');
+  return { name, informal: '', header: '', statement: text, proof };
+}
+
+/** A record in the form of miniF2F. @throws InvalidField */
+export function readTheorem(record: JsonObject): Theorem {
+  const optional = (...fields: string[]): string => {
+    const field = fields.find(name => typeof record[name] === 'string');
+    return field === undefined ? '' : (record[field] as string).trim();
+  };
+  const formal = textField(record, 'formal_statement').trim();
+  if (!/^(?:theorem|lemma|example)\b/m.test(formal)) {
+    throw new InvalidField('formal_statement', 'expected a theorem, lemma or example');
+  }
+  return {
+    name: optional('name', 'id'),
+    informal: optional('natural_language_statement', 'informal_statement', 'informal_prefix'),
+    header: [optional('imports', 'header'), optional('preamble')].filter(Boolean).join('\n'),
+    statement: openStatement(formal),
+    proof: [],
+  };
+}
+
+/** The statement up to and with `:= by`. */
+export function openStatement(statement: string): string {
+  return `${statement.trim().replace(/\s*:=\s*(?:by\b)?\s*(?:sorry)?\s*$/, '')} := by`;
+}
