@@ -11,10 +11,12 @@ import { checkSampling, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 
 /**
- * Rows of a tick unless told otherwise. Enough that matrix products run at full speed; not more, because the fewer
- * sequences decode at a time the more of their cache stays close to the processor.
+ * Rows of a tick unless told otherwise: few for small models, because the fewer sequences decode at a time the more of
+ * their cache stays close to the processor; more for large ones, whose weights have to come from memory for every tick.
  */
-export const DEFAULT_MAX_ROWS = 256;
+export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
+  return hiddenSize <= 256 ? 128 : 512;
+}
 
 export interface EngineOptions {
   readonly config: DecoderConfig;
@@ -63,7 +65,7 @@ export class GenerationEngine {
 
   constructor(options: EngineOptions) {
     this.#options = options;
-    this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
+    this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
     this.#cache = new PagedCache(options.config, { ...options, maxRows: this.#maxRows });
     this.#program = new DecodeProgram({ ...options, cache: this.#cache, maxRows: this.#maxRows });
     this.#sampler = new Sampler(options.config.vocabularySize);

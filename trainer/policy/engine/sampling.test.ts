@@ -42,6 +42,16 @@ for (const [name, change, expected, allowed] of cases) {
   });
 }
 
+t.test('of equals at the edge of top-k the first stay', async t => {
+  const sampler = new Sampler(4);
+  const rng = Random.fromSeed(3);
+  const seen = new Set<number>();
+  for (let i = 0; i < 200; i++) {
+    seen.add(sampler.draw(Float32Array.of(1, 2, 1, 1), 0, { ...plain, topK: 2 }, rng).token);
+  }
+  t.same([...seen].sort(), [0, 1]);
+});
+
 t.test('temperature 0 takes the largest, the first of equals', async t => {
   const sampler = new Sampler(3);
   const draw = (row: number[]) =>

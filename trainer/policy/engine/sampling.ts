@@ -8,19 +8,22 @@ export interface Draw {
 }
 
 /**
- * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates nothing
- * unless top-k or top-p sorts.
+ * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates next to
+ * nothing; top-k and top-p cost a sort.
  *
  * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
  * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
  */
 export class Sampler {
   readonly #weights: Float64Array;
+  /** Room for top-k, and for top-p. */
+  readonly #sorted: Float64Array;
   readonly #order: Int32Array;
   readonly #draw: Draw = { token: 0, logProb: 0 };
 
   constructor(vocabularySize: number) {
     this.#weights = new Float64Array(vocabularySize);
+    this.#sorted = new Float64Array(vocabularySize);
     this.#order = new Int32Array(vocabularySize);
   }
 
@@ -74,18 +77,43 @@ export class Sampler {
 
   /** Sets the weights of tokens outside top-k and top-p to 0; gives the sum of what is left. */
   #truncate({ topK, topP }: SamplingSettings, total: number): number {
+    const left = topK > 0 && topK < this.#weights.length ? this.#keepLargest(topK) : total;
+    return topP < 1 ? this.#keepMass(topP, left) : left;
+  }
+
+  #keepLargest(most: number): number {
+    const weights = this.#weights;
+    const sorted = this.#sorted;
+    sorted.set(weights);
+    sorted.sort();
+    const smallest = sorted[sorted.length - most];
+    let above = 0;
+    for (let i = sorted.length - 1; i >= 0 && sorted[i] > smallest; i--) above++;
+    // Of tokens as likely as the last one kept, the first ones stay.
+    let equals = most - above;
+    let mass = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (weights[i] < smallest || (weights[i] === smallest && equals-- <= 0)) weights[i] = 0;
+      mass += weights[i];
+    }
+    return mass;
+  }
+
+  #keepMass(share: number, total: number): number {
     const weights = this.#weights;
     const order = this.#order;
-    for (let i = 0; i < order.length; i++) order[i] = i;
-    order.sort((a, b) => weights[b] - weights[a] || a - b);
-    const most = topK > 0 ? Math.min(topK, order.length) : order.length;
-    let among = 0;
-    for (let i = 0; i < most; i++) among += weights[order[i]];
-    const wanted = topP < 1 ? topP * (topK > 0 ? among : total) : Infinity;
+    // All tokens below this together weigh less than what is to be cut off: none of them can be among those kept.
+    const floor = ((1 - share) * total) / weights.length;
+    let candidates = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (weights[i] > floor) order[candidates++] = i;
+      else weights[i] = 0;
+    }
+    const ranked = order.subarray(0, candidates).sort((a, b) => weights[b] - weights[a] || a - b);
     let kept = 0;
     let mass = 0;
-    while (kept < most && (kept === 0 || mass < wanted)) mass += weights[order[kept++]];
-    for (let i = kept; i < order.length; i++) weights[order[i]] = 0;
+    while (kept < candidates && (kept === 0 || mass < share * total)) mass += weights[ranked[kept++]];
+    for (let i = kept; i < candidates; i++) weights[ranked[i]] = 0;
     return mass;
   }
 }
