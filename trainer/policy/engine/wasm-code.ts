@@ -76,12 +76,8 @@ export const i32 = {
 export const f32 = {
   const: (value: number): Code => [0x43, ...new Uint8Array(Float32Array.of(value).buffer)],
   add: binary(0x92),
-  sub: binary(0x93),
-  mul: binary(0x94),
   div: binary(0x95),
   max: binary(0x97),
-  load: load(ALIGN_4_BYTES, 0x2a),
-  store: store(ALIGN_4_BYTES, 0x38),
 } as const;
 
 /** Four float32 lanes. `multiplyAdd(a, b, c)` is a·b + c, rounded once where the machine can. */

@@ -1,13 +1,10 @@
-import { availableParallelism } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
 import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { lossStructure } from '../../algorithms/losses/inputs.ts';
 import { checkLossSettings } from '../../algorithms/losses/settings.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { initialize, parameterSpecs } from '../../models/parameters.ts';
-import { ParameterStore } from '../../runtime/parameter-store.ts';
-import { compileGrammar, type Grammars } from '../engine/grammar.ts';
+import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import type {
   GenerateRequest,
   Generation,
@@ -20,41 +17,14 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from '../policy.ts';
-import { clipFactor, NORM_BLOCK } from './adamw.ts';
+import { clipFactor } from './adamw.ts';
 import { readConfig, readOptimizer, readWeights, saveCheckpoint } from './checkpoint.ts';
 import { dealSequences } from './micro-batches.ts';
-import type { Slice, WorkerSetup } from './protocol.ts';
+import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
+import type { Slice } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
-/** Sequences that keep their cache at once, over all workers, unless told otherwise. */
-const DEFAULT_OPEN_SEQUENCES = 256;
-/** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
-const DEFAULT_TOKEN_BUDGET = 2048;
-const DOUBLE_BYTES = 8;
-
-export interface LocalPolicyOptions {
-  /** A config to start from scratch, or a folder in the Hugging Face layout. */
-  readonly model: DecoderConfig | string;
-  /** Seeds fresh weights. */
-  readonly seed: number;
-  /** Threads that share the sequences; the machine's cores when absent. */
-  readonly workers?: number;
-  /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
-  readonly threads?: number;
-  readonly runtime?: 'onnx';
-  /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
-  readonly valueHead: boolean;
-  /** Longest sequence, prompts and responses together; the model's maximum when absent. */
-  readonly maxSequenceLength?: number;
-  /** Sequences that keep their cache at once; others are computed anew when they go on. */
-  readonly maxOpenSequences?: number;
-  /** What constrained requests may name. */
-  readonly grammars?: Grammars;
-  /** Padded tokens that go through the model at once while it learns or scores. */
-  readonly tokenBudget?: number;
-  /** Written beside the weights: a tokenizer's files by name. */
-  readonly files?: { readonly [name: string]: string };
-}
+export type { LocalPolicyOptions } from './parts.ts';
 
 /**
  * A policy on this machine's processors: a decoder in ONNX Runtime on several worker threads. Sequences are spread over
@@ -349,86 +319,6 @@ export class LocalPolicy implements Policy {
       }
     }
   }
-}
-
-/** Everything a policy is made of before its threads run. */
-interface PolicyParts {
-  readonly options: LocalPolicyOptions;
-  readonly config: DecoderConfig;
-  readonly maxSequenceLength: number;
-  readonly weights: ParameterStore;
-  readonly first: ParameterStore;
-  readonly second: ParameterStore;
-  readonly squares: Float64Array<SharedArrayBuffer>;
-}
-
-async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
-  const { model, runtime = 'onnx' } = options;
-  if (runtime !== 'onnx') throw new RangeError(`runtime ${runtime} is not known; choose onnx`);
-  const config = typeof model === 'string' ? await readConfig(model) : model;
-  const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
-  if (maxSequenceLength > config.maxPositions) {
-    throw new RangeError(
-      `maxSequenceLength ${maxSequenceLength} is more than the model's ${config.maxPositions} positions`,
-    );
-  }
-  for (const [name, grammar] of Object.entries(options.grammars ?? {})) {
-    compileGrammar(name, grammar, config.vocabularySize);
-  }
-  const specs = parameterSpecs(config, options.valueHead);
-  const weights = new ParameterStore(specs);
-  initialize(weights, specs, config.initializerRange, options.seed);
-  if (typeof model === 'string') await readWeights(model, weights);
-  const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
-  return {
-    options,
-    config,
-    maxSequenceLength,
-    weights,
-    first: weights.emptyLike(),
-    second: weights.emptyLike(),
-    squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
-  };
-}
-
-function workerSetups({
-  options,
-  config,
-  maxSequenceLength,
-  weights,
-  first,
-  second,
-  squares,
-}: PolicyParts): WorkerSetup[] {
-  const count = options.workers ?? availableParallelism();
-  const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
-  if (!Number.isInteger(count) || count < 1) {
-    throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
-  }
-  const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
-  return gradients.map((_, index) => ({
-    index,
-    config,
-    valueHead: options.valueHead,
-    maxSequenceLength,
-    maxOpenSequences: Math.ceil(open / count),
-    tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
-    threads: options.threads ?? 1,
-    grammars: options.grammars ?? {},
-    weights: weights.share(),
-    firstMoments: first.share(),
-    secondMoments: second.share(),
-    gradients,
-    squares: squares.buffer,
-    version: 0,
-  }));
-}
-
-/** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
-function cutIntoSlices(length: number, workers: number): Slice[] {
-  const blocks = Math.ceil(length / NORM_BLOCK);
-  const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
-  return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
