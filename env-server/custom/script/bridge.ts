@@ -34,17 +34,24 @@ interface Script {
  */
 function bridge(random: typeof Random): unknown {
   const { parse, stringify } = JSON;
-  const unavailable = (name: string, instead: string) => () => {
-    throw new Error(`${name} is not available: ${instead}`);
-  };
+  const promise = Promise;
+  const unavailable = (name: string, instead: string) =>
+    // An arrow function could not be called with `new`.
+    function unavailable(): never {
+      throw new Error(`${name} is not available: ${instead}`);
+    };
   Math.random = unavailable('Math.random', 'draw from rng') as typeof Math.random;
   globalThis.Date = unavailable(
     'Date',
     'an episode must not depend on the clock',
   ) as unknown as DateConstructor;
+  // Clocks, and what tells when memory is collected or when the engine runs its queue.
+  for (const name of ['performance', 'queueMicrotask', 'WeakRef', 'FinalizationRegistry', 'Atomics']) {
+    Reflect.deleteProperty(globalThis, name);
+  }
 
   const text = (what: string, value: unknown): string => {
-    if (value instanceof Promise)
+    if (value instanceof promise)
       throw new Error(`${what} is a promise; scripts answer at once, without async`);
     const json = stringify(value);
     if (json === undefined) throw new Error(`${what} is ${typeof value}, not plain JSON`);

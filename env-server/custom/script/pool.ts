@@ -18,6 +18,7 @@ const LONGEST_QUEUE = 10_000;
 const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
 const MS_PER_S = 1000;
+const MICROSECONDS_PER_MS = 1000;
 /** Of a worker's own JavaScript; scripts live in the engine's memory and have limits of their own. */
 const WORKER_HEAP_MB = 128;
 
@@ -54,7 +55,7 @@ interface Member {
   /** Least recently used first. */
   readonly loaded: Set<number>;
   call: Call | undefined;
-  killer: NodeJS.Timeout | undefined;
+  watch: NodeJS.Timeout | undefined;
   ready: boolean;
   /** It was ended because its call did not stop. */
   killed: boolean;
@@ -77,7 +78,7 @@ export class ScriptPool {
   /** Workers that had to be ended. */
   kills = 0;
 
-  constructor(settings: PoolSettings, now: () => number = () => performance.now()) {
+  constructor(settings: PoolSettings, now: () => number = performance.now.bind(performance)) {
     this.#settings = settings;
     this.#now = now;
   }
@@ -89,7 +90,7 @@ export class ScriptPool {
 
   /**
    * Loads a script and says what it declares.
-   * @throws Problem `environment_fault`, `script_limit`
+   * @throws Problem `environment_fault`, `script_limit`, `too_many_requests`
    */
   async load(script: PooledScript): Promise<{ valid_actions: boolean }> {
     return JSON.parse(await this.#enqueue(script, undefined));
@@ -97,7 +98,8 @@ export class ScriptPool {
 
   /**
    * Calls a script; see `bridge.ts` for requests and answers.
-   * @throws Problem `environment_fault` when it threw, `script_limit` when it was stopped, `too_many_requests`
+   * @throws Problem `environment_fault` when it threw, `script_limit` when it was stopped, `too_many_requests` when it is
+   * paused or too many calls wait
    */
   call(script: PooledScript, request: string): Promise<string> {
     return this.#enqueue(script, request);
@@ -116,7 +118,7 @@ export class ScriptPool {
     const pause = script.breaker.enter();
     if (pause > 0) {
       throw new Problem(
-        'script_limit',
+        'too_many_requests',
         `${script.name} reached its limits ${TRIP_AFTER} times in a row and is paused for ${Math.ceil(pause / MS_PER_S)} s`,
         { retryAfterSeconds: pause / MS_PER_S },
       );
@@ -174,7 +176,7 @@ export class ScriptPool {
       worker,
       loaded: new Set(),
       call: undefined,
-      killer: undefined,
+      watch: undefined,
       ready: false,
       killed: false,
     };
@@ -212,13 +214,25 @@ export class ScriptPool {
     if (member.ready) this.#watch(member);
   }
 
-  /** Ends the worker when its call neither answers nor stops. */
-  #watch(member: Member): void {
-    member.killer = setTimeout(() => {
+  /**
+   * Ends the worker when its call neither answers nor stops. It is judged by the processor time that it goes on to
+   * use, not by the clock: on a busy machine an innocent call may wait for long.
+   */
+  #watch(member: Member, used?: number): void {
+    const { call } = member;
+    if (!call) return;
+    const { timeMs } = this.#settings;
+    member.watch = setTimeout(async () => {
+      const now = await cpuMilliseconds(member.worker);
+      if (member.call !== call || now === undefined) return;
+      if (used === undefined || now - used <= KILL_FACTOR * timeMs) {
+        this.#watch(member, used ?? now);
+        return;
+      }
       member.killed = true;
       this.kills++;
-      void member.worker.terminate();
-    }, KILL_FACTOR * this.#settings.timeMs);
+      await member.worker.terminate();
+    }, timeMs);
   }
 
   #finish(member: Member, reply: WorkerReply): void {
@@ -256,7 +270,7 @@ export class ScriptPool {
   }
 
   #release(member: Member): Call | undefined {
-    clearTimeout(member.killer);
+    clearTimeout(member.watch);
     const { call } = member;
     member.call = undefined;
     if (call) call.script.running--;
@@ -275,6 +289,16 @@ export class ScriptPool {
       case 'output':
         return `state, observation and info of one call exceed ${outputLength} characters`;
     }
+  }
+}
+
+/** Processor time of a worker, also of one that does nothing but compute; undefined when it has ended. */
+async function cpuMilliseconds(worker: Worker): Promise<number | undefined> {
+  try {
+    const { user, system } = await worker.cpuUsage();
+    return (user + system) / MICROSECONDS_PER_MS;
+  } catch {
+    return undefined;
   }
 }
 

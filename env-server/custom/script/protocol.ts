@@ -7,8 +7,8 @@ export interface ScriptLimits {
   readonly outputLength: number;
 }
 
-/** Processor time is measured inside the worker; a call that has not answered after so many times its limit is killed from outside. */
-export const KILL_FACTOR = 10;
+/** A call that was told to stop and goes on for so many times its limit is ended from outside, together with its worker. */
+export const KILL_FACTOR = 2;
 export const STACK_BYTES = 256 * 1024;
 
 /** What the pool sends to a worker; one at a time. */

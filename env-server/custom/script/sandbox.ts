@@ -140,10 +140,16 @@ export class Sandbox {
     const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
     const limit = limitOf(name, message);
     if (limit) return new LimitReached(limit);
-    const line = typeof stack === 'string' ? /script\.js:(\d+)/.exec(stack)?.[1] : undefined;
-    const where = line ? ` (line ${line})` : '';
-    return new ScriptFault(`${name ?? 'error'}: ${message ?? JSON.stringify(error)}${where}`);
+    return new ScriptFault(`${name ?? 'error'}: ${message ?? JSON.stringify(error)}${placeOf(stack)}`);
   }
+}
+
+/** The innermost place of the script; of some errors the engine knows only where their function begins. */
+function placeOf(stack: unknown): string {
+  const match = typeof stack === 'string' ? /at (?:(\S+) \()?script\.js:(\d+)/.exec(stack) : null;
+  if (!match) return '';
+  const [, name, line] = match;
+  return name === undefined || name === '<eval>' ? ` (line ${line})` : ` (in ${name}, line ${line})`;
 }
 
 function limitOf(name: unknown, message: unknown): Limit | undefined {

@@ -1,0 +1,122 @@
+import t from 'tap';
+import { Problem } from '../../../shared/problems.ts';
+import { ScriptPool } from './pool.ts';
+
+const settings = { workers: 2, timeMs: 100, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const STEP = '{"op":"step","state":{"n":1},"rng":[1,2,3,4]}';
+const counting =
+  'function reset() { return { n: 0 }; } function step(s) { return { state: { n: s.n + 1 } }; } function observe(s) { return String(s.n); }';
+const withStep = (body: string) =>
+  `function reset() { return {}; } function step(state) { ${body} } function observe() { return "x"; }`;
+/** Work inside the engine that never asks whether to stop. */
+const DEAF =
+  'let o = {}; for (let i = 0; i < 26; i++) o = { a: o, b: o }; return { state: JSON.stringify(o).length };';
+
+async function codeOf(work: Promise<unknown>): Promise<string> {
+  try {
+    await work;
+    return 'none';
+  } catch (error) {
+    return error instanceof Problem ? error.code : String(error);
+  }
+}
+
+t.test('many calls at once all get their own answers', async t => {
+  const pool = new ScriptPool(settings);
+  t.teardown(() => pool.close());
+  const script = pool.script('test/Counting-v0', counting);
+  t.same(await pool.load(script), { valid_actions: false });
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, (_, n) =>
+      pool.call(script, `{"op":"step","state":{"n":${n}},"rng":[1,2,3,4]}`),
+    ),
+  );
+  t.same(
+    answers.map(text => text.split('\n')[0]),
+    Array.from({ length: 200 }, (_, n) => `{"n":${n + 1}}`),
+  );
+});
+
+t.test('a script that loops in all its sessions leaves a worker to the others', async t => {
+  const pool = new ScriptPool({ ...settings, timeMs: 2000 });
+  t.teardown(() => pool.close());
+  const looping = pool.script('test/Looping-v0', withStep('for (;;) {}'));
+  const good = pool.script('test/Counting-v0', counting);
+  await pool.call(good, STEP);
+  let stopped = 0;
+  const stops = Array.from({ length: 4 }, () =>
+    codeOf(pool.call(looping, STEP)).then(code => {
+      stopped++;
+      return code;
+    }),
+  );
+  for (let i = 0; i < 20; i++) await pool.call(good, STEP);
+  t.equal(stopped, 0, 'twenty calls were answered before the first loop reached its limit');
+  await pool.close();
+  t.same(new Set(await Promise.all(stops)), new Set(['draining']));
+});
+
+t.test('a call that cannot be told to stop is ended with its worker; the next one works', async t => {
+  const pool = new ScriptPool({ ...settings, timeMs: 40 });
+  t.teardown(() => pool.close());
+  const deaf = pool.script('test/Deaf-v0', withStep(DEAF));
+  const good = pool.script('test/Counting-v0', counting);
+  const stop = codeOf(pool.call(deaf, STEP));
+  t.match(await pool.call(good, STEP), /^\{"n":2\}/);
+  t.equal(await stop, 'script_limit');
+  t.equal(pool.kills, 1);
+  t.match(await pool.call(good, STEP), /^\{"n":2\}/);
+});
+
+t.test('a state nested too deep for the engine itself costs a call, not the pool', async t => {
+  const pool = new ScriptPool(settings);
+  t.teardown(() => pool.close());
+  const deep = pool.script(
+    'test/Deep-v0',
+    withStep('let o = {}; for (let i = 0; i < 1e5; i++) o = { o }; return { state: o };'),
+  );
+  t.equal(await codeOf(pool.call(deep, STEP)), 'script_limit');
+  t.match(await pool.call(pool.script('test/Counting-v0', counting), STEP), /^\{"n":2\}/);
+});
+
+t.test('a script that keeps reaching its limits is paused for a while', async t => {
+  let now = 0;
+  const pool = new ScriptPool({ ...settings, timeMs: 20 }, () => now);
+  t.teardown(() => pool.close());
+  const script = pool.script(
+    'test/Sometimes-v0',
+    withStep('if (state.n === 1) for (;;) {} return { state };'),
+  );
+  const harmless = STEP.replace('"n":1', '"n":2');
+  for (let i = 0; i < 5; i++) t.equal(await codeOf(pool.call(script, STEP)), 'script_limit');
+  t.equal(await codeOf((async () => pool.call(script, harmless))()), 'too_many_requests');
+  now = 1500;
+  t.equal(await codeOf(pool.call(script, harmless)), 'none');
+  t.equal(await codeOf(pool.call(script, STEP)), 'script_limit');
+  t.equal(await codeOf(pool.call(script, harmless)), 'none');
+});
+
+t.test('faults of a script are told by its name', async t => {
+  const pool = new ScriptPool(settings);
+  t.teardown(() => pool.close());
+  const script = pool.script('test/Faulty-v0', withStep('throw new Error("no luck");'));
+  await t.rejects(pool.call(script, STEP), {
+    code: 'environment_fault',
+    message: 'test/Faulty-v0: Error: no luck (in step, line 1)',
+  });
+});
+
+t.test('more scripts than a worker keeps ready still work in turn', async t => {
+  const pool = new ScriptPool({ ...settings, workers: 1 });
+  t.teardown(() => pool.close());
+  const scripts = Array.from({ length: 20 }, (_, i) =>
+    pool.script(`test/S${i}-v0`, counting.replace('s.n + 1', `s.n + ${i}`)),
+  );
+  for (let round = 0; round < 2; round++) {
+    const answers = await Promise.all(scripts.map(script => pool.call(script, STEP)));
+    t.same(
+      answers.map(text => text.split('\n')[0]),
+      scripts.map((_, i) => `{"n":${1 + i}}`),
+    );
+  }
+});

@@ -1,0 +1,212 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import type { Limit, ScriptLimits } from './protocol.ts';
+import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
+
+const LIMITS: ScriptLimits = { timeMs: 100, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const engine = await loadEngine();
+
+/** A sandbox whose `step` has this body, and what it answers. */
+function step(
+  body: string,
+  request: object = {},
+  limits = LIMITS,
+): { state: string; result: { [key: string]: unknown } } {
+  const sandbox = new Sandbox(engine, `${MINIMAL} function step(state, action, rng) { ${body} }`, limits);
+  try {
+    const text = sandbox.call(
+      JSON.stringify({ op: 'step', state: { n: 1 }, action: 'go', rng: [1, 2, 3, 4], ...request }),
+    );
+    const end = text.indexOf('\n');
+    return { state: text.slice(0, end), result: JSON.parse(text.slice(end + 1)) };
+  } finally {
+    sandbox.dispose();
+  }
+}
+
+const MINIMAL =
+  'function reset() { return { n: 0 }; } function observe(state) { return JSON.stringify(state); }';
+
+t.test('a step gives state, result, observation and the generator after it', async t => {
+  const { state, result } = step(
+    'return { state: { n: state.n + 1 }, reward: rng.float(), terminated: action === "go", info: { a: 1 } };',
+  );
+  const rng = Random.fromState([1, 2, 3, 4]);
+  t.equal(state, '{"n":2}');
+  t.same(result, { reward: rng.float(), terminated: true, info: { a: 1 }, seen: '{"n":2}', rng: rng.state });
+});
+
+t.test('the generator draws exactly what the server would draw', async t => {
+  const draws =
+    '[rng.uint32(), rng.float(), rng.integer(10), rng.chance(0.5), rng.choice([1,2,3]), rng.weighted([1,0,2]), rng.shuffle([1,2,3,4]), rng.normal()]';
+  const { result } = step(`return { state: {}, info: { draws: ${draws} } };`);
+  const rng = Random.fromState([1, 2, 3, 4]);
+  t.same((result.info as { draws: unknown }).draws, [
+    rng.uint32(),
+    rng.float(),
+    rng.integer(10),
+    rng.chance(0.5),
+    rng.choice([1, 2, 3]),
+    rng.weighted([1, 0, 2]),
+    rng.shuffle([1, 2, 3, 4]),
+    rng.normal(),
+  ]);
+  t.same(result.rng, rng.state);
+});
+
+t.test('every call gets a state of its own, whatever an earlier one did to it', async t => {
+  const sandbox = new Sandbox(
+    engine,
+    `${MINIMAL} function step(state) { state.n++; return { state }; }`,
+    LIMITS,
+  );
+  const request = JSON.stringify({ op: 'step', state: { n: 1 }, rng: [1, 2, 3, 4] });
+  t.equal(sandbox.call(request), sandbox.call(request));
+  sandbox.dispose();
+});
+
+t.test('functions may be declared as constants', async t => {
+  const sandbox = new Sandbox(
+    engine,
+    'const reset = () => ({}); const step = s => ({ state: s }); const observe = () => "x"; const validActions = () => ["a"];',
+    LIMITS,
+  );
+  t.equal(sandbox.hasValidActions, true);
+  t.match(sandbox.call('{"op":"reset","rng":[1,2,3,4]}'), /"valid":\["a"\]/);
+  sandbox.dispose();
+});
+
+t.test('whatever does not stop or grows is stopped at its limit', async t => {
+  const hostile: { [name: string]: [body: string, limit: Limit] } = {
+    'an endless loop': ['while (true) {}', 'time'],
+    'an endless loop that catches everything': ['while (true) { try { for (;;) {} } catch {} }', 'time'],
+    'a regular expression that never ends': ['/(a+)+$/.test("a".repeat(60) + "b")', 'time'],
+    'an endless getter': ['const o = { get x() { for (;;) {} } }; return { state: o };', 'time'],
+    'an endless toJSON': ['return { state: { toJSON() { for (;;) {} } } };', 'time'],
+    'an endless proxy': ['return new Proxy({}, { get() { for (;;) {} }, has() { for (;;) {} } });', 'time'],
+    'large memory': ['const all = []; for (;;) all.push(new Uint8Array(1e6));', 'memory'],
+    'one large array': ['new Array(1e8).fill(0)', 'memory'],
+    recursion: ['const f = () => f() + 1; f();', 'recursion'],
+    'mutual recursion through JSON': [
+      'const o = { toJSON() { return JSON.stringify(o); } }; return { state: o };',
+      'recursion',
+    ],
+    'a large state': ['return { state: { text: "x".repeat(20000) } };', 'output'],
+    'a large info': ['return { state: {}, info: { text: "x".repeat(20000) } };', 'output'],
+  };
+  for (const [name, [body, limit]] of Object.entries(hostile)) {
+    try {
+      step(body);
+      t.fail(`${name} was not stopped`);
+    } catch (error) {
+      t.ok(error instanceof LimitReached, `${name}: ${error}`);
+      t.equal((error as LimitReached).limit, limit, name);
+    }
+  }
+});
+
+t.test('there is no way out of the sandbox', async t => {
+  const outside = [
+    'process',
+    'require',
+    'module',
+    'global',
+    'Buffer',
+    'fetch',
+    'WebAssembly',
+    'Deno',
+    'Bun',
+    'setTimeout',
+    'queueMicrotask',
+    'SharedArrayBuffer.prototype.constructor("return process")()',
+    'this.constructor.constructor("return process")()',
+    '(() => {}).constructor("return process")()',
+    'Function("return process")()',
+    '(0, eval)("process")',
+    'globalThis.process.exit()',
+    'Error.prepareStackTrace.call()',
+    'std.loadFile("/etc/passwd")',
+    'os.exec(["ls"])',
+    'performance.now()',
+    'new WeakRef({})',
+    'Atomics.wait',
+  ];
+  for (const expression of outside) {
+    t.throws(
+      () => step(`const found = ${expression}; return { state: {}, info: { found: typeof found } };`),
+      ScriptFault,
+      expression,
+    );
+  }
+  const { result } = step('return { state: {}, info: { names: Object.getOwnPropertyNames(globalThis) } };');
+  const names = (result.info as { names: string[] }).names.filter(name => /^[a-z]/.test(name));
+  t.same(names.sort(), [
+    'decodeURI',
+    'decodeURIComponent',
+    'encodeURI',
+    'encodeURIComponent',
+    'escape',
+    'eval',
+    'globalThis',
+    'isFinite',
+    'isNaN',
+    'observe',
+    'parseFloat',
+    'parseInt',
+    'reset',
+    'step',
+    'undefined',
+    'unescape',
+  ]);
+});
+
+t.test('modules are not loaded', async t => {
+  t.throws(() => new Sandbox(engine, 'import fs from "fs";', LIMITS), ScriptFault);
+  const { result } = step(
+    'let loaded = false; import("fs").then(() => { loaded = true; }); return { state: { loaded } };',
+  );
+  t.equal(result.seen, '{"loaded":false}');
+});
+
+t.test('clock and unseeded randomness are refused with what to use instead', async t => {
+  t.throws(() => step('return { state: Math.random() };'), /Math.random is not available: draw from rng/);
+  t.throws(() => step('return { state: new Date() };'), /Date is not available/);
+  t.throws(() => step('return { state: Date.now() };'), ScriptFault);
+});
+
+t.test('mistakes are told with the line they are in', async t => {
+  t.throws(() => new Sandbox(engine, 'function reset( {', LIMITS), /SyntaxError.*line 1/);
+  t.throws(() => new Sandbox(engine, 'function reset() {}', LIMITS), /reset, step, observe; step is missing/);
+  t.throws(() => new Sandbox(engine, '\n\nthrow new Error("at once")', LIMITS), /Error: at once \(line 3\)/);
+  t.throws(() => step('\n\nthrow new TypeError("odd");'), /TypeError: odd \(in step, line 3\)/);
+  t.throws(
+    () => step('return state.missing.more;'),
+    /TypeError: cannot read property 'more' of undefined \(in step/,
+  );
+  t.throws(() => step('return 5;'), /step must return \{ state, reward, terminated \}/);
+  t.throws(
+    () => step('return { state: undefined };'),
+    /the state that step gives is undefined, not plain JSON/,
+  );
+  t.throws(() => step('return { state: () => 1 };'), /is function, not plain JSON/);
+  t.throws(() => step('return { state: Promise.resolve(1) };'), /is a promise/);
+  t.throws(() => step('const a = {}; a.a = a; return { state: a };'), /circular/);
+  t.throws(() => step('return { state: 10n };'), /BigInt/);
+  t.throws(() => step('throw "just text";'), /the script threw just text/);
+  t.throws(() => step('throw null;'), /the script threw null/);
+  t.throws(() => step('undeclared = 1;'), /undeclared/);
+});
+
+t.test('a script that alters what it was given alters only itself', async t => {
+  const sandbox = new Sandbox(
+    engine,
+    `JSON.stringify = () => 'mine'; JSON.parse = () => ({}); Array.prototype.push = null; Object.prototype.x = 1;
+     Promise = null; globalThis.Random = null;
+     ${MINIMAL} function step(state) { return { state: { n: state.n + 1 } }; }`,
+    LIMITS,
+  );
+  t.match(sandbox.call('{"op":"step","state":{"n":1},"rng":[1,2,3,4]}'), /^\{"n":2\}\n/);
+  sandbox.dispose();
+  t.equal(({} as { x?: number }).x, undefined);
+  t.equal(step('return { state: { x: ({}).x === undefined } };').state, '{"x":true}');
+});
