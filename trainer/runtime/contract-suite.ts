@@ -152,6 +152,8 @@ async function checkFaults(t: Test, runtime: Runtime): Promise<void> {
     executable.run({ x: new Float32Array(2), q: new Float32Array(2) }),
     /no input 'q'; it has x/,
   );
+  await executable.dispose();
+  await t.rejects(executable.run({ x: new Float32Array(2) }), /was disposed/);
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: TypedArray): Uint8Array {

@@ -1,0 +1,149 @@
+import { type InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
+import {
+  allocate,
+  type DType,
+  describe,
+  type Graph,
+  sizeOf,
+  type Tensor,
+  type TypedArray,
+} from '../../graph/tensor.ts';
+import { type CompileOptions, type Executable, RuntimeError, type Tensors } from '../runtime.ts';
+import { inputName, outputName } from './lowering-context.ts';
+import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
+
+/** What an executable takes from the runtime it belongs to. */
+export interface ExecutableOwner {
+  readonly workspace: Workspace;
+  createSession(): Promise<InferenceSession>;
+  onDispose(): void;
+}
+
+/** A graph as a session of ONNX Runtime, made anew when the session had to give its memory up. */
+export class OnnxExecutable implements Executable, Tenant {
+  readonly graph: Graph;
+  readonly #owner: ExecutableOwner;
+  readonly #bytes: number;
+  readonly #feeds: Record<string, OnnxTensor>;
+  readonly #fetches: Record<string, OnnxTensor> = {};
+  readonly #outputs: Tensors;
+  #session: InferenceSession | null = null;
+  #running = 0;
+  #disposed = false;
+
+  constructor(graph: Graph, options: CompileOptions, owner: ExecutableOwner) {
+    this.graph = graph;
+    this.#owner = owner;
+    this.#bytes = workspaceOf(graph);
+    this.#feeds = bindParameters(graph, options);
+    this.#outputs = bindOutputs(graph, options);
+    for (const [name, tensor] of graph.outputs) {
+      this.#fetches[outputName(name)] = wrap(tensor, this.#outputs[name]);
+    }
+  }
+
+  get busy(): boolean {
+    return this.#running > 0;
+  }
+
+  /** Makes sure of a session. */
+  async prepare(): Promise<InferenceSession> {
+    if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
+    const session = this.#session ?? (await this.#owner.createSession());
+    this.#session = session;
+    await this.#owner.workspace.use(this, this.#bytes);
+    return session;
+  }
+
+  async run(inputs: Tensors): Promise<Tensors> {
+    this.#feed(inputs);
+    this.#running++;
+    try {
+      const session = await this.prepare();
+      await session.run(this.#feeds, this.#fetches);
+    } finally {
+      this.#running--;
+    }
+    return this.#outputs;
+  }
+
+  async suspend(): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    await session?.release();
+  }
+
+  async dispose(): Promise<void> {
+    this.#disposed = true;
+    this.#owner.workspace.leave(this);
+    this.#owner.onDispose();
+    await this.suspend();
+  }
+
+  #feed(inputs: Tensors): void {
+    for (const name of Object.keys(inputs)) {
+      if (!this.graph.inputs.has(name)) {
+        throw new RuntimeError(`the graph has no input '${name}'; it has ${list(this.graph.inputs)}`);
+      }
+    }
+    for (const [name, tensor] of this.graph.inputs) {
+      const array = inputs[name];
+      const key = inputName(name);
+      if (array !== undefined && this.#feeds[key]?.data === array) continue;
+      check('input', name, tensor, array);
+      this.#feeds[key] = wrap(tensor, array);
+    }
+  }
+}
+
+function bindParameters(graph: Graph, { parameters }: CompileOptions): Record<string, OnnxTensor> {
+  const feeds: Record<string, OnnxTensor> = {};
+  for (const [name, tensor] of graph.parameters) {
+    if (parameters === undefined) {
+      throw new RuntimeError(`the graph has parameters ('${name}', …): give a ParameterStore`);
+    }
+    feeds[inputName(name)] = wrap(tensor, parameters.array(name, tensor.shape));
+  }
+  return feeds;
+}
+
+function bindOutputs(graph: Graph, { outputs = {} }: CompileOptions): Tensors {
+  for (const name of Object.keys(outputs)) {
+    if (!graph.outputs.has(name)) {
+      throw new RuntimeError(`the graph has no output '${name}'; it has ${list(graph.outputs)}`);
+    }
+  }
+  const bound: Record<string, TypedArray> = {};
+  for (const [name, tensor] of graph.outputs) {
+    const array = outputs[name] ?? allocate(tensor.dtype, sizeOf(tensor.shape));
+    check('output', name, tensor, array);
+    bound[name] = array;
+  }
+  return bound;
+}
+
+function list(named: ReadonlyMap<string, Tensor>): string {
+  return [...named.keys()].join(', ') || 'none';
+}
+
+const ARRAY_TYPES: Readonly<Record<DType, new (length: number) => TypedArray>> = {
+  float32: Float32Array,
+  int32: Int32Array,
+  bool: Uint8Array,
+};
+
+function check(role: string, name: string, tensor: Tensor, array: TypedArray | undefined): void {
+  const wanted = ARRAY_TYPES[tensor.dtype];
+  const length = sizeOf(tensor.shape);
+  if (array instanceof wanted && array.length === length) return;
+  const given = array === undefined ? 'nothing' : `${array.constructor.name} of ${array.length}`;
+  throw new RuntimeError(
+    `${role} '${name}' is ${describe(tensor)} and takes a ${wanted.name} of ${length} elements, got ${given}`,
+  );
+}
+
+function wrap(tensor: Tensor, array: TypedArray): OnnxTensor {
+  if (array instanceof Float32Array) return new OnnxTensor('float32', array, tensor.shape);
+  if (array instanceof Int32Array) return new OnnxTensor('int32', array, tensor.shape);
+  return new OnnxTensor('bool', array, tensor.shape);
+}
