@@ -71,6 +71,9 @@ t.test('a scale of columns moves into the smaller matrix', async t => {
   const few = g.input('few', 'float32', [2, 4]);
   const kept = g.matmul(g.mul(few, scale), g.parameter('w', [3, 4]), { transposeB: true });
   t.equal(kept.inputs[0].operation, 'mul');
+  const alike = new GraphBuilder({ rowsAlike: true });
+  const many = alike.mul(alike.input('x', 'float32', [64, 4]), alike.parameter('scale', [4]));
+  t.equal(alike.matmul(many, alike.parameter('w', [3, 4]), { transposeB: true }).inputs[0], many);
 });
 
 t.test('parameters are known by name', async t => {

@@ -58,11 +58,20 @@ const FOLDING_ROWS = 2;
  * const graph = g.build();
  */
 export class GraphBuilder {
+  readonly #scalesMove: boolean;
   readonly #nodes: Tensor[] = [];
   readonly #known = new Map<string, Tensor>();
   readonly #inputs = new Map<string, Tensor>();
   readonly #parameters = new Map<string, Tensor>();
   readonly #outputs = new Map<string, Tensor>();
+
+  /**
+   * @param options.rowsAlike builds every row's arithmetic the same however many rows there are, at some cost: equal rows
+   *   then give equal bits in programs of different sizes
+   */
+  constructor({ rowsAlike = false }: { readonly rowsAlike?: boolean } = {}) {
+    this.#scalesMove = !rowsAlike;
+  }
 
   /** Every node so far, in the order built. */
   get nodes(): readonly Tensor[] {
@@ -302,7 +311,7 @@ export class GraphBuilder {
   /** [..., m, k] × [..., k, n]; leading axes broadcast, a rank-2 right side serves every row of the left. */
   matmul(a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor {
     const { transposeA = false, transposeB = false, scale = 1 } = options;
-    const scaled = transposeA ? undefined : columnScale(a, b, transposeB);
+    const scaled = transposeA || !this.#scalesMove ? undefined : columnScale(a, b, transposeB);
     if (scaled !== undefined) {
       const [x, columns] = scaled;
       const factor = transposeB ? columns : this.reshape(columns, [-1, 1]);

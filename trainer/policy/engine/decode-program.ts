@@ -75,7 +75,7 @@ export class DecodeProgram {
   /** The end of the layer before, or the embedding, and the projections of `layer`. */
   async #compileLayer(layer: number, rows: number): Promise<BoundSegment> {
     const { config, cache } = this.#options;
-    const g = new GraphBuilder();
+    const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config);
     const width = config.heads * config.headDimension;
     const keyWidth = config.keyValueHeads * config.headDimension;
@@ -107,7 +107,7 @@ export class DecodeProgram {
 
   async #compileHead(rows: number): Promise<BoundSegment> {
     const { config, valueHead } = this.#options;
-    const g = new GraphBuilder();
+    const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config);
     const width = config.heads * config.headDimension;
     const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
