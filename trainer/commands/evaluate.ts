@@ -42,7 +42,7 @@ export async function evaluate(
   const rows: EvaluationRow[] = [];
   for (const name of options.policy) {
     const folder = policyFolder(name, target, checkpoint);
-    const bench = await openWorkbench(settings, folder, note);
+    const bench = await openWorkbench(settings, folder, note, stop);
     try {
       const play = async (agent: Agent, mode: string, temperature: number) => {
         note(`${name}: ${settings.validation.episodes} episodes, ${mode}`);

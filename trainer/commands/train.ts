@@ -32,13 +32,11 @@ export async function train(
     return 0;
   }
   const progress = options.quiet ? silentProgress : openProgress(process.stderr);
-  const stop = stopSignal(() =>
-    progress.note('stopping: the current step ends with a checkpoint; once more ends at once'),
-  );
+  const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
   const run = openRun();
   const summary = await trainRun(run, settings, progress, stop);
   if (!summary) {
-    progress.note(`stopped before the first checkpoint; a resumed run starts over`);
+    progress.note(`stopped before the first step; go on with: npm run trainer -- train --resume ${run.path}`);
     return INTERRUPTED_STATUS;
   }
   for (const line of summaryLines(summary)) console.log(line);

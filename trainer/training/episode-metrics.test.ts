@@ -62,7 +62,7 @@ t.test('success and return over all tags, and the share of groups that are all a
 t.test('response lengths and the share at the limit', async t => {
   const episode = episodeOf({ turns: [turnOf({ tokens: [5, 8] }), turnOf({ tokens: [9, 17] })] });
   t.same(lengthMetrics([episode], 8), {
-    'response_length/mean': 5.5,
+    response_length: 5.5,
     'response_length/max': 8,
     'response_length/clip_ratio': 0.5,
     'num_turns/mean': 2,

@@ -65,11 +65,11 @@ export function batchMetrics(episodes: readonly Episode[]): Metrics {
   };
 }
 
-/** Lengths of the responses in tokens, and how many of them ended at the limit. */
+/** Mean length of the responses in tokens, the longest, and the share that ended at the limit. */
 export function lengthMetrics(episodes: readonly Episode[], responseLength: number): Metrics {
   const lengths = episodes.flatMap(episode => episode.turns.map(turn => turn.tokens[1] - turn.tokens[0]));
   return {
-    'response_length/mean': mean(lengths),
+    response_length: mean(lengths),
     'response_length/max': Math.max(0, ...lengths),
     'response_length/clip_ratio': mean(lengths.map(length => (length >= responseLength ? 1 : 0))),
     'num_turns/mean': mean(episodes.map(episode => episode.turns.length)),

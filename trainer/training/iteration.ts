@@ -85,12 +85,14 @@ export async function runIteration(
   const sampled = sampledTokens(episodes);
   const turns = episodes.reduce((sum, episode) => sum + episode.turns.length, 0);
   const overall = batchMetrics(episodes);
+  const { response_length, ...lengths } = lengthMetrics(episodes, rollout.response_length);
   const metrics: Metrics = {
     ...prefixed('train/', tagMetrics(episodes)),
     'train/success': overall.success,
     'train/return': overall.return,
     frac_reward_zero_std: overall.frac_reward_zero_std,
-    ...lengthMetrics(episodes, rollout.response_length),
+    'train/response_length': response_length,
+    ...lengths,
     ...played.metrics,
     ...batch.metrics,
     ...update.metrics,

@@ -20,7 +20,7 @@ import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './work
 /** Purposes that a run's seed is mixed with; those of the loop are below 10. */
 const PURPOSE = { demonstrations: 10 };
 
-/** Trains to the end or until stopped; undefined when it was stopped before there was anything to resume from. */
+/** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
 export async function trainRun(
   run: RunFolder,
   settings: RunSettings,
@@ -37,12 +37,14 @@ export async function trainRun(
     { step: checkpoint?.state.step ?? -1, validation: checkpoint?.state.validations.at(-1)?.step ?? -1 },
     settings.tracking.tensorboard ? run.tensorboard : undefined,
   );
-  const bench = await openWorkbench(settings, folder, note);
+  const bench = await unlessStopped(stop, openWorkbench(settings, folder, note, stop));
+  if (!bench) return undefined;
   try {
     const policy = await openPolicy(settings, bench, folder);
     try {
       const state =
-        checkpoint?.state ?? (await begin({ run, settings, bench, policy, tracker, progress, stop }));
+        checkpoint?.state ??
+        (await unlessStopped(stop, begin({ run, settings, bench, policy, tracker, progress, stop })));
       if (!state) return undefined;
       const rollouts = agentRollouts(bench, benchAgent(bench, policy), note);
       const { actionTokens } = bench;
@@ -66,15 +68,20 @@ interface Beginning {
   readonly stop: AbortSignal;
 }
 
-/** What comes before the first step: the levels to leave out, the warm start, a checkpoint. Undefined when stopped. */
-async function begin(parts: Beginning): Promise<TrainerState | undefined> {
-  const { run, settings, policy, stop } = parts;
+/** What comes before the first step: the levels to leave out, the warm start, a checkpoint. */
+async function begin(parts: Beginning): Promise<TrainerState> {
+  const { run, settings, policy } = parts;
+  const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
+  const state = { ...initialState(settings.rollout.start_seed), validationLevels };
+  if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
+  await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
+  return state;
+}
+
+/** The work's result; undefined when it failed because the run is to stop. */
+async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T | undefined> {
   try {
-    const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
-    const state = { ...initialState(settings.rollout.start_seed), validationLevels };
-    if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
-    await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
-    return state;
+    return await work;
   } catch (error) {
     if (stop.aborted) return undefined;
     throw error;

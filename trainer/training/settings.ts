@@ -100,6 +100,8 @@ const RolloutSettings = Type.Object(
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
     /** Only well-formed responses can be sampled. */
     constrained: flag(false),
+    /** How long a server that is away is waited for, in seconds. */
+    server_patience_s: Type.Number({ exclusiveMinimum: 0, default: 600 }),
     /** Episodes open at once. */
     concurrency: positive(256),
     ...sampling(1),

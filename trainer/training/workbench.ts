@@ -40,15 +40,17 @@ export interface Workbench {
  * waited for.
  * @param tokenizerFolder where the policy's tokenizer is; undefined builds one from the environments' vocabulary
  * @param note told when a server goes away and when it is back
+ * @throws the signal's reason when it is aborted before the servers have answered
  */
 export async function openWorkbench(
   settings: RunSettings,
   tokenizerFolder: string | undefined,
   note: (text: string) => void,
+  signal: AbortSignal,
 ): Promise<Workbench> {
   const servers = openServers(serverSettings(settings), waitNotes(note));
   try {
-    const tags = await describeTags(servers, namedTags(settings));
+    const tags = await orAborted(describeTags(servers, namedTags(settings)), signal, 0);
     const response: ResponseSettings = {
       responseLength: settings.rollout.response_length,
       think: settings.rollout.think,
@@ -105,7 +107,7 @@ export function agentRollouts(bench: Workbench, agent: Agent, note: (text: strin
         samplingSeed: seed,
         signal,
       });
-      const collection = await orAborted(collecting, signal);
+      const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
       for (const { plan, error } of collection.dropped) {
         note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
       }
@@ -118,11 +120,15 @@ export function agentRollouts(bench: Workbench, agent: Agent, note: (text: strin
   };
 }
 
-/** The work's result, or the signal's reason soon after it is aborted, even when the work waits for something away. */
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+/**
+ * The work's result, or the signal's reason when it is aborted and the work has not ended `graceMs` later, because it
+ * waits for something that is away.
+ */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => setTimeout(() => reject(signal.reason), CLOSING_GRACE_MS).unref();
-  signal.addEventListener('abort', abort, { once: true });
+  const abort = () => setTimeout(() => reject(signal.reason), graceMs).unref();
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort, { once: true });
   try {
     return await Promise.race([work, promise]);
   } finally {
@@ -147,9 +153,11 @@ function namedTags(settings: RunSettings): Tag[] {
 }
 
 function serverSettings(settings: RunSettings): EnvServerSettings[] {
+  const retry = { patienceMs: 1000 * settings.rollout.server_patience_s };
   return settings.servers.map(({ url, weight, token }) => ({
     url,
     weight,
+    retry,
     ...(token === null ? {} : { token }),
   }));
 }

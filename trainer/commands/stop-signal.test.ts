@@ -1,0 +1,49 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import t from 'tap';
+import { INTERRUPTED_STATUS } from './stop-signal.ts';
+
+const source = new URL('./stop-signal.ts', import.meta.url).href;
+
+/** A program that says when it is asked to stop, and then goes on for as long as it is let. */
+function stubborn(stdio: 'ipc' | 'ignore') {
+  const code = `
+    import { stopSignal } from ${JSON.stringify(source)};
+    const signal = stopSignal(() => console.log('asked'));
+    signal.addEventListener('abort', () => console.log(signal.reason.name));
+    const timer = setInterval(() => {}, 1000);
+    process.once('SIGUSR2', () => clearInterval(timer));
+    console.log('ready');`;
+  const program = spawn(process.execPath, ['--input-type=module', '--eval', code], {
+    stdio: ['ignore', 'pipe', 'inherit', stdio],
+  });
+  const lines = createInterface({ input: program.stdout! })[Symbol.asyncIterator]();
+  const line = async () => (await lines.next()).value as string | undefined;
+  return { program, line, ended: once(program, 'exit') };
+}
+
+t.test('the first request is told, the second ends the program', async t => {
+  const { program, line, ended } = stubborn('ignore');
+  t.equal(await line(), 'ready');
+  program.kill('SIGINT');
+  t.same([await line(), await line()].sort(), ['AbortError', 'asked']);
+  program.kill('SIGTERM');
+  t.same(await ended, [INTERRUPTED_STATUS, null]);
+});
+
+t.test('a program whose parent goes away is asked to stop', async t => {
+  const { program, line, ended } = stubborn('ipc');
+  t.equal(await line(), 'ready');
+  program.disconnect();
+  t.same([await line(), await line()].sort(), ['AbortError', 'asked']);
+  program.kill('SIGKILL');
+  await ended;
+});
+
+t.test('the channel to its parent does not keep a program that is done', async t => {
+  const { program, line, ended } = stubborn('ipc');
+  t.equal(await line(), 'ready');
+  program.kill('SIGUSR2');
+  t.same(await ended, [0, null]);
+});

@@ -1,0 +1,48 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { parse } from 'yaml';
+
+const main = fileURLToPath(new URL('./main.ts', import.meta.url));
+const config = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
+
+/** Runs the command line to its end. */
+const ragen = (...args: string[]) =>
+  new Promise<{ status: number; out: string; err: string }>(resolve => {
+    execFile(process.execPath, [main, ...args], (error, out, err) =>
+      resolve({ status: error ? Number(error.code) : 0, out, err }),
+    );
+  });
+
+t.test('help names the commands there are', async t => {
+  const { status, out } = await ragen('--help');
+  t.equal(status, 0);
+  t.same(
+    [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
+    ['train', 'evaluate', 'help'],
+  );
+});
+
+t.test('a dry run prints the settings as resolved, overrides included', async t => {
+  const { status, out } = await ragen('train', config, '--dry-run', 'seed=7', 'training.steps=3');
+  t.equal(status, 0);
+  t.match(parse(out), { seed: 7, training: { steps: 3 }, train_tags: ['FrozenLake'], policy: { layers: 2 } });
+});
+
+t.test('wrong settings, files and policies are refused with what would be right', async t => {
+  const refused = async (...args: string[]) => {
+    const { status, err } = await ragen(...args);
+    t.equal(status, 1, args.join(' '));
+    return err;
+  };
+  t.match(
+    await refused('train', config, 'trainng.steps=3'),
+    /`trainng`: unknown key, did you mean `training`/,
+  );
+  t.match(await refused('train', 'nowhere.yaml'), /nowhere\.yaml: no such config file/);
+  t.match(await refused('train'), /needs a config file, e\.g\. configs\/quickstart\.yaml, or --resume/);
+  t.match(await refused('train', '--resume', t.testdir()), /holds no run/);
+  t.match(await refused('evaluate', config), /has no checkpoint; give a run folder/);
+  t.match(await refused('evaluate', 'nowhere'), /does not exist/);
+  t.match(await refused('sft'), /unknown command/);
+});
