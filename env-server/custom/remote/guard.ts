@@ -57,7 +57,12 @@ export interface GuardSettings {
 }
 
 /** An address that remote environments may not have. */
-export class ForbiddenAddress extends Error {}
+export class ForbiddenAddress extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ForbiddenAddress';
+  }
+}
 
 /**
  * Keeps remote environments from reaching what only this machine can reach. Every connection, retries included, goes

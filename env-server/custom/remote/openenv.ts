@@ -136,7 +136,12 @@ export function openEnvEnvironment(
       const session = newId('r');
       const request: JsonObject = { episode_id: session, ...(seedable && { seed: seedOf(rng) }) };
       const reply = await transport.reset(session, request);
-      return reading(endpoint, () => stateOf(session, reply, false));
+      try {
+        return reading(endpoint, () => stateOf(session, reply, false));
+      } catch (error) {
+        await transport.close(session);
+        throw error;
+      }
     },
 
     async step(state, action) {

@@ -1,0 +1,169 @@
+import { createServer } from 'node:http';
+import t from 'tap';
+import { Problem } from '../../../shared/problems.ts';
+import { Endpoint, RemoteNetwork } from './endpoint.ts';
+import { NetworkGuard } from './guard.ts';
+import { listen, localNetwork, testService } from './service.test-data.ts';
+
+async function problemOf(work: Promise<unknown>): Promise<Problem> {
+  try {
+    await work;
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+  throw new Error('there was no problem');
+}
+
+/** The number of a port that nothing listens on. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  const port = await listen(server);
+  await new Promise(resolve => server.close(resolve));
+  return port;
+}
+
+t.test('sends JSON below the address, with the headers given', async t => {
+  const service = await testService(t, () => ({ body: { answer: 42 } }));
+  const endpoint = new Endpoint(
+    'test/E-v0',
+    { url: `${service.url}/below/here`, headers: { Authorization: 'Bearer x' } },
+    localNetwork(t),
+  );
+  t.same(await endpoint.askObject('POST', 'reset', { a: 1 }), { answer: 42 });
+  t.match(service.received, [
+    { method: 'POST', path: '/below/here/reset', body: { a: 1 }, headers: { authorization: 'Bearer x' } },
+  ]);
+});
+
+t.test('tries again only where nothing was sent', async t => {
+  const port = await freePort();
+  const endpoint = new Endpoint('test/E-v0', { url: `http://127.0.0.1:${port}` }, localNetwork(t));
+  const problem = await problemOf(endpoint.ask('POST', 'step', {}));
+  t.equal(problem.code, 'remote_unavailable');
+  t.match(problem.message, /ECONNREFUSED/);
+
+  let asked = 0;
+  const server = createServer((_request, response) => {
+    asked++;
+    response.setHeader('content-type', 'application/json').end('{"late":true}');
+  });
+  t.teardown(() => server.close());
+  const waiting = endpoint.askObject('POST', 'step', {});
+  await listen(server, port);
+  t.same(await waiting, { late: true }, 'the service came up between two attempts');
+  t.equal(asked, 1);
+
+  const dropping = await testService(t, () => ({}));
+  const dropped = new Endpoint('test/E-v0', { url: dropping.url }, localNetwork(t));
+  t.equal((await problemOf(dropped.ask('POST', 'step', {}))).code, 'remote_failed');
+  t.equal(dropping.received.length, 1, 'a broken connection is not tried again');
+  await problemOf(dropped.ask('POST', 'step', {}, { repeatable: true }));
+  t.equal(dropping.received.length, 4, 'unless the request may be repeated');
+});
+
+t.test('bad replies are told apart', async t => {
+  const service = await testService(t, ({ path }) => {
+    switch (path) {
+      case '/redirect':
+        return { status: 302, headers: { location: 'http://127.0.0.1:1/' }, body: '' };
+      case '/broken':
+        return { body: '<html>' };
+      case '/failing':
+        return { status: 503, body: { detail: 'no beds' } };
+      case '/refusing':
+        return { status: 404, body: { error: 'who?' } };
+      case '/list':
+        return { body: [] };
+      default:
+        return { body: 'x'.repeat(2 * 1024 * 1024) };
+    }
+  });
+  const endpoint = new Endpoint('test/E-v0', { url: service.url }, localNetwork(t));
+  const cases: [route: string, message: RegExp][] = [
+    ['redirect', /answered POST \/redirect with a redirect, which is not followed/],
+    ['broken', /something that is not JSON/],
+    ['failing', /with 503: no beds/],
+    ['refusing', /with 404: who\?/],
+    ['list', /must answer POST list with a JSON object/],
+    ['large', /the service of test\/E-v0 cannot be understood.*size/i],
+  ];
+  for (const [route, message] of cases) {
+    const problem = await problemOf(endpoint.askObject('POST', route, {}));
+    t.equal(problem.code, 'remote_failed', route);
+    t.match(problem.message, message);
+  }
+  t.equal(service.received.length, cases.length, 'each was asked once, and nobody followed the redirect');
+});
+
+t.test('a service that does not answer in time has failed', async t => {
+  const service = await testService(t, () => new Promise(() => undefined));
+  const endpoint = new Endpoint('test/E-v0', { url: service.url, timeout_ms: 100 }, localNetwork(t));
+  const problem = await problemOf(endpoint.ask('GET', 'x'));
+  t.equal(problem.code, 'remote_failed');
+  t.match(problem.message, /did not answer within 100 ms/);
+  t.equal(service.received.length, 1);
+});
+
+t.test('after failures in a row the service is left alone for a while', async t => {
+  let now = 0;
+  let healthy = false;
+  const service = await testService(t, () => ({ status: healthy ? 200 : 500, body: {} }));
+  const endpoint = new Endpoint('test/E-v0', { url: service.url }, localNetwork(t), () => now);
+  for (let i = 0; i < 5; i++) t.equal((await problemOf(endpoint.ask('GET', 'x'))).code, 'remote_failed');
+  const problem = await problemOf(endpoint.ask('GET', 'x'));
+  t.equal(problem.code, 'remote_unavailable');
+  t.equal(problem.retryAfterSeconds, 1);
+  t.equal(service.received.length, 5);
+  healthy = true;
+  now = 1000;
+  t.equal((await endpoint.ask('GET', 'x')).status, 200);
+  t.equal((await endpoint.ask('GET', 'x')).status, 200);
+});
+
+t.test('the guard judges every connection, also of a name that changes its address', async t => {
+  const service = await testService(t, () => ({ body: {} }));
+  let address = '127.0.0.1';
+  const network = new RemoteNetwork(
+    new NetworkGuard({ remoteHosts: '*', remoteNetworks: '127.0.0.1' }, async () => [{ address, family: 4 }]),
+  );
+  t.teardown(() => network.close());
+  const endpoint = new Endpoint('test/E-v0', { url: `http://service.test:${service.port}` }, network);
+  t.equal((await endpoint.ask('GET', 'x')).status, 200);
+  address = '127.0.0.2';
+  t.equal((await endpoint.ask('GET', 'x')).status, 200, 'the first address stays');
+  network.guard.unpin(new URL('http://service.test/'));
+  await network.agent.close();
+
+  const fresh = new RemoteNetwork(network.guard);
+  t.teardown(() => fresh.close());
+  const moved = new Endpoint('test/E-v0', { url: `http://service.test:${service.port}` }, fresh);
+  const problem = await problemOf(moved.ask('GET', 'x'));
+  t.match(problem.message, /may not be reached: service.test has the address 127.0.0.2/);
+  t.equal(service.received.length, 2);
+});
+
+t.test('addresses and headers that cannot be used are refused with where', async t => {
+  const network = localNetwork(t);
+  const make = (access: object) => () =>
+    new Endpoint('test/E-v0', { url: 'http://a.test', ...access }, network);
+  const violations = (work: () => unknown): string | undefined => {
+    try {
+      work();
+      return undefined;
+    } catch (error) {
+      return (error as Problem).violations?.[0]?.pointer;
+    }
+  };
+  t.equal(violations(make({ url: 'nonsense' })), '/definition/url');
+  t.equal(violations(make({ url: 'ftp://a.test' })), '/definition/url');
+  t.equal(violations(make({ url: 'http://a.test/?q=1' })), '/definition/url');
+  t.equal(violations(make({ headers: { Host: 'b.test' } })), '/definition/headers');
+  t.equal(violations(make({ headers: { 'x y': '1' } })), '/definition/headers');
+  t.equal(violations(make({ headers: { x: 'a\r\nb: c' } })), '/definition/headers');
+  t.equal(violations(make({ headers: { 'x-api-key': 'secret' } })), undefined);
+
+  const guarded = new Endpoint('test/E-v0', { url: 'http://127.0.0.9:80' }, network);
+  t.equal((await problemOf(guarded.checkAddress())).violations?.[0].pointer, '/definition/url');
+  t.match((await problemOf(guarded.ask('GET', 'x'))).message, /may not be reached/);
+});

@@ -1,0 +1,129 @@
+import type { LookupAddress } from 'node:dns';
+import { isIPv6 } from 'node:net';
+import t from 'tap';
+import { ForbiddenAddress, NetworkGuard } from './guard.ts';
+
+const OPEN = { remoteHosts: '*', remoteNetworks: '' };
+const addresses = (...list: string[]) => list.map(address => ({ address, family: isIPv6(address) ? 6 : 4 }));
+
+/** A guard whose names resolve as told; each look-up takes the next answer. */
+function guardWith(answers: { [host: string]: string[][] }, settings = OPEN) {
+  const asked: string[] = [];
+  const guard = new NetworkGuard(settings, async host => {
+    asked.push(host);
+    const next = answers[host]?.length > 1 ? answers[host].shift() : answers[host]?.[0];
+    if (!next) throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND' });
+    return addresses(...next);
+  });
+  return { guard, asked };
+}
+
+t.test('literal addresses of special networks are refused however they are written', async t => {
+  const { guard } = guardWith({});
+  const forbidden = [
+    'http://127.0.0.1/',
+    'http://127.1/',
+    'http://2130706433/',
+    'http://0x7f000001/',
+    'http://0177.0.0.1/',
+    'http://127.0.0.1.:80/',
+    'http://0.0.0.0/',
+    'http://10.0.0.1/',
+    'http://100.64.1.1/',
+    'http://169.254.169.254/latest/meta-data/',
+    'http://172.16.0.1/',
+    'http://172.31.255.255/',
+    'http://192.168.1.1/',
+    'http://192.0.2.1/',
+    'http://198.18.0.1/',
+    'http://224.0.0.1/',
+    'http://255.255.255.255/',
+    'http://[::1]/',
+    'http://[::]/',
+    'http://[::ffff:127.0.0.1]/',
+    'http://[::ffff:a00:1]/',
+    'http://[::ffff:169.254.169.254]/',
+    'http://[64:ff9b::7f00:1]/',
+    'http://[2002:7f00:1::]/',
+    'http://[2001:db8::1]/',
+    'http://[fc00::1]/',
+    'http://[fd12:3456::1]/',
+    'http://[fe80::1]/',
+    'http://[ff02::1]/',
+    'https://[::1]:8443/x',
+    'ws://127.0.0.1/',
+  ];
+  for (const url of forbidden) t.throws(() => guard.checkUrl(new URL(url)), ForbiddenAddress, url);
+  const public_ = [
+    'http://93.184.216.34/',
+    'https://[2606:4700::1]/',
+    'http://172.32.0.1/',
+    'http://100.128.0.1/',
+  ];
+  for (const url of public_) guard.checkUrl(new URL(url));
+});
+
+t.test('other schemes and addresses with passwords are refused', async t => {
+  const { guard } = guardWith({});
+  for (const url of [
+    'file:///etc/passwd',
+    'ftp://example.org/',
+    'gopher://example.org/',
+    'http://a:b@example.org/',
+  ]) {
+    t.throws(() => guard.checkUrl(new URL(url)), ForbiddenAddress, url);
+  }
+});
+
+t.test('names are judged by every address that they resolve to', async t => {
+  const { guard } = guardWith({
+    'good.test': [['93.184.216.34', '2606:4700::1']],
+    'mixed.test': [['93.184.216.34', '10.0.0.1']],
+    'local.test': [['127.0.0.1']],
+    'meta.test': [['::ffff:169.254.169.254']],
+  });
+  await guard.check(new URL('http://good.test/'));
+  for (const host of ['mixed', 'local', 'meta']) {
+    await t.rejects(guard.check(new URL(`http://${host}.test/`)), ForbiddenAddress, host);
+  }
+  await t.rejects(guard.check(new URL('http://absent.test/')), /ENOTFOUND/);
+});
+
+t.test('a name keeps its first address, so that it cannot be pointed elsewhere later', async t => {
+  const { guard, asked } = guardWith({ 'rebinding.test': [['93.184.216.34'], ['127.0.0.1']] });
+  const url = new URL('http://rebinding.test/');
+  await guard.check(url);
+  const found = await new Promise<LookupAddress[]>((resolve, reject) =>
+    guard.lookup('rebinding.test', { all: true }, (error, list) =>
+      error ? reject(error) : resolve(list as LookupAddress[]),
+    ),
+  );
+  t.same(found, [{ address: '93.184.216.34', family: 4 }]);
+  const one = await new Promise<unknown>(resolve =>
+    guard.lookup('REBINDING.test', { family: 4 }, (_error, address, family) => resolve([address, family])),
+  );
+  t.same(one, ['93.184.216.34', 4]);
+  t.equal(asked.length, 1);
+
+  guard.unpin(url);
+  await t.rejects(guard.check(url), ForbiddenAddress, 'asked anew, it is judged anew');
+  const error = await new Promise<Error | null>(resolve => guard.lookup('rebinding.test', {}, resolve));
+  t.ok(error instanceof ForbiddenAddress, 'and sockets get no address');
+});
+
+t.test('networks and hosts can be allowed and restricted', async t => {
+  const { guard } = guardWith(
+    { 'inner.example.org': [['10.1.2.3']], 'example.org': [['10.1.2.3']], 'far.example.org': [['10.2.0.1']] },
+    { remoteHosts: '*.example.org, 10.1.0.9 ', remoteNetworks: '10.1.0.0/16,::1' },
+  );
+  await guard.check(new URL('http://inner.example.org/'));
+  await guard.check(new URL('http://10.1.0.9/'));
+  await t.rejects(guard.check(new URL('http://example.org/')), /not on this server's list/);
+  await t.rejects(guard.check(new URL('http://far.example.org/')), /has the address 10.2.0.1/);
+  await t.rejects(guard.check(new URL('http://evil-example.org/')), /not on this server's list/);
+  t.throws(
+    () => new NetworkGuard({ remoteHosts: '*', remoteNetworks: '10.1.0.0/40' }),
+    /networks like 10.1.0.0\/16/,
+  );
+  t.throws(() => new NetworkGuard({ remoteHosts: '*', remoteNetworks: 'home' }), /not "home"/);
+});

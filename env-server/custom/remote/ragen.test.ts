@@ -1,0 +1,131 @@
+import t, { type Test } from 'tap';
+import { Random } from '../../../shared/random.ts';
+import { type App, createApp } from '../../app.ts';
+import { checkEnvironment } from '../../environments/checker/checker.ts';
+import type { AnyEnvironment } from '../../environments/environment.ts';
+import { frozenLake } from '../../environments/frozenlake/frozenlake.ts';
+import { resolveConfig } from '../../environments/settings.ts';
+import type { RagenDefinition } from '../definition.ts';
+import { learnRagen, ragenEnvironment } from './ragen.ts';
+import { localNetwork, testService } from './service.test-data.ts';
+
+async function otherServer(t: Test): Promise<App & { url: string }> {
+  const app = await createApp({ logLevel: 'silent' });
+  t.teardown(() => app.server.close());
+  return { ...app, url: await app.server.listen({ host: '127.0.0.1', port: 0 }) };
+}
+
+async function proxied(t: Test, url: string, more: Partial<RagenDefinition> = {}): Promise<AnyEnvironment> {
+  const definition: RagenDefinition = {
+    kind: 'remote',
+    protocol: 'ragen',
+    env_id: 'FrozenLake-v0',
+    url,
+    ...more,
+  };
+  const network = localNetwork(t);
+  return ragenEnvironment(
+    'test/Far-v0',
+    definition,
+    await learnRagen('test/Far-v0', definition, network),
+    network,
+  );
+}
+
+t.test('plays what the other server plays, seed for seed', async t => {
+  const other = await otherServer(t);
+  const config = { size: 5, success_rate: 1 };
+  const environment = await proxied(t, other.url, { config });
+  t.same((await checkEnvironment(environment, { episodes: 2, steps: 8 })).findings, []);
+  t.equal(other.sessions.size, 0, 'every session over there was closed');
+
+  const rng = Random.fromSeed(11);
+  let state = await environment.reset(resolveConfig(environment), rng, {});
+  const here = frozenLake as unknown as AnyEnvironment;
+  const twin = Random.fromSeed(11);
+  let local = await here.reset(resolveConfig(here, config), twin, {});
+  for (const action of ['Right', 2, 'up', 'Jump']) {
+    t.equal(environment.observe(state, 'text'), here.observe(local, 'text'));
+    const far = await environment.step(state, action, rng);
+    const near = await here.step(local, action, twin);
+    t.match(far, { reward: near.reward, terminated: near.terminated, info: near.info });
+    state = far.state;
+    local = near.state;
+    if (near.terminated) break;
+  }
+  await environment.dispose?.(state);
+});
+
+t.test('tells what the other server tells of the environment as configured', async t => {
+  const other = await otherServer(t);
+  const symbols = { hole: '@' };
+  const environment = await proxied(t, other.url, {
+    config: { symbols, max_steps: 9 },
+    wrappers: [{ name: 'step_penalty', options: { penalty: 0.5 } }],
+  });
+  const { spec } = environment;
+  t.equal(spec.id, 'test/Far-v0');
+  t.equal(spec.maxEpisodeSteps, 9);
+  t.same(spec.rewardRange, [-0.5, 0.5]);
+  t.same(spec.tags, ['remote']);
+  t.match(environment.describe({}).legend, [{ symbol: 'P' }]);
+  t.ok(environment.describe({}).legend?.some(({ symbol }) => symbol === '@'));
+  t.match(spec.actionSpace, { type: 'Discrete', n: 4, start: 1, names: ['Left', 'Down', 'Right', 'Up'] });
+  const grid = environment.observe(
+    await environment.reset({}, Random.fromSeed(1), { layout: ['P@', '_G'] }),
+    'text',
+  );
+  t.equal(grid, 'P@\n_G');
+});
+
+t.test('free text goes through', async t => {
+  const other = await otherServer(t);
+  const environment = await proxied(t, other.url, { env_id: 'Countdown-v0' });
+  const state = await environment.reset({}, Random.fromSeed(1), { nums: [1, 2, 3], target: 6 });
+  const result = await environment.step(state, '1 + 2 + 3', Random.fromSeed(1));
+  t.match(result, { reward: 1, terminated: true, info: { success: true } });
+});
+
+t.test('what cannot be registered is told by the other server', async t => {
+  const other = await otherServer(t);
+  await t.rejects(
+    proxied(t, other.url, { env_id: 'Nothing-v0' }),
+    /answered .* with 404: there is no environment "Nothing-v0"/,
+  );
+  await t.rejects(proxied(t, other.url, { config: { size: 'x' } }), /with 422/);
+});
+
+t.test('a step is repeated under its key when the connection breaks, and done once', async t => {
+  const other = await otherServer(t);
+  let broken = 0;
+  const line = await testService(t, async ({ method, path, headers, body }) => {
+    const reply = await other.server.inject({
+      method: method as 'POST',
+      url: path,
+      headers: { 'content-type': 'application/json', 'idempotency-key': String(headers['idempotency-key']) },
+      ...(method === 'POST' && { payload: JSON.stringify(body) }),
+    });
+    if (path.endsWith('/step') && broken++ < 1) return {};
+    return { status: reply.statusCode, body: reply.body };
+  });
+  const environment = await proxied(t, line.url, { env_id: 'FrozenLake-v0' });
+  const rng = Random.fromSeed(3);
+  const state = await environment.reset({}, rng, {});
+  const first = await environment.step(state, 'Right', rng);
+  t.match(first.state, { step: 1 });
+  const steps = line.received.filter(({ path }) => path.endsWith('/step'));
+  t.equal(steps.length, 2);
+  t.equal(new Set(steps.map(({ headers }) => headers['idempotency-key'])).size, 1);
+  t.match((await environment.step(first.state, 'Right', rng)).state, { step: 2 });
+});
+
+t.test('a session that the other server has lost ends the episode', async t => {
+  const other = await otherServer(t);
+  const environment = await proxied(t, other.url);
+  const state = await environment.reset({}, Random.fromSeed(1), {});
+  await environment.dispose?.(state);
+  await t.rejects(async () => environment.step(state, 'Up', Random.fromSeed(1)), {
+    code: 'remote_failed',
+    message: /answered a step with 410/,
+  });
+});
