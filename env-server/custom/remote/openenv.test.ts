@@ -38,7 +38,10 @@ async function echoService(t: Test, odd: (message: Message) => string | undefine
   };
   const service = await testService(t, http);
   const sockets = new WebSocketServer({ server: service.server, path: '/ws' });
-  t.teardown(() => sockets.close());
+  t.teardown(() => {
+    for (const socket of sockets.clients) socket.terminate();
+    sockets.close();
+  });
   const received: Message[] = [];
   sockets.on('connection', socket => {
     const episode: Episode = { said: 0 };
