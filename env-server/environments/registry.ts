@@ -1,6 +1,7 @@
 import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
 import { countdown } from './countdown/countdown.ts';
+import { deepCoder } from './deepcoder/deepcoder.ts';
 import type { AnyEnvironment } from './environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
@@ -30,6 +31,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   searchQa,
   webshop,
   lean,
+  deepCoder,
 ];
 
 const MOST_SUGGESTIONS = 3;

@@ -1,0 +1,166 @@
+import { join } from 'node:path';
+import t from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
+import { checkContract, playing } from '../contract.test-data.ts';
+import { splitOf } from '../splits.ts';
+import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';
+import { isSameOutput, isSameValue } from './marking.ts';
+import { SandboxPool } from './pool.ts';
+import { readTask } from './records.ts';
+import { findIsolation, SandboxFailed } from './sandbox.ts';
+import { CALL_TASKS } from './tasks-call.ts';
+import { STDIN_TASKS } from './tasks-stdin.ts';
+
+const play = playing(deepCoder);
+const ALL = [...CALL_TASKS, ...STDIN_TASKS];
+const SUM = {
+  statement: 'Add.',
+  tests: [
+    { input: '1 2\n', output: '3\n' },
+    { input: '5 5\n', output: '10\n' },
+  ],
+};
+
+const isolated = await findIsolation().then(
+  () => true,
+  (error: unknown) => {
+    if (error instanceof SandboxFailed) return false;
+    throw error;
+  },
+);
+const skip = !isolated && 'no isolation on this machine';
+t.teardown(() => stopSandboxes());
+
+t.test('printed and returned values are compared as said', async t => {
+  t.equal(isSameOutput('1 2 \n3\n\n', '1 2\n3\n'), true);
+  t.equal(isSameOutput('1\n2', '1 2'), true, 'line breaks between the same words');
+  t.equal(isSameOutput('0.3333333', '0.33333334'), true);
+  t.equal(isSameOutput('0.33', '0.34'), false);
+  t.equal(isSameOutput('10', '11'), false);
+  t.equal(isSameOutput('', '1'), false);
+  t.equal(isSameOutput('nan', '1.5'), false);
+  t.equal(isSameValue([1, { a: [0.1 + 0.2] }], [1, { a: [0.3] }]), true);
+  t.equal(isSameValue([1], [1, 2]), false);
+  t.equal(isSameValue({ a: 1 }, { a: 1, b: 2 }), false);
+  t.equal(isSameValue(true, 1), false);
+  t.equal(isSameValue('1', 1), false);
+  t.equal(isSameValue(null, null), true);
+});
+
+t.test('the program is taken out of its code block', async t => {
+  t.equal(programOf('Some words\n```python\nprint(1)\n```\nand\n```\nprint(2)\n```'), 'print(2)\n');
+  t.equal(programOf('print(3)'), 'print(3)');
+});
+
+t.test('the solutions of all shipped tasks pass their tests', { skip }, async t => {
+  t.equal(ALL.length, 50);
+  t.equal(new Set(ALL.map(task => task.name)).size, 50);
+  for (const { name } of ALL) {
+    const { success, result } = await play.finish(await play.reset({}, { name }), 'oracle', 1);
+    t.ok(success, `${name}: ${result?.info.failure || 'passes'}`);
+  }
+});
+
+t.test('the reward is the share of passed tests', { skip }, async t => {
+  const state = await play.reset({}, SUM);
+  const answers: [string, number, string][] = [
+    ['a, b = map(int, input().split())\nprint(a + b)', 1, ''],
+    ['input(); print(3)', 0.5, 'wrong output'],
+    ['print(1 / 0)', 0, 'ZeroDivisionError: division by zero'],
+  ];
+  for (const [program, reward, failure] of answers) {
+    const result = await play.step(state, program);
+    t.match(result, { reward, terminated: true, info: { success: reward === 1, failure, total: 2 } });
+  }
+  for (const action of ['', '  \n', null, 7, '```python\n```']) {
+    t.match(await play.step(state, action), {
+      reward: 0,
+      terminated: false,
+      info: { action_is_valid: false },
+    });
+  }
+  const over = await play.step(state, 'print(3)');
+  t.match(play.text(over.state), /1 of 2 tests passed\.\nwrong output$/);
+  t.match(await play.step(over.state, 'print(3)'), { reward: 0, terminated: true });
+});
+
+t.test('programs of many sessions run side by side', { skip }, async t => {
+  const pool = new SandboxPool(2);
+  t.teardown(() => pool.stop());
+  const limits = { cpu_s: 2, wall_s: 5, total_s: 10, memory_mb: 128, output_bytes: 1000 };
+  const all = await Promise.all(
+    Array.from({ length: 12 }, (_, n) =>
+      pool.run({ ...limits, program: `print(int(input()) + ${n})`, function: null, inputs: ['100\n'] }),
+    ),
+  );
+  t.same(
+    all.map(([{ output }]) => output),
+    Array.from({ length: 12 }, (_, n) => `${100 + n}\n`),
+  );
+});
+
+t.test('records of the public data are read', async t => {
+  const problem = 'Do it.';
+  const taco = readTask({
+    problem,
+    tests: JSON.stringify({ inputs: ['1\n', ['2', '3']], outputs: ['1\n', '5'] }),
+    solutions: ['print(1)'],
+  });
+  t.match(taco, { statement: problem, entry: null, solution: 'print(1)' });
+  t.same(taco.tests, [
+    { kind: 'stdin', input: '1\n', output: '1\n' },
+    { kind: 'stdin', input: '2\n3', output: '5' },
+  ]);
+  const named = readTask({ problem, tests: { fn_name: 'f', inputs: [[1, 2]], outputs: [[3]] } });
+  t.match(named, { entry: 'f', tests: [{ kind: 'call', arguments: [1, 2], result: 3 }] });
+  const livecode = readTask({
+    problem,
+    starter_code: 'class Solution:',
+    metadata: '{"func_name":"shift"}',
+    tests: JSON.stringify([{ input: '"ab"\n[1, 2]', output: '4', testtype: 'functional' }]),
+  });
+  t.match(livecode, { entry: 'shift', tests: [{ kind: 'call', arguments: ['ab', [1, 2]], result: 4 }] });
+  const plain = readTask({
+    question: problem,
+    ground_truth: [{ input: '1', output: '2', testtype: 'stdin_stdout', metadata: { func_name: null } }],
+  });
+  t.match(plain, { entry: null, tests: [{ kind: 'stdin', input: '1', output: '2' }] });
+  const wrong: [JsonObject, string][] = [
+    [{ tests: [] }, 'problem'],
+    [{ problem }, 'tests'],
+    [{ problem, tests: '{' }, 'tests'],
+    [{ problem, tests: [] }, 'tests'],
+    [{ problem, tests: [{ input: '1' }] }, 'tests[0]'],
+    [{ problem, tests: { inputs: ['1'], outputs: [] } }, 'tests'],
+    [{ problem, tests: { fn_name: 'f', inputs: ['1'], outputs: ['1'] } }, 'tests.inputs[0]'],
+    [
+      { problem, metadata: { func_name: 'f' }, tests: [{ input: 'x', output: '1', testtype: 'functional' }] },
+      'tests[0].input',
+    ],
+  ];
+  for (const [record, field] of wrong) t.throws(() => readTask(record), { name: 'InvalidField', field });
+});
+
+t.test('tasks come from a file or by name; what is no task is refused', { skip }, async t => {
+  const folder = t.testdir({
+    'data.jsonl': JSON.stringify({ problem: 'Do.', tests: SUM.tests }),
+    'bad.jsonl': '{"problem":"Do."}',
+  });
+  t.equal((await play.reset({ data: join(folder, 'data.jsonl') }, { index: 0 })).task.statement, 'Do.');
+  await t.rejects(play.reset({ data: join(folder, 'bad.jsonl') }), { message: /row 1: field tests/ });
+  const wrong: [JsonObject, string][] = [
+    [{ statement: 'x' }, '/tests'],
+    [{ tests: SUM.tests }, '/statement'],
+    [{ ...SUM, entry: 'f' }, '/tests/0'],
+    [{ statement: 'x', tests: [{ arguments: [1], result: 1 }] }, '/tests/0'],
+    [{ entry: 'f' }, '/entry'],
+    [{ index: 50 }, '/index'],
+  ];
+  for (const [options, pointer] of wrong)
+    await t.rejects(play.reset({}, options), { name: 'InvalidOptions', pointer });
+  for (const split of ['train', 'validation', 'test'] as const) {
+    t.equal(splitOf((await play.reset({ split })).task.statement), split);
+  }
+});
+
+t.test('keeps the contract', { skip }, async t => checkContract(t, deepCoder, { episodes: 2, steps: 3 }));

@@ -1,0 +1,304 @@
+import Type, { type Static } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
+import {
+  type Environment,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../environment.ts';
+import { splitSchema } from '../splits.ts';
+import { isSameOutput, isSameValue } from './marking.ts';
+import { SandboxPool } from './pool.ts';
+import { readTask } from './records.ts';
+import { type RunResult, SandboxFailed } from './sandbox.ts';
+import type { Task, Test } from './task.ts';
+import { CALL_TASKS } from './tasks-call.ts';
+import { STDIN_TASKS } from './tasks-stdin.ts';
+
+const LONGEST_PROGRAM = 50_000;
+const LONGEST_STATEMENT = 100_000;
+const SHOWN_CHARS = 500;
+
+const TASKS: readonly Task[] = [...CALL_TASKS, ...STDIN_TASKS];
+
+const configSchema = Type.Object(
+  {
+    split: splitSchema,
+    data: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4096,
+        description:
+          'File of tasks instead of the shipped ones: .jsonl, .json or .parquet in the form of DeepCoder (problem, tests, starter_code, metadata).',
+      }),
+    ),
+    cpu_s: Type.Integer({
+      default: 4,
+      minimum: 1,
+      maximum: 60,
+      description: 'Processor seconds for one test.',
+    }),
+    wall_s: Type.Number({ default: 6, minimum: 0.1, maximum: 120, description: 'Seconds for one test.' }),
+    total_s: Type.Number({
+      default: 30,
+      minimum: 0.1,
+      maximum: 600,
+      description: 'Seconds for all tests of a program.',
+    }),
+    memory_mb: Type.Integer({
+      default: 256,
+      minimum: 64,
+      maximum: 4096,
+      description: 'Memory of a test, in MiB.',
+    }),
+    output_bytes: Type.Integer({
+      default: 1_000_000,
+      minimum: 100,
+      maximum: 64_000_000,
+      description: 'What a test may print.',
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const jsonValue = Type.Unsafe<Json>({});
+
+const optionsSchema = Type.Object(
+  {
+    name: Type.Optional(
+      Type.Union(
+        TASKS.map(task => Type.Literal(task.name)),
+        { description: 'A shipped task.' },
+      ),
+    ),
+    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Task within the split, from 0.' })),
+    statement: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: LONGEST_STATEMENT,
+        description: 'A task of your own; goes with tests.',
+      }),
+    ),
+    entry: Type.Optional(
+      Type.String({
+        pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
+        maxLength: 100,
+        description: 'The function that its tests call.',
+      }),
+    ),
+    tests: Type.Optional(
+      Type.Array(
+        Type.Union([
+          Type.Object({ input: Type.String(), output: Type.String() }, { additionalProperties: false }),
+          Type.Object(
+            { arguments: Type.Array(jsonValue), result: jsonValue },
+            { additionalProperties: false },
+          ),
+        ]),
+        {
+          minItems: 1,
+          maxItems: 1000,
+          description: 'Input and output, or arguments and result where there is an entry.',
+        },
+      ),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+type DeepCoderConfig = Static<typeof configSchema>;
+type DeepCoderOptions = Static<typeof optionsSchema>;
+
+export type DeepCoderState = {
+  readonly task: Task;
+  readonly limits: {
+    readonly cpu_s: number;
+    readonly wall_s: number;
+    readonly total_s: number;
+    readonly memory_mb: number;
+    readonly output_bytes: number;
+  };
+  readonly outcome: {
+    readonly passed: number;
+    readonly total: number;
+    /** How the first failed test failed; empty when all passed. */
+    readonly failure: string;
+  } | null;
+};
+
+let pool: SandboxPool | undefined;
+
+/** The sandboxes of this process. */
+function sandboxes(): SandboxPool {
+  pool ??= new SandboxPool();
+  return pool;
+}
+
+/** Ends all sandboxes; the next program starts new ones. */
+export function stopSandboxes(): void {
+  pool?.stop();
+  pool = undefined;
+}
+
+/** DeepCoder-v0: programs in Python, run against tests. */
+export const deepCoder = {
+  spec: {
+    id: 'DeepCoder-v0',
+    title: 'Programming tasks in Python',
+    description: [
+      'A programming task is answered with one Python program. It is run against tests, either by reading standard input and printing, or by having its function (or the method of its class `Solution`) called. The reward is the share of tests that pass; success is all of them. An empty answer changes nothing.',
+      '',
+      'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
+      '',
+      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. Where the machine offers no isolation, no program is run unless the operator says so (`RAGEN_DEEPCODER_UNISOLATED=1`). `info` has `passed`, `total`, `failure` and `isolation`.',
+    ].join('\n'),
+    tags: ['programming', 'one step', 'text'],
+    configSchema,
+    optionsSchema,
+    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
+    observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM },
+    observationFormats: ['text', 'structured'],
+    rewardRange: [0, 1],
+    rewardThreshold: 1,
+    knownOptimum: {
+      success: 1,
+      source: 'reference policy `oracle`, the solutions that come with the shipped tasks',
+    },
+    maxEpisodeSteps: 1,
+    exampleAction: 'print(sum(map(int, input().split())))',
+    history: [{ version: 0, change: 'First version.' }],
+  },
+
+  describe: (_config: DeepCoderConfig) => ({
+    instruction:
+      'Solve the programming task with one complete Python 3 program. It is run against tests that you do not see.',
+    actionFormat: 'the program, perhaps in a code block ```python … ```',
+  }),
+
+  async reset(config: DeepCoderConfig, rng: Random, options: JsonObject): Promise<DeepCoderState> {
+    const task = await chooseTask(config, rng, options);
+    const { cpu_s, wall_s, total_s, memory_mb, output_bytes } = config;
+    try {
+      await sandboxes().warm();
+    } catch (error) {
+      throw error instanceof SandboxFailed ? new InvalidConfig('', error.message) : error;
+    }
+    return { task, limits: { cpu_s, wall_s, total_s, memory_mb, output_bytes }, outcome: null };
+  },
+
+  async step(state: DeepCoderState, action: Json): Promise<Transition<DeepCoderState>> {
+    const program = typeof action === 'string' && action.length <= LONGEST_PROGRAM ? programOf(action) : '';
+    const { task, limits } = state;
+    if (program.trim() === '' || state.outcome) {
+      const success = state.outcome !== null && state.outcome.passed === state.outcome.total;
+      return {
+        state,
+        reward: 0,
+        terminated: state.outcome !== null,
+        info: { success, action_is_valid: false, action_is_effective: false },
+      };
+    }
+    const { walls } = await sandboxes().warm();
+    const inputs = task.tests.map(test => (test.kind === 'stdin' ? test.input : test.arguments));
+    const results = await sandboxes().run({ ...limits, program, function: task.entry, inputs });
+    const failures = task.tests.map((test, index) => failureOf(test, results[index]));
+    const passed = failures.filter(failure => failure === '').length;
+    const total = task.tests.length;
+    const failure = failures.find(Boolean) ?? '';
+    return {
+      state: { ...state, outcome: { passed, total, failure } },
+      reward: passed / total,
+      terminated: true,
+      info: {
+        success: passed === total,
+        action_is_valid: true,
+        action_is_effective: true,
+        passed,
+        total,
+        failure,
+        isolation: [...walls],
+      },
+    };
+  },
+
+  observe({ task, outcome }: DeepCoderState, format: ObservationFormat): Json {
+    const { statement, starter } = task;
+    if (format === 'structured') return { statement, starter, entry: task.entry, outcome };
+    const lines = starter === '' ? [statement] : [statement, '', 'Start from:', starter];
+    if (outcome) lines.push('', `${outcome.passed} of ${outcome.total} tests passed.`, outcome.failure);
+    return lines.join('\n').trimEnd();
+  },
+
+  references: {
+    oracle: {
+      title: 'The solution that comes with the task',
+      plan: ({ task, outcome }: DeepCoderState) => (outcome || task.solution === '' ? [] : [task.solution]),
+    },
+    random: {
+      title: 'A program that prints, or returns, its input',
+      plan: ({ task, outcome }: DeepCoderState) => {
+        if (outcome) return [];
+        return [task.entry ? `def ${task.entry}(*given):\n    return given[0]` : 'print(input())'];
+      },
+    },
+  },
+} satisfies Environment<DeepCoderConfig, DeepCoderState>;
+
+/** The code of the last fenced block, or the whole text where there is none. */
+export function programOf(answer: string): string {
+  const blocks = [...answer.matchAll(/```(?:python|py)?[^\S\n]*\n(.*?)```/gis)];
+  return blocks.at(-1)?.[1] ?? answer;
+}
+
+/** Why a test failed, or an empty text. */
+function failureOf(test: Test, { status, output, error }: RunResult): string {
+  if (status === 'timeout') return `out of time. ${error}`.trim().slice(0, SHOWN_CHARS);
+  if (status === 'output') return 'printed too much';
+  if (status === 'error') return (error || 'ended with an error').slice(0, SHOWN_CHARS);
+  if (test.kind === 'stdin') return isSameOutput(output, test.output) ? '' : 'wrong output';
+  let value: Json;
+  try {
+    value = JSON.parse(output) as Json;
+  } catch {
+    return 'returned what is no JSON';
+  }
+  return isSameValue(value, test.result) ? '' : 'wrong result';
+}
+
+async function chooseTask(
+  { data, split }: DeepCoderConfig,
+  rng: Random,
+  { name, index, statement, entry, tests }: DeepCoderOptions,
+): Promise<Task> {
+  if (statement !== undefined || tests) return pinnedTask(statement, entry, tests);
+  if (entry !== undefined) throw new InvalidOptions('/entry', 'entry needs a statement and tests beside it');
+  if (name !== undefined) return TASKS.find(task => task.name === name) as Task;
+  const key = (task: Task) => task.statement;
+  if (data !== undefined) return chooseRecord({ path: data, read: readTask, split, key, index }, rng);
+  return pick(partOf(TASKS, split, key), index, rng);
+}
+
+function pinnedTask(
+  statement: DeepCoderOptions['statement'],
+  entry: string | undefined,
+  tests: DeepCoderOptions['tests'],
+): Task {
+  if (statement === undefined)
+    throw new InvalidOptions('/statement', 'tests need the statement that they belong to');
+  if (!tests) throw new InvalidOptions('/tests', 'the statement needs its tests beside it');
+  const list = tests.map((test, index): Test => {
+    if ('input' in test !== (entry === undefined)) {
+      throw new InvalidOptions(
+        `/tests/${index}`,
+        entry === undefined ? 'needs input and output' : 'needs arguments and result',
+      );
+    }
+    if ('input' in test) return { kind: 'stdin', input: test.input, output: test.output };
+    return { kind: 'call', arguments: test.arguments, result: test.result };
+  });
+  return { name: '', statement, starter: '', entry: entry ?? null, tests: list, solution: '' };
+}

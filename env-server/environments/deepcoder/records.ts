@@ -1,0 +1,109 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { InvalidField, textField } from '../records.ts';
+import type { Task, Test } from './task.ts';
+
+/**
+ * A record of the public DeepCoder data (agentica-org/DeepCoder-Preview-Dataset): `problem` (or `question`) and `tests`
+ * (or `ground_truth`), a JSON text or value: a list of `{input, output, testtype}`, or `{inputs, outputs, fn_name?}`.
+ * @throws InvalidField
+ */
+export function readTask(record: JsonObject): Task {
+  const statement = textField(
+    record,
+    record.problem === undefined && record.question !== undefined ? 'question' : 'problem',
+  );
+  const field = record.tests === undefined && record.ground_truth !== undefined ? 'ground_truth' : 'tests';
+  const tests = parsed(record[field], field);
+  const metadata =
+    record.metadata === undefined || record.metadata === null ? {} : parsed(record.metadata, 'metadata');
+  const named = isObject(metadata) && typeof metadata.func_name === 'string' ? metadata.func_name : null;
+  const starter = typeof record.starter_code === 'string' ? record.starter_code : '';
+  const solution = firstText(record.solutions ?? record.solution);
+  const { entry, list } = isObject(tests) ? pairedTests(tests, field) : listedTests(tests, field, named);
+  if (list.length === 0) throw new InvalidField(field, 'expected at least one test');
+  return {
+    name: typeof record.name === 'string' ? record.name : '',
+    statement,
+    starter,
+    entry,
+    tests: list,
+    solution,
+  };
+}
+
+function parsed(value: Json | undefined, field: string): Json {
+  if (typeof value !== 'string') return value ?? null;
+  try {
+    return JSON.parse(value) as Json;
+  } catch {
+    throw new InvalidField(field, 'is not JSON');
+  }
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function firstText(value: Json | undefined): string {
+  const first = Array.isArray(value) ? value[0] : value;
+  return typeof first === 'string' ? first : '';
+}
+
+interface Read {
+  readonly entry: string | null;
+  readonly list: Test[];
+}
+
+/** `{inputs: […], outputs: […], fn_name?}`, as TACO and APPS write tests. */
+function pairedTests({ inputs, outputs, fn_name }: JsonObject, field: string): Read {
+  if (!Array.isArray(inputs) || !Array.isArray(outputs) || inputs.length !== outputs.length) {
+    throw new InvalidField(field, 'expected inputs and outputs, two lists of the same length');
+  }
+  const entry = typeof fn_name === 'string' ? fn_name : null;
+  const list = inputs.map((input, index): Test => {
+    const output = outputs[index];
+    if (entry === null) return { kind: 'stdin', input: asText(input), output: asText(output) };
+    if (!Array.isArray(input))
+      throw new InvalidField(`${field}.inputs[${index}]`, 'expected a list of arguments');
+    // The public data wrap results in a list of one.
+    const result = Array.isArray(output) && output.length === 1 ? output[0] : output;
+    return { kind: 'call', arguments: input, result };
+  });
+  return { entry, list };
+}
+
+/** `[{input, output, testtype}]`, as LiveCodeBench writes tests: arguments as JSON, a line each. */
+function listedTests(tests: Json, field: string, named: string | null): Read {
+  if (!Array.isArray(tests)) throw new InvalidField(field, 'expected a list of tests, or inputs and outputs');
+  let entry: string | null = null;
+  const list = tests.map((test: Json, index): Test => {
+    const where = `${field}[${index}]`;
+    if (!isObject(test) || test.input === undefined || test.output === undefined) {
+      throw new InvalidField(where, 'expected input and output');
+    }
+    const own = isObject(test.metadata ?? null) ? (test.metadata as JsonObject).func_name : undefined;
+    const name = typeof own === 'string' ? own : named;
+    if (test.testtype !== 'functional' || name === null) {
+      return { kind: 'stdin', input: asText(test.input), output: asText(test.output) };
+    }
+    entry = name;
+    const given =
+      typeof test.input === 'string'
+        ? test.input
+            .trim()
+            .split('\n')
+            .map(line => parsed(line, `${where}.input`))
+        : test.input;
+    if (!Array.isArray(given)) throw new InvalidField(`${where}.input`, 'expected arguments');
+    return { kind: 'call', arguments: given, result: parsed(test.output, `${where}.output`) };
+  });
+  if (entry !== null && list.some(test => test.kind === 'stdin')) {
+    throw new InvalidField(field, 'tests that call and tests that read cannot be mixed');
+  }
+  return { entry, list };
+}
+
+function asText(value: Json): string {
+  if (Array.isArray(value)) return value.map(asText).join('\n');
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,18 @@
+import type { Json } from '../../../shared/json.ts';
+
+/** A test of a program: what it reads and prints, or what its function is given and returns. */
+export type Test =
+  | { readonly kind: 'stdin'; readonly input: string; readonly output: string }
+  | { readonly kind: 'call'; readonly arguments: readonly Json[]; readonly result: Json };
+
+export type Task = {
+  readonly name: string;
+  readonly statement: string;
+  /** Code that a program may start from; empty where there is none. */
+  readonly starter: string;
+  /** The function that tests call, perhaps a method of a class `Solution`; null where programs read and print. */
+  readonly entry: string | null;
+  readonly tests: readonly Test[];
+  /** A program that passes, where one is known. */
+  readonly solution: string;
+};
