@@ -19,7 +19,7 @@ t.test('help names the commands there are', async t => {
   t.equal(status, 0);
   t.same(
     [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
-    ['train', 'evaluate', 'help'],
+    ['train', 'sft', 'evaluate', 'help'],
   );
 });
 
@@ -44,5 +44,6 @@ t.test('wrong settings, files and policies are refused with what would be right'
   t.match(await refused('train', '--resume', t.testdir()), /holds no run/);
   t.match(await refused('evaluate', config), /has no checkpoint; give a run folder/);
   t.match(await refused('evaluate', 'nowhere'), /does not exist/);
-  t.match(await refused('sft'), /unknown command/);
+  t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
+  t.match(await refused('export'), /unknown command/);
 });

@@ -1,9 +1,9 @@
 import { Command } from 'commander';
 import { ConfigError } from '../shared/config.ts';
 import { evaluate } from './commands/evaluate.ts';
-import { train } from './commands/train.ts';
+import { supervise, train } from './commands/train.ts';
 
-const OVERRIDES_HELP = 'settings to change, e.g. training.steps=20 optimizer.learning_rate=1e-3';
+const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
 const program = new Command('ragen')
   .description('Trains language-model policies as agents in environments that a server holds.')
@@ -26,12 +26,23 @@ program
   .command('train')
   .description('train a policy: a new run from a config file, or an old one from its folder')
   .argument('[config]', 'YAML config, e.g. configs/quickstart.yaml')
-  .argument('[overrides...]', OVERRIDES_HELP)
+  .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20 optimizer.learning_rate=1e-3`)
   .option('--resume <run>', 'go on with the run in this folder')
   .option('--dry-run', 'print the settings as resolved and stop')
   .option('--quiet', 'show no progress')
   .action(async (config: string | undefined, overrides: string[], options) => {
     process.exitCode = await train(config, overrides, options);
+  });
+
+program
+  .command('sft')
+  .description("learn the demonstrations of a config's warm_start, and nothing after")
+  .argument('<config>', 'YAML config with a warm_start section')
+  .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.epochs=4`)
+  .option('--dry-run', 'print the settings as resolved and stop')
+  .option('--quiet', 'show no progress')
+  .action(async (config: string, overrides: string[], options) => {
+    process.exitCode = await supervise(config, overrides, options);
   });
 
 program

@@ -3,7 +3,8 @@ import { stringify } from 'yaml';
 import { openProgress, shownDuration, shownShare, silentProgress } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
-import { createRunFolder, openRunFolder } from '../training/run-folder.ts';
+import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
+import type { RunSettings } from '../training/settings.ts';
 import { loadRunSettings, resumedSettings } from '../training/settings-check.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
@@ -26,7 +27,33 @@ export async function train(
   overrides: readonly string[],
   options: TrainOptions,
 ): Promise<number> {
-  const { settings, openRun } = prepare(config, overrides, options);
+  return trainPrepared(prepare(config, overrides, options), options);
+}
+
+/**
+ * The command `sft`: the warm start of a config and nothing after it. The policy is in the run's checkpoint, where
+ * `policy.init` of other runs can find it.
+ * @returns the exit status
+ * @throws ConfigError, and Error when the config has no warm start
+ */
+export async function supervise(
+  config: string,
+  overrides: readonly string[],
+  options: Omit<TrainOptions, 'resume'>,
+): Promise<number> {
+  const prepared = prepare(config, [...overrides, 'training.steps=0'], options);
+  if (!prepared.settings.warm_start) {
+    throw new Error(`${config} has no \`warm_start\`, which says what is learnt from whom; train needs none`);
+  }
+  return trainPrepared(prepared, options);
+}
+
+interface Prepared {
+  readonly settings: RunSettings;
+  readonly openRun: () => RunFolder;
+}
+
+async function trainPrepared({ settings, openRun }: Prepared, options: TrainOptions): Promise<number> {
   if (options.dryRun) {
     process.stdout.write(stringify(settings));
     return 0;
@@ -43,7 +70,7 @@ export async function train(
   return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
 }
 
-function prepare(config: string | undefined, overrides: readonly string[], options: TrainOptions) {
+function prepare(config: string | undefined, overrides: readonly string[], options: TrainOptions): Prepared {
   if (options.resume !== undefined) {
     const more = config === undefined ? overrides : [config, ...overrides];
     const { run, settings } = openRunFolder(options.resume);

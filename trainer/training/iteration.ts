@@ -97,7 +97,6 @@ export async function runIteration(
     ...batch.metrics,
     ...update.metrics,
     'actor/lr': optimizer.learningRate,
-    'rollout/dropped_groups': played.droppedGroups,
     'rollout/validation_levels_left_out': played.episodes.length - episodes.length,
     'timing_s/gen': t1 - t0,
     'timing_s/adv': t2 - t1,

@@ -76,7 +76,7 @@ class CoinRollouts implements Rollouts {
         });
       }),
     );
-    return { episodes, droppedGroups: 0, metrics: {} };
+    return { episodes, metrics: {} };
   }
 }
 

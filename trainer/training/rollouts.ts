@@ -18,8 +18,6 @@ export interface PlayOptions extends DrawSettings {
 /** Episodes of whole groups, in the order of the groups, and what happened on the way. */
 export interface Played {
   readonly episodes: readonly Episode[];
-  /** Groups given up because they could not be completed. */
-  readonly droppedGroups: number;
   readonly metrics: Metrics;
 }
 

@@ -113,7 +113,6 @@ export function agentRollouts(bench: Workbench, agent: Agent, note: (text: strin
       }
       return {
         episodes: collection.episodes,
-        droppedGroups: collection.dropped.length,
         metrics: { ...collection.metrics },
       };
     },
