@@ -103,6 +103,22 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
     t.ok(Math.abs(first['actor/pg_clipfrac']) < 1e-3);
   });
 
+  await t.test('every metric is documented', async t => {
+    const docs = ['training.md', 'algorithms.md'].map(name =>
+      readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8'),
+    );
+    const code = docs.flatMap(text => [...text.matchAll(/`[^`]+`/g)].map(([quoted]) => quoted));
+    const names = new Set(timeless(whole.run).flatMap(row => Object.keys(row)));
+    for (const name of names) {
+      if (/^rollout\/(chosen_)?in_group_/.test(name)) continue;
+      const last = name.replace(/@\d+$/, '@k').split('/').at(-1)!;
+      t.ok(
+        code.some(quoted => quoted.includes(last)),
+        name,
+      );
+    }
+  });
+
   await t.test('half, resume and half again gives the same bits', async t => {
     const { run, settings } = create('parted');
     const stop = new AbortController();
