@@ -90,7 +90,7 @@ export class Registrations {
     }
     const { limits, workshop } = this.#parts;
     if (workshop.registry.isBuiltIn(envId)) throw builtIn(envId);
-    if (this.#stored.has(envId) || this.#underWay.has(envId)) {
+    if (this.#stored.has(envId) || this.#underWay.has(envId) || workshop.registry.find(envId)) {
       throw new Problem(
         'environment_exists',
         `${envId} is registered already; PUT /v1/envs/${encodeURIComponent(envId)} replaces it`,
