@@ -1,6 +1,6 @@
 /**
  * A small writer of WebAssembly: an expression is the bytes that compute it, nested as the expression is and flattened at
- * the end. Only what the engine's kernels use. Opcodes: https://webassembly.github.io/spec/core/appendix/index-instructions.html
+ * the end. Only what our kernels use. Opcodes: https://webassembly.github.io/spec/core/appendix/index-instructions.html
  */
 export type Code = readonly (number | Code)[];
 
@@ -120,17 +120,28 @@ export function forLoop(index: Local, from: Code, to: Code, step: Code, ...body:
   ];
 }
 
+/** The memory a module imports; `shared` as it was created. */
+export interface MemoryLimits {
+  readonly minimumPages: number;
+  readonly maximumPages: number;
+  readonly shared?: boolean;
+}
+
 /** A module that imports `env.memory` and exports one function without result. */
 export function wasmModule(
   name: string,
   locals: FunctionLocals,
   body: readonly Code[],
-  memory: { readonly minimumPages: number; readonly maximumPages: number },
+  memory: MemoryLimits,
 ): WebAssembly.Module {
   const parameters = locals.parameterTypes.map(type => VALUE_TYPES[type]);
   const declared = locals.types.map(type => [1, VALUE_TYPES[type]]);
   const code = flatten([vector(declared), body, 0x0b]);
-  const limits = [0x01, ...unsigned(memory.minimumPages), ...unsigned(memory.maximumPages)];
+  const limits = [
+    memory.shared ? 0x03 : 0x01,
+    ...unsigned(memory.minimumPages),
+    ...unsigned(memory.maximumPages),
+  ];
   const bytes = flatten([
     [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
     section(1, vector([[0x60, vector(parameters.map(type => [type])), 0]])),
