@@ -58,6 +58,16 @@ t.test('the oracle proves generated theorems; splits do not meet', async t => {
   }
 });
 
+t.test('without the tactics for arithmetic only logic is asked', async t => {
+  await t.rejects(async () => play.reset({ automation: 'none' }), {
+    name: 'InvalidConfig',
+    pointer: '/automation',
+  });
+  const state = await play.reset({ automation: 'none', topic: 'logic' });
+  t.match(await play.finish(state, 'oracle', 20), { success: true });
+  t.match(await play.step(state, 'omega'), { info: { messages: ["the tactic 'omega' is switched off"] } });
+});
+
 t.test('miniF2F records are read, and refused by the built-in checker where it knows too little', async t => {
   const record = {
     name: 'mathd_1',

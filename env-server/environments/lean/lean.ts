@@ -155,7 +155,13 @@ export const lean = {
     actionFormat: 'one tactic, e.g. intro h',
   }),
 
-  checkConfig({ backend, server_url, timeout_ms }: LeanConfig): void {
+  checkConfig({ backend, server_url, timeout_ms, automation, topic, data }: LeanConfig): void {
+    if (backend === 'builtin' && automation === 'none' && topic !== 'logic' && data === undefined) {
+      throw new InvalidConfig(
+        '/automation',
+        'theorems about arithmetic need its tactics; without them choose the topic logic',
+      );
+    }
     if (backend === 'kimina' && server_url === undefined) {
       throw new InvalidConfig('/server_url', 'the backend kimina needs the address of its server');
     }

@@ -79,7 +79,7 @@ const optionsSchema = Type.Object(
       Type.String({ minLength: 1, maxLength: LONGEST_ACTION, description: 'Goes with answers.' }),
     ),
     answers: Type.Optional(
-      Type.Array(Type.String({ minLength: 1 }), {
+      Type.Array(Type.String({ pattern: '\\S' }), {
         minItems: 1,
         description: 'Right answers to the pinned question.',
       }),

@@ -47,7 +47,7 @@ const optionsSchema = Type.Object(
     ),
     answer: Type.Optional(
       Type.String({
-        minLength: 1,
+        pattern: '\\S',
         maxLength: LONGEST_ANSWER,
         description: 'The right answer; a letter with choices.',
       }),
