@@ -22,7 +22,7 @@ export interface TrainerState {
   /** Tokens sampled and tokens trained on, in all. */
   readonly sampledTokens: number;
   readonly trainedTokens: number;
-  /** Seconds of training before this checkpoint, over all sessions of the run. */
+  /** Seconds that the run took before this checkpoint, warm start included, over all its sessions. */
   readonly seconds: number;
   /** Success of each validation so far. */
   readonly validations: readonly ValidationRecord[];

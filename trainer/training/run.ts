@@ -71,9 +71,11 @@ interface Beginning {
 /** What comes before the first step: the levels to leave out, the warm start, a checkpoint. */
 async function begin(parts: Beginning): Promise<TrainerState> {
   const { run, settings, policy } = parts;
+  const startedAt = performance.now();
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
-  const state = { ...initialState(settings.rollout.start_seed), validationLevels };
   if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
+  const seconds = (performance.now() - startedAt) / 1000;
+  const state = { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
   await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
   return state;
 }
