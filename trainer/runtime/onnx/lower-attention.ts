@@ -7,8 +7,11 @@ import type { AttentionGradientAttributes } from '../../graph/operations/attenti
 import type { Tensor } from '../../graph/tensor.ts';
 import { type LoweringContext, MICROSOFT } from './lowering-context.ts';
 
-/** Queries taken at once in training: a block sees only the keys up to its last query. */
-const QUERY_BLOCK = 128;
+/**
+ * Queries taken at once in training, as a multiple of the head size. A block sees only the keys up to its last query;
+ * what that saves grows with the number of keys, what cutting costs with the head size.
+ */
+const BLOCK_SIZES = 3.5;
 /** Score of a key that is not seen; its weight underflows to 0. */
 const MASKED_SCORE = -1e9;
 
@@ -84,7 +87,7 @@ function lowerForTraining(
   const value = keysByHead(context, v);
   const blocks: Block[] = [];
   const parts: string[] = [];
-  for (const [start, end] of blockBounds(queries, attributes.causal)) {
+  for (const [start, end] of blockBounds(sizes, attributes.causal)) {
     const count = end - start;
     const seen = attributes.causal ? end : keys;
     const part = context.reshape(sliceOf(context, query, 3, start, end, queries), [
@@ -203,8 +206,8 @@ function sumPrefixes(context: LoweringContext, parts: readonly string[], blocks:
   return concat(context, segments, 2);
 }
 
-function blockBounds(queries: number, causal: boolean): [number, number][] {
-  const count = causal ? Math.max(1, Math.round(queries / QUERY_BLOCK)) : 1;
+function blockBounds({ queries, size }: AttentionSizes, causal: boolean): [number, number][] {
+  const count = causal ? Math.max(1, Math.round(queries / (BLOCK_SIZES * size))) : 1;
   const bound = (i: number): number => Math.round((i * queries) / count);
   return Array.from({ length: count }, (_, i) => [bound(i), bound(i + 1)]);
 }
