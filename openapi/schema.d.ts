@@ -791,6 +791,8 @@ export interface components {
             policy?: string;
             /** @default 1 */
             count?: number;
+            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            turns?: number;
         };
         ReferenceItem: {
             /** @constant */
@@ -801,6 +803,8 @@ export interface components {
             policy?: string;
             /** @default 1 */
             count?: number;
+            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            turns?: number;
         };
         ReferencePlan: {
             policy: string;
@@ -956,8 +960,8 @@ export interface components {
             options_schema?: {
                 [key: string]: unknown;
             };
-            /** @description JavaScript with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`. */
-            source: string;
+            /** @description JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`. */
+            source: string | string[];
         };
         Session: {
             session_id: string;

@@ -128,8 +128,10 @@ export interface ReferencePolicy<State> {
    * The next actions from this state, at most `count`, as if nothing random interfered.
    * An empty list means that there is nothing useful left to do.
    * @param rng for policies that draw; never the session's own generator, whose future it would change
+   * @param turns how many plans the player may still ask for, this one included, and carries out unseen: where chance
+   * interferes, fewer actions than `count` can then be better. Absent: as many as it likes.
    */
-  plan(state: State, count: number, rng: Random): readonly Json[] | Promise<readonly Json[]>;
+  plan(state: State, count: number, rng: Random, turns?: number): readonly Json[] | Promise<readonly Json[]>;
 }
 
 /** RGBA, 8 bits a channel, rows from the top: `data.length === 4 * width * height`. */

@@ -17,10 +17,20 @@ export const reference = sessionOperation({
   body: {
     policy: Type.Optional(Type.String({ default: DEFAULT_POLICY })),
     count: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ACTIONS, default: 1 })),
+    turns: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MOST_ACTIONS,
+        description: 'How many plans may still be asked for, this one included; absent: as many as you like.',
+      }),
+    ),
   },
   result: ReferencePlan,
   handle(_services, session, input) {
     const policy = input.policy ?? DEFAULT_POLICY;
-    return chain(session.plan(policy, input.count ?? 1), actions => ({ policy, actions: [...actions] }));
+    return chain(session.plan(policy, input.count ?? 1, input.turns), actions => ({
+      policy,
+      actions: [...actions],
+    }));
   },
 });

@@ -377,7 +377,7 @@ export class Session implements Expiring {
    * The next actions of a reference policy; draws come from the step, not from the episode's generator.
    * @throws Problem `unknown_reference` naming those there are
    */
-  plan(policy: string, count: number): MaybePromise<readonly Json[]> {
+  plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
     const references = this.variant.environment.references ?? {};
     if (!Object.hasOwn(references, policy)) {
       const names = Object.keys(references).join(', ') || 'none';
@@ -389,7 +389,7 @@ export class Session implements Expiring {
     if (this.#isOver()) return [];
     const [a, b, c, d] = this.#random.state;
     const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
-    return references[policy].plan(this.#state, count, random);
+    return references[policy].plan(this.#state, count, random, turns);
   }
 
   /** Lets the environment release what it holds outside the state. */

@@ -95,7 +95,8 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
           name,
           {
             title: policy.title,
-            plan: (state: Json, count: number, rng: Random) => policy.plan(unwrap(state), count, rng),
+            plan: (state: Json, count: number, rng: Random, turns?: number) =>
+              policy.plan(unwrap(state), count, rng, turns),
           },
         ]),
       ),

@@ -37,12 +37,14 @@ export interface EpisodeView {
   readonly turn: number;
   readonly state: string;
   readonly actionsLeft: number;
+  /** This one included. */
+  readonly turnsLeft: number;
   readonly maxActionsPerTurn: number;
   /** The actions of a discrete space. */
   readonly actionNames?: ActionNames;
   /** A well-formed response with these actions, without the prime. */
   compose(actions: readonly string[]): string;
-  /** Asks the environment's reference policy for its next actions from here. */
+  /** Asks the environment's reference policy for the actions of this turn, at most `count`. */
   reference(policy: string, count: number): Promise<readonly Json[]>;
 }
 

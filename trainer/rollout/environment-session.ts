@@ -120,11 +120,19 @@ export class EnvironmentSession {
     }
   }
 
-  /** What a reference policy would do next, as names or texts. */
-  async reference(policy: string, count: number): Promise<readonly Json[]> {
+  /**
+   * What a reference policy would do next, as names or texts.
+   * @param turns how often the player may still act, this time included
+   */
+  async reference(policy: string, count: number, turns: number): Promise<readonly Json[]> {
     for (;;) {
       try {
-        const plan = await this.#server.batched('reference', { session_id: this.#sessionId, policy, count });
+        const plan = await this.#server.batched('reference', {
+          session_id: this.#sessionId,
+          policy,
+          count,
+          turns,
+        });
         return plan.actions as readonly Json[];
       } catch (error) {
         await this.#recover(error);

@@ -160,6 +160,7 @@ function episodeView(
   session: EnvironmentSession,
   { described: { tag, actionNames }, prompt }: PlaySetting,
 ): EpisodeView {
+  const turnsLeft = tag.maxTurns - view.turn + 1;
   return {
     tag: tag.name,
     groupId: plan.groupId,
@@ -168,10 +169,11 @@ function episodeView(
     turn: view.turn,
     state: view.state,
     actionsLeft: view.actionsLeft,
+    turnsLeft,
     maxActionsPerTurn: tag.maxActionsPerTurn,
     actionNames,
     compose: prompt.compose,
-    reference: (policy, count) => session.reference(policy, count),
+    reference: (policy, count) => session.reference(policy, count, turnsLeft),
   };
 }
 

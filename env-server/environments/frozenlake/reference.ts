@@ -1,5 +1,7 @@
+import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../actions.ts';
 import type { ReferencePolicy } from '../environment.ts';
+import { bestTurn } from './blind-turns.ts';
 import {
   ACTIONS,
   DIRECTIONS,
@@ -68,8 +70,11 @@ export function bestDirection(lake: Lake, position: number, stepsToGo: number): 
 }
 
 export const optimal = {
-  title: 'Value iteration with the slip probabilities and the steps left until max_steps',
-  plan({ lake, position, steps }: FrozenLakeState, count: number) {
+  title: 'Value iteration with the slip probabilities and the steps or turns left',
+  plan({ lake, position, steps }: FrozenLakeState, count: number, _rng?: Random, turns?: number) {
+    if (turns !== undefined && turns < lake.max_steps) {
+      return bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns);
+    }
     const actions: string[] = [];
     let at = position;
     for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {

@@ -1,0 +1,48 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import { resolveConfig } from '../settings.ts';
+import { bestTurn } from './blind-turns.ts';
+import type { FrozenLakeConfig } from './config.ts';
+import { frozenLake } from './frozenlake.ts';
+
+const lakeOf = (layout: string[], success_rate: number) =>
+  frozenLake.reset(resolveConfig(frozenLake, { success_rate }) as FrozenLakeConfig, Random.fromSeed(0), {
+    layout,
+  });
+
+t.test('without slipping a turn goes as far towards the goal as it may', async t => {
+  const { lake, position } = lakeOf(['P__G'], 1);
+  t.same(bestTurn(lake, position, 3, 1), ['Right', 'Right', 'Right']);
+  t.same(bestTurn(lake, position, 2, 2).slice(0, 1), ['Right']);
+  t.same(bestTurn(lake, lake.goal, 2, 1), [], 'nothing is left to do on the goal');
+});
+
+t.test('with turns to spare it looks after every risky move, with none to spare it does not', async t => {
+  const { lake } = lakeOf(['P__', 'OO_', 'OOG'], 0.5);
+  const corner = 2;
+  t.not(bestTurn(lake, corner, 2, 30).join(' '), 'Down Down', 'which may slip left and then fall in');
+  t.same(bestTurn(lake, corner, 2, 1), ['Down', 'Down']);
+});
+
+t.test('five turns of at most two moves reach the goal of a random lake in 94 of 100 episodes', async t => {
+  const config = resolveConfig(frozenLake, {}) as FrozenLakeConfig;
+  const episodes = 600;
+  let wins = 0;
+  for (let seed = 0; seed < episodes; seed++) {
+    const rng = Random.fromSeed(seed);
+    let state = frozenLake.reset(config, rng, {});
+    let over = false;
+    for (let turns = 5; turns > 0 && !over; turns--) {
+      for (const action of frozenLake.references.optimal.plan(state, 2, rng, turns)) {
+        const result = frozenLake.step(state, action, rng);
+        state = result.state;
+        over = result.terminated;
+        if (over) {
+          if (result.info.success) wins++;
+          break;
+        }
+      }
+    }
+  }
+  t.ok(Math.abs(wins / episodes - 0.945) < 0.03, `${wins / episodes}`);
+});
