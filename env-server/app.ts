@@ -38,6 +38,7 @@ export interface AppParts {
 export interface App {
   readonly server: FastifyInstance;
   readonly sessions: SessionManager;
+  readonly registrations: Registrations;
   readonly authenticator: Authenticator;
   readonly log: Logger;
 }
@@ -81,7 +82,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessionsOf: envId => catalogue.sessionsOf(envId),
     now: sessions.now,
   });
-  registrations.load();
+  registrations.start();
   const dispatcher = new Dispatcher({
     sessions,
     catalogue,
@@ -137,10 +138,11 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   sessions.start();
   server.addHook('onClose', async () => {
     sessions.stop();
+    registrations.stop();
     store.close();
     await Promise.all([scripts.close(), network.close()]);
   });
-  return { server, sessions, authenticator, log };
+  return { server, sessions, registrations, authenticator, log };
 }
 
 function readJson(server: FastifyInstance): void {

@@ -256,6 +256,31 @@ t.test('all of it is there after a restart, whatever was registered first', asyn
   );
 });
 
+t.test('processes on one database offer the same environments', async t => {
+  const data = t.testdir();
+  const one = await server(t, { data });
+  const other = await server(t, { data });
+  await one.ask('POST', '/v1/envs', tabular);
+  await one.ask('POST', '/v1/envs', {
+    env_id: 'me/A-v0',
+    definition: { kind: 'composed', env_id: tabular.env_id },
+  });
+  other.registrations.refresh();
+  t.match((await other.ask('POST', '/v1/sessions', { env_id: 'me/A-v0' })).body.observation, /You stand/);
+
+  const changed = JSON.parse(JSON.stringify(tabular.definition).replace('You stand', 'You sit'));
+  await one.ask('PUT', at(tabular.env_id), { definition: changed });
+  other.registrations.refresh();
+  t.match((await other.ask('POST', '/v1/sessions', { env_id: 'me/A-v0' })).body.observation, /You sit/);
+
+  isProblem(t, await other.ask('POST', '/v1/envs', tabular), 'environment_exists');
+  await one.ask('DELETE', at('me/A-v0'));
+  other.registrations.refresh();
+  isProblem(t, await other.ask('GET', at('me/A-v0')), 'unknown_environment');
+  await one.ask('POST', '/v1/envs', script);
+  isProblem(t, await other.ask('POST', '/v1/envs', script), 'environment_exists');
+});
+
 t.test('what cannot be made any more is left out, told, and kept', async t => {
   const data = t.testdir();
   const first = await server(t, { data });

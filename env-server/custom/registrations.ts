@@ -11,6 +11,8 @@ import type { AuditAction, Store, StoredEnvironment } from '../store/store.ts';
 import { buildEnvironment, learnFacts, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
 
+/** How soon a process offers what another one has registered. */
+const REFRESH_MS = 1000;
 const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10 };
 
 export interface RegistrationLimits {
@@ -41,37 +43,72 @@ export class Registrations {
   /** Ids that somebody is registering or replacing now. */
   readonly #underWay = new Set<string>();
   #warned = false;
+  #watch: NodeJS.Timeout | undefined;
 
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
   }
 
-  /** Offers what the store holds. An environment that cannot be made any more is logged and left out, not removed. */
-  load(): void {
-    const { store, workshop, log } = this.#parts;
-    let waiting = store.environments();
-    for (const stored of waiting) this.#stored.set(stored.envId, stored);
-    // A composed environment may have been registered before the one that it is now made of.
+  /** Offers what the store holds, and from now on what other processes put into it. */
+  start(): void {
+    this.#follow(this.#parts.store.environments());
+    if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#watch);
+  }
+
+  /** Takes over what other processes on the same database have registered, replaced and removed. */
+  refresh(): void {
+    const { store } = this.#parts;
+    if (store.changedElsewhere()) this.#follow(store.environments());
+  }
+
+  #follow(rows: readonly StoredEnvironment[]): void {
+    const { registry } = this.#parts.workshop;
+    const present = new Set(rows.map(({ envId }) => envId));
+    const affected: StoredEnvironment[] = [];
+    for (const [envId, gone] of this.#stored) {
+      if (present.has(envId)) continue;
+      this.#stored.delete(envId);
+      if (registry.find(envId)) registry.remove(envId);
+      affected.push(gone);
+    }
+    for (const row of rows) {
+      if (isSame(this.#stored.get(row.envId), row)) continue;
+      this.#stored.set(row.envId, row);
+      affected.push(row);
+    }
+    for (const { envId } of affected)
+      affected.push(...this.#dependents(envId).filter(one => !affected.includes(one)));
+    this.#offer(affected.filter(({ envId }) => present.has(envId)));
+  }
+
+  /** Makes and offers environments. One that cannot be made is logged and left out, not removed from the store. */
+  #offer(all: readonly StoredEnvironment[]): void {
+    const { workshop, log } = this.#parts;
+    const failures = new Map<StoredEnvironment, unknown>();
+    // One may be composed from another that comes later.
+    let waiting = all;
     for (let before = -1; waiting.length !== before; ) {
       before = waiting.length;
       waiting = waiting.filter(stored => {
         try {
           workshop.registry.register(this.#build(stored));
           return false;
-        } catch {
+        } catch (error) {
+          failures.set(stored, error);
           return true;
         }
       });
     }
     for (const stored of waiting) {
-      try {
-        workshop.registry.register(this.#build(stored));
-      } catch (err) {
-        log.error(
-          { err, env_id: stored.envId },
-          `${stored.envId} was registered but cannot be made any more`,
-        );
-      }
+      const { envId } = stored;
+      log.error(
+        { err: failures.get(stored), env_id: envId },
+        `${envId} was registered but cannot be made any more`,
+      );
     }
   }
 
@@ -91,10 +128,7 @@ export class Registrations {
     const { limits, workshop } = this.#parts;
     if (workshop.registry.isBuiltIn(envId)) throw builtIn(envId);
     if (this.#stored.has(envId) || this.#underWay.has(envId) || workshop.registry.find(envId)) {
-      throw new Problem(
-        'environment_exists',
-        `${envId} is registered already; PUT /v1/envs/${encodeURIComponent(envId)} replaces it`,
-      );
+      throw exists(envId);
     }
     if (this.#stored.size + this.#underWay.size >= limits.maxCustomEnvironments) {
       throw new Problem(
@@ -191,7 +225,7 @@ export class Registrations {
         registeredAt: known?.registeredAt ?? now(),
         replacedAt: known ? now() : null,
       };
-      store.putEnvironment(stored, this.#entry(principal, action, stored));
+      if (!store.putEnvironment(stored, this.#entry(principal, action, stored))) throw exists(envId);
       this.#stored.set(envId, stored);
       for (const one of [environment, ...rebuilt]) workshop.registry.register(one);
       this.#note(principal, action, stored);
@@ -289,6 +323,21 @@ function extentOf({ kind }: Definition): CheckOptions {
 
 function isComposed(definition: unknown): definition is { env_id: string } {
   return (definition as { kind?: unknown } | undefined)?.kind === 'composed';
+}
+
+function isSame(known: StoredEnvironment | undefined, row: StoredEnvironment): boolean {
+  return (
+    known?.revision === row.revision &&
+    known.registeredAt === row.registeredAt &&
+    known.replacedAt === row.replacedAt
+  );
+}
+
+function exists(envId: string): Problem {
+  return new Problem(
+    'environment_exists',
+    `${envId} is registered already; PUT /v1/envs/${encodeURIComponent(envId)} replaces it`,
+  );
 }
 
 function builtIn(envId: string): Problem {

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { Compile } from 'typebox/compile';
 import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Problem } from '../../shared/problems.ts';
@@ -82,4 +83,23 @@ t.test('what could be slow, circular or dangerous is refused with where it is', 
   t.match(faultsOf(deep), [/nested at most 8 deep/]);
   const wide = Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`p${i}`, { type: 'null' }]));
   t.match(faultsOf({ type: 'object', properties: wide })[0], /at most 500 parts/);
+});
+
+t.test('texts of a schema stay texts in the code that checks are compiled to', async t => {
+  const nasty = [
+    '"];process.exit(7);//',
+    '`$' + '{process.exit(7)}`',
+    "');process.exit(7);('",
+    '\u2028',
+    '*/process.exit(7)/*',
+  ];
+  const schema = compile({
+    type: 'object',
+    title: nasty[0],
+    description: nasty[4],
+    properties: { choice: { type: 'string', enum: nasty, default: nasty[1] } },
+  });
+  const validator = Compile(schema);
+  for (const choice of nasty) t.ok(validator.Check({ choice }));
+  t.notOk(validator.Check({ choice: 'other' }));
 });

@@ -28,9 +28,11 @@ const MIGRATIONS: readonly string[] = [
  * @throws Error when it was written by a newer version
  */
 export function migrate(database: DatabaseSync): void {
+  if (versionOf(database) === MIGRATIONS.length) return;
   database.exec('BEGIN IMMEDIATE');
   try {
-    const { user_version: found } = database.prepare('PRAGMA user_version').get() as { user_version: number };
+    // Another process may have been quicker.
+    const found = versionOf(database);
     if (found > MIGRATIONS.length) {
       throw new Error(
         `the database has version ${found}, this server knows up to ${MIGRATIONS.length}: run the newer server`,
@@ -43,4 +45,8 @@ export function migrate(database: DatabaseSync): void {
     database.exec('ROLLBACK');
     throw error;
   }
+}
+
+function versionOf(database: DatabaseSync): number {
+  return (database.prepare('PRAGMA user_version').get() as { user_version: number }).user_version;
 }

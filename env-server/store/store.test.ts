@@ -58,6 +58,35 @@ t.test('what was committed is there although the database was never closed', asy
   t.same(again.environments(), [maze]);
 });
 
+t.test('an id is added once, whoever comes first', async t => {
+  const folder = t.testdir();
+  const [one, other] = [openStore(folder), openStore(folder)];
+  t.teardown(() => {
+    one.close();
+    other.close();
+  });
+  t.equal(one.putEnvironment(maze, entry), true);
+  t.equal(other.putEnvironment({ ...maze, owner: 'bob' }, entry), false);
+  t.equal(other.environments()[0].owner, 'ann');
+  t.equal(other.audit().length, 1);
+  t.equal(other.putEnvironment({ ...maze, revision: 2 }, entry), true);
+});
+
+t.test('a process sees that another one has written', async t => {
+  const folder = t.testdir();
+  const [one, other] = [openStore(folder), openStore(folder)];
+  t.teardown(() => {
+    one.close();
+    other.close();
+  });
+  t.equal(one.changedElsewhere(), false);
+  other.putEnvironment(maze, entry);
+  t.equal(one.changedElsewhere(), true);
+  t.equal(one.changedElsewhere(), false);
+  one.removeEnvironment(maze.envId, entry);
+  t.equal(one.changedElsewhere(), false, 'its own writes are none of others');
+});
+
 t.test('a write that fails leaves neither the environment nor its note', async t => {
   const store = openStore();
   t.teardown(() => store.close());

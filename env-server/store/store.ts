@@ -43,12 +43,17 @@ export interface Store {
   readonly durable: boolean;
   /** Custom environments in the order in which they were first registered. */
   environments(): StoredEnvironment[];
-  /** Adds or replaces an environment and notes it in the audit log; both or neither. */
-  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): void;
+  /**
+   * Adds an environment of revision 1, or replaces one, and notes it in the audit log; both or neither.
+   * @returns false, with nothing done, when one is to be added whose id is taken
+   */
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
   /** Removes an environment and notes it in the audit log; both or neither. */
   removeEnvironment(envId: string, entry: AuditEntry): void;
   /** The audit log, oldest first. */
   audit(): AuditEntry[];
+  /** Whether another process has written since this was last asked, or since it was opened. */
+  changedElsewhere(): boolean;
   close(): void;
 }
 
@@ -82,9 +87,11 @@ interface EnvironmentRow {
 class SqliteStore implements Store {
   readonly durable: boolean;
   readonly #database: DatabaseSync;
+  #version: number;
 
   constructor(database: DatabaseSync, durable: boolean) {
     this.#database = database;
+    this.#version = dataVersion(database);
     this.durable = durable;
   }
 
@@ -104,8 +111,9 @@ class SqliteStore implements Store {
     }));
   }
 
-  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): void {
-    this.#transaction(() => {
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
+    return this.#transaction(() => {
+      if (environment.revision === 1 && this.#has(environment.envId)) return false;
       this.#database
         .prepare(
           `INSERT INTO environments (env_id, kind, definition, facts, owner, revision, registered_at, replaced_at)
@@ -125,6 +133,7 @@ class SqliteStore implements Store {
           environment.replacedAt,
         );
       this.#note(entry);
+      return true;
     });
   }
 
@@ -142,6 +151,12 @@ class SqliteStore implements Store {
       .map(row => ({ ...row }) as unknown as AuditEntry);
   }
 
+  changedElsewhere(): boolean {
+    const before = this.#version;
+    this.#version = dataVersion(this.#database);
+    return this.#version !== before;
+  }
+
   close(): void {
     if (this.#database.isOpen) this.#database.close();
   }
@@ -152,14 +167,24 @@ class SqliteStore implements Store {
       .run(at, principal, action, envId, kind, sha256);
   }
 
-  #transaction(work: () => void): void {
+  #has(envId: string): boolean {
+    return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
+  }
+
+  #transaction<T>(work: () => T): T {
     this.#database.exec('BEGIN IMMEDIATE');
     try {
-      work();
+      const result = work();
       this.#database.exec('COMMIT');
+      return result;
     } catch (error) {
       this.#database.exec('ROLLBACK');
       throw error;
     }
   }
+}
+
+/** Changes when another connection commits. */
+function dataVersion(database: DatabaseSync): number {
+  return (database.prepare('PRAGMA data_version').get() as { data_version: number }).data_version;
 }
