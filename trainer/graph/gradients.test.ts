@@ -1,8 +1,8 @@
 import t from 'tap';
-import { caseGraph } from '../runtime/contract-suite.ts';
 import { gradients } from './gradients.ts';
 import { GraphBuilder } from './graph.ts';
 import { operations } from './operations/index.ts';
+import { caseGraph } from './reference/case-graph.ts';
 import { operationCases } from './reference/cases.ts';
 import { interpret } from './reference/interpreter.ts';
 

@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
-import { gradients } from '../graph/gradients.ts';
 import { GraphBuilder } from '../graph/graph.ts';
+import { caseGraph } from '../graph/reference/case-graph.ts';
 import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
 import { type Graph, sizeOf, type TypedArray } from '../graph/tensor.ts';
@@ -37,29 +37,6 @@ export async function runContractSuite(
   );
   await t.test('the same run gives the same bits', t => checkRepeatability(t, runtime));
   await t.test('faults are named', t => checkFaults(t, runtime));
-}
-
-/** The case as a graph: its value as `y`, and the gradients of a fixed weighting of y as `x.grad`. */
-export function caseGraph(operationCase: OperationCase): Graph {
-  const g = new GraphBuilder();
-  const inputs = Object.fromEntries(
-    Object.entries(operationCase.inputs).map(([name, { dtype, shape }]) => [
-      name,
-      g.input(name, dtype, shape),
-    ]),
-  );
-  const y = operationCase.build(g, inputs);
-  g.output('y', y);
-  if (y.dtype === 'float32' && operationCase.differentiate.length > 0) {
-    const weights = Array.from({ length: sizeOf(y.shape) }, (_, i) => Math.fround(Math.sin(i + 1)));
-    const loss = g.sum(g.mul(y, g.constant(weights, y.shape)));
-    g.output('loss', loss);
-    const wrt = operationCase.differentiate.map(name => inputs[name]);
-    gradients(g, loss, wrt).forEach((gradient, i) => {
-      g.output(`${operationCase.differentiate[i]}.grad`, gradient);
-    });
-  }
-  return g.build();
 }
 
 async function compareCase(

@@ -8,7 +8,7 @@ import {
   type Tensor,
   type TypedArray,
 } from '../../graph/tensor.ts';
-import { type CompileOptions, type Executable, RuntimeError, type Tensors } from '../runtime.ts';
+import { type CompileOptions, type Executable, messageOf, RuntimeError, type Tensors } from '../runtime.ts';
 import { inputName, outputName } from './lowering-context.ts';
 import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
 
@@ -60,7 +60,9 @@ export class OnnxExecutable implements Executable, Tenant {
     this.#running++;
     try {
       const session = await this.prepare();
-      await session.run(this.#feeds, this.#fetches);
+      await session.run(this.#feeds, this.#fetches).catch(cause => {
+        throw new RuntimeError(`the run failed in ONNX Runtime: ${messageOf(cause)}`, { cause });
+      });
     } finally {
       this.#running--;
     }

@@ -1,6 +1,6 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
-import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
+import { type CompileOptions, type Executable, messageOf, type Runtime, RuntimeError } from '../runtime.ts';
 import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';
@@ -51,9 +51,9 @@ export class OnnxRuntime implements Runtime {
     for (const executable of [...this.#open]) await executable.dispose();
   }
 
-  #createSession(graph: Graph): Promise<InferenceSession> {
+  async #createSession(graph: Graph): Promise<InferenceSession> {
     const { threads = 1, profilePrefix } = this.#options;
-    return InferenceSession.create(encodeModel(lower(graph, threads)), {
+    const session = InferenceSession.create(encodeModel(lower(graph, threads)), {
       intraOpNumThreads: threads,
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.
@@ -61,6 +61,9 @@ export class OnnxRuntime implements Runtime {
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
       ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
+    });
+    return session.catch(cause => {
+      throw new RuntimeError(`ONNX Runtime refuses the graph: ${messageOf(cause)}`, { cause });
     });
   }
 }
