@@ -3,7 +3,7 @@ import { GraphBuilder } from '../graph/graph.ts';
 import { caseGraph } from '../graph/reference/case-graph.ts';
 import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
-import { type Graph, sizeOf, type TypedArray } from '../graph/tensor.ts';
+import type { TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
 import { type Runtime, RuntimeError } from './runtime.ts';
 
