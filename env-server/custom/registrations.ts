@@ -13,7 +13,8 @@ import type { Definition } from './definition.ts';
 
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
-const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10 };
+const EXTENT: CheckOptions = { budgetMs: 5000 };
+const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10, budgetMs: 20_000 };
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
@@ -192,7 +193,10 @@ export class Registrations {
   check(envId: string): Promise<CheckReport> {
     const environment = this.#parts.workshop.registry.get(envId);
     const stored = this.#stored.get(envId);
-    return checkEnvironment(environment, stored && extentOf(stored.definition as unknown as Definition));
+    return checkEnvironment(
+      environment,
+      stored ? extentOf(stored.definition as unknown as Definition) : EXTENT,
+    );
   }
 
   async #accept(
@@ -318,7 +322,7 @@ export class Registrations {
 
 /** How much of an environment is played; a service that may be far away is spared. */
 function extentOf({ kind }: Definition): CheckOptions {
-  return kind === 'remote' ? REMOTE_EXTENT : {};
+  return kind === 'remote' ? REMOTE_EXTENT : EXTENT;
 }
 
 function isComposed(definition: unknown): definition is { env_id: string } {

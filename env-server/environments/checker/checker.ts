@@ -14,6 +14,8 @@ export interface CheckOptions {
   readonly episodes?: number;
   /** Most steps of an episode. */
   readonly steps?: number;
+  /** Time after which nothing more is played, in milliseconds; the report tells how much was. Unlimited unless told otherwise. */
+  readonly budgetMs?: number;
 }
 
 const DEFAULT_EPISODES = 4;
@@ -25,11 +27,19 @@ const DEFAULT_STEPS = 40;
  */
 export async function checkEnvironment(
   environment: AnyEnvironment,
-  { configs, options = {}, episodes = DEFAULT_EPISODES, steps = DEFAULT_STEPS }: CheckOptions = {},
+  {
+    configs,
+    options = {},
+    episodes = DEFAULT_EPISODES,
+    steps = DEFAULT_STEPS,
+    budgetMs = Number.POSITIVE_INFINITY,
+  }: CheckOptions = {},
 ): Promise<CheckReport> {
   const findings = new Findings();
+  const until = performance.now() + budgetMs;
   checkSpec(environment, findings);
   const played = configs ?? configurations(environment);
+  let configurationsPlayed = 0;
   let episodesPlayed = 0;
   let stepsPlayed = 0;
   for (const [name, given] of played) {
@@ -38,10 +48,11 @@ export async function checkEnvironment(
     try {
       const config = resolveConfig(environment, given);
       const resolvedOptions = resolveOptions(environment, options);
-      for (let seed = 0; seed < episodes; seed++) {
-        const settings = { config, options: resolvedOptions, seed, steps };
+      for (let seed = 0; seed < episodes && performance.now() < until; seed++) {
+        const settings = { config, options: resolvedOptions, seed, steps, until };
         stepsPlayed += await checkEpisode(environment, settings, findings, `${where}, seed ${seed}`);
         episodesPlayed++;
+        if (seed === 0) configurationsPlayed++;
       }
     } catch (error) {
       findings.add('no_exceptions', error instanceof Error ? error.message : String(error));
@@ -50,7 +61,7 @@ export async function checkEnvironment(
   return {
     env_id: environment.spec.id,
     passed: findings.list.length === 0,
-    configurations: played.length,
+    configurations: configurationsPlayed,
     episodes: episodesPlayed,
     steps: stepsPlayed,
     findings: findings.list,

@@ -1,3 +1,4 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Transition } from '../environment.ts';
@@ -17,6 +18,8 @@ export interface EpisodeSettings {
   readonly options: JsonObject;
   readonly seed: number;
   readonly steps: number;
+  /** When no more steps are begun, of `performance.now`; never unless told. */
+  readonly until?: number;
 }
 
 /** One episode under watch, then again from its seed. Returns the steps played. */
@@ -37,12 +40,14 @@ export async function checkEpisode(
   );
   if (start === undefined) return 0;
   const pick = Random.fromSeed(settings.seed + 1);
+  const { until = Number.POSITIVE_INFINITY } = settings;
   const copyable = isCopyable(environment);
   if (copyable) await watch.references(start, pick);
   const actions: Json[] = [];
   const results: Transition<Json>[] = [];
   let state = start;
-  for (let step = 1; step <= settings.steps; step++) {
+  for (let step = 1; step <= settings.steps && performance.now() < until; step++) {
+    await othersFirst();
     findings.at(`${where}, step ${step}`);
     watch.looks(state);
     if (copyable) {
@@ -106,6 +111,7 @@ async function checkReplay(
       return;
     }
     for (const [index, action] of actions.entries()) {
+      await othersFirst();
       const result = await environment.step(state, action, rng);
       state = result.state;
       const [now, before] = [result, results[index]].map(transition => ({
