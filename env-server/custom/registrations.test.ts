@@ -359,6 +359,19 @@ t.test('any environment can be checked', async t => {
   isProblem(t, await ask('POST', at('me/None-v0', '/check')), 'unknown_environment');
 });
 
+t.test('only some are checked at a time', async t => {
+  const { ask } = await server(t);
+  const attempts = Array.from({ length: 6 }, (_, i) =>
+    ask('POST', '/v1/envs', { ...script, env_id: `me/S${i}-v0` }),
+  );
+  const replies = await Promise.all(attempts);
+  t.equal(replies.filter(({ status }) => status === 201).length, 4);
+  const refused = replies.filter(({ status }) => status === 429);
+  t.equal(refused.length, 2);
+  for (const reply of refused) isProblem(t, reply, 'too_many_requests');
+  t.equal((await ask('POST', '/v1/envs', { ...script, env_id: 'me/S9-v0' })).status, 201);
+});
+
 t.test('there are only so many', async t => {
   const { ask } = await server(t, { maxCustomEnvironments: 1 });
   t.equal((await ask('POST', '/v1/envs', tabular)).status, 201);

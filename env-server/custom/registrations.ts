@@ -2,19 +2,17 @@ import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
 import { Problem } from '../../shared/problems.ts';
-import { type CheckOptions, checkEnvironment } from '../environments/checker/checker.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
 import { ENVIRONMENT_ID } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { AuditAction, Store, StoredEnvironment } from '../store/store.ts';
-import { buildEnvironment, learnFacts, type Workshop } from './build.ts';
+import { buildEnvironment, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
+import { Trials } from './trials.ts';
 
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
-const EXTENT: CheckOptions = { budgetMs: 5000 };
-const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10, budgetMs: 20_000 };
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
@@ -40,6 +38,7 @@ export interface Registered {
 /** The custom environments of a server: checks, stores, offers and withdraws them. */
 export class Registrations {
   readonly #parts: RegistrationParts;
+  readonly #trials: Trials;
   readonly #stored = new Map<string, StoredEnvironment>();
   /** Ids that somebody is registering or replacing now. */
   readonly #underWay = new Set<string>();
@@ -48,6 +47,7 @@ export class Registrations {
 
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
+    this.#trials = new Trials(parts.workshop);
   }
 
   /** Offers what the store holds, and from now on what other processes put into it. */
@@ -119,7 +119,8 @@ export class Registrations {
 
   /**
    * Adds an environment.
-   * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`
+   * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`,
+   * `too_many_requests`
    */
   async register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     if (!ENVIRONMENT_ID.test(envId)) {
@@ -188,15 +189,11 @@ export class Registrations {
 
   /**
    * Plays any environment and reports whether it keeps its contract.
-   * @throws UnknownEnvironment
+   * @throws UnknownEnvironment, Problem `too_many_requests`
    */
-  check(envId: string): Promise<CheckReport> {
+  async check(envId: string): Promise<CheckReport> {
     const environment = this.#parts.workshop.registry.get(envId);
-    const stored = this.#stored.get(envId);
-    return checkEnvironment(
-      environment,
-      stored ? extentOf(stored.definition as unknown as Definition) : EXTENT,
-    );
+    return this.#trials.check(environment, this.#stored.get(envId)?.kind);
   }
 
   async #accept(
@@ -210,14 +207,7 @@ export class Registrations {
     this.#refuseCircle(envId, definition);
     this.#underWay.add(envId);
     try {
-      const facts = await learnFacts(envId, definition, workshop);
-      const environment = buildEnvironment(envId, definition, facts, workshop);
-      const base = definition.kind === 'composed' ? workshop.registry.get(definition.env_id) : undefined;
-      const report = await checkEnvironment(environment, extentOf(definition));
-      if (!report.passed) throw checkFailed(report);
-      if (base && workshop.registry.find(base.spec.id) !== base) {
-        throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
-      }
+      const { environment, facts, report } = await this.#trials.tryOut(envId, definition);
       const rebuilt = this.#rebuild(environment);
       const stored: StoredEnvironment = {
         envId,
@@ -320,11 +310,6 @@ export class Registrations {
   }
 }
 
-/** How much of an environment is played; a service that may be far away is spared. */
-function extentOf({ kind }: Definition): CheckOptions {
-  return kind === 'remote' ? REMOTE_EXTENT : EXTENT;
-}
-
 function isComposed(definition: unknown): definition is { env_id: string } {
   return (definition as { kind?: unknown } | undefined)?.kind === 'composed';
 }
@@ -346,13 +331,4 @@ function exists(envId: string): Problem {
 
 function builtIn(envId: string): Problem {
   return new Problem('builtin_environment', `${envId} is built in and can be neither replaced nor removed`);
-}
-
-function checkFailed({ env_id, findings }: CheckReport): Problem {
-  const violations = findings.map(({ rule, message, where }) => ({
-    pointer: '/definition',
-    detail: `${rule}: ${message}${where ? ` (${where})` : ''}`,
-  }));
-  const [first] = violations;
-  return new Problem('check_failed', `${env_id} was not accepted: ${first.detail}`, { violations });
 }

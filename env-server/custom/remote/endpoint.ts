@@ -219,7 +219,7 @@ export class Endpoint {
     const cause = rootOf(error);
     if (cause instanceof ForbiddenAddress) return this.failed(`may not be reached: ${cause.message}`);
     if (NOT_CONNECTED.has(codeOf(error))) {
-      return this.#unavailable(`cannot be reached: ${cause.message || codeOf(error)}`, MS_PER_S);
+      return this.#unavailable(`cannot be reached (${codeOf(error)})`, MS_PER_S);
     }
     if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms`);
     return this.failed(`cannot be understood: ${cause.message || codeOf(error)}`, error);
