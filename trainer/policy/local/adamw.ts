@@ -1,3 +1,4 @@
+import { adamwKernel } from '../../runtime/wasm/adamw.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As torch.nn.utils.clip_grad_norm_ has it. */
@@ -48,16 +49,14 @@ export function adamwStep(
   end = weights.length,
 ): void {
   const { beta1, beta2, epsilon, learningRate, weightDecay } = settings;
-  const { first, second } = moments;
-  const keep = 1 - learningRate * weightDecay;
-  const stepSize = learningRate / (1 - beta1 ** step);
-  const rootCorrection = Math.sqrt(1 - beta2 ** step);
-  for (let i = start; i < end; i++) {
-    const gradient = gradients[i] * scale;
-    const m = beta1 * first[i] + (1 - beta1) * gradient;
-    const v = beta2 * second[i] + (1 - beta2) * gradient * gradient;
-    first[i] = m;
-    second[i] = v;
-    weights[i] = weights[i] * keep - (stepSize * m) / (Math.sqrt(v) / rootCorrection + epsilon);
-  }
+  const factors = {
+    scale,
+    beta1,
+    beta2,
+    keep: 1 - learningRate * weightDecay,
+    stepSize: learningRate / (1 - beta1 ** step),
+    inverseRoot: 1 / Math.sqrt(1 - beta2 ** step),
+    epsilon,
+  };
+  adamwKernel({ weights, gradients, ...moments }, factors, start, end);
 }

@@ -98,6 +98,8 @@ export const f32x4 = {
   add: binary(SIMD, ...unsigned(0xe4)),
   sub: binary(SIMD, ...unsigned(0xe5)),
   mul: binary(SIMD, ...unsigned(0xe6)),
+  div: binary(SIMD, ...unsigned(0xe7)),
+  sqrt: unary(SIMD, ...unsigned(0xe3)),
   max: binary(SIMD, ...unsigned(0xe9)),
   multiplyAdd: (a: Code, b: Code, c: Code): Code => [a, b, c, SIMD, unsigned(0x105)],
 } as const;
