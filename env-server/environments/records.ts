@@ -2,8 +2,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import { asyncBufferFromFile } from 'hyparquet/src/node.js';
+import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { InvalidConfig } from './environment.ts';
 
