@@ -1,4 +1,5 @@
-import { InvalidConfig, InvalidOptions } from './environment.ts';
+import type { Json } from '../../shared/json.ts';
+import { type Description, InvalidConfig, InvalidOptions, type ObservationFormat } from './environment.ts';
 
 /** `(1, 1), (1, 3)`: cells of a row-major grid as zero-indexed (row, col). */
 export function coordinates(cells: readonly number[], cols: number): string {
@@ -87,4 +88,39 @@ export function backdrop(symbols: readonly string[], cols: number): Backdrop {
     ends.push(text.length);
   }
   return { text, starts, ends };
+}
+
+/** What a state looks like as a picture in symbols, as coordinates in words, and as data. */
+interface Forms<State> {
+  readonly grid: (state: State) => string;
+  readonly coord: (state: State) => string;
+  readonly structured: (state: State) => Json;
+}
+
+/** The observation of a grid in one of RAGEN's forms; any other form gets the data. */
+export function inForm<State>(state: State, form: ObservationFormat, forms: Forms<State>): Json {
+  switch (form) {
+    case 'grid':
+      return forms.grid(state);
+    case 'coord':
+      return forms.coord(state);
+    case 'grid_coord':
+      return `Coordinates: \n${forms.coord(state)}\nGrid Map: \n${forms.grid(state)}`;
+    default:
+      return forms.structured(state);
+  }
+}
+
+/**
+ * What belongs into the description of a grid shown in `form`: coordinates need no legend, and only a bare grid is
+ * made of a closed vocabulary.
+ */
+export function describeInForm(
+  form: ObservationFormat,
+  full: { instruction: string; legend: { symbol: string; meaning: string }[]; actions: readonly string[] },
+): Description {
+  const { instruction, legend, actions } = full;
+  if (form === 'coord') return { instruction, actions };
+  if (form === 'grid_coord') return full;
+  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
 }

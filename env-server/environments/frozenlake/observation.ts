@@ -1,20 +1,13 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { type Backdrop, backdrop, coordinate, coordinates, rowCol } from '../grid.ts';
+import { type Backdrop, backdrop, coordinate, coordinates, inForm, rowCol } from '../grid.ts';
 import { type FrozenLakeState, HOLE, isHole, type Lake } from './rules.ts';
 
 export function observe(state: FrozenLakeState, format: ObservationFormat): Json {
-  switch (format === 'text' ? state.lake.form : format) {
-    case 'grid':
-      return grid(state);
-    case 'coord':
-      return coord(state);
-    case 'grid_coord':
-      return `Coordinates: \n${coord(state)}\nGrid Map: \n${grid(state)}`;
-    default:
-      return structured(state);
-  }
+  return inForm(state, format === 'text' ? state.lake.form : format, FORMS);
 }
+
+const FORMS = { grid, coord, structured };
 
 const backdropOf = new WeakMap<Lake, Backdrop>();
 

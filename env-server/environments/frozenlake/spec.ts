@@ -1,4 +1,5 @@
 import type { Description, EnvironmentSpec } from '../environment.ts';
+import { describeInForm } from '../grid.ts';
 import { configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
 import { ACTIONS } from './rules.ts';
 
@@ -41,8 +42,6 @@ export function describe(config: FrozenLakeConfig): Description {
       ? 'You always move in the direction you choose.'
       : `The ice is slippery: you move in the direction you choose with probability ${percent(rate)}, and slide to one of the two sides otherwise.`;
   const instruction = `Cross the frozen lake to the goal without falling into a hole. ${slip}`;
-  const actions = ACTIONS.names;
-  if (form === 'coord') return { instruction, actions };
   const legend = [
     { symbol: symbols.player, meaning: 'you' },
     { symbol: symbols.frozen, meaning: 'ice' },
@@ -51,8 +50,7 @@ export function describe(config: FrozenLakeConfig): Description {
     { symbol: symbols.player_in_hole, meaning: 'you in a hole' },
     { symbol: symbols.player_on_goal, meaning: 'you on the goal' },
   ];
-  if (form === 'grid_coord') return { instruction, legend, actions };
-  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
+  return describeInForm(form, { instruction, legend, actions: ACTIONS.names });
 }
 
 function percent(rate: number): string {

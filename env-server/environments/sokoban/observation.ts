@@ -1,21 +1,14 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { type Backdrop, backdrop, coordinates, rowCol } from '../grid.ts';
+import { type Backdrop, backdrop, coordinates, inForm, rowCol } from '../grid.ts';
 import type { Symbols } from './config.ts';
 import { countOnTarget, type Room, type SokobanState, TARGET, WALL } from './rules.ts';
 
 export function observe(state: SokobanState, format: ObservationFormat): Json {
-  switch (format === 'text' ? state.room.form : format) {
-    case 'grid':
-      return grid(state);
-    case 'coord':
-      return coord(state);
-    case 'grid_coord':
-      return `Coordinates: \n${coord(state)}\nGrid Map: \n${grid(state)}`;
-    default:
-      return structured(state);
-  }
+  return inForm(state, format === 'text' ? state.room.form : format, FORMS);
 }
+
+const FORMS = { grid, coord, structured };
 
 const backdropOf = new WeakMap<Room, Backdrop>();
 

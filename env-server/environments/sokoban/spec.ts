@@ -1,4 +1,5 @@
 import type { Description, EnvironmentSpec } from '../environment.ts';
+import { describeInForm } from '../grid.ts';
 import { configSchema, optionsSchema, PRESETS, type SokobanConfig } from './config.ts';
 import { ACTIONS, BOX_REWARD, SOLVED_REWARD, STEP_REWARD } from './rules.ts';
 
@@ -37,8 +38,6 @@ export function describe(config: SokobanConfig): Description {
   const { symbols, observation_format: form } = config;
   const instruction =
     'Push every box onto a target. You push a box by walking into it; the cell behind it must be free, and boxes cannot be pulled.';
-  const actions = ACTIONS.names;
-  if (form === 'coord') return { instruction, actions };
   const legend = [
     { symbol: symbols.wall, meaning: 'wall' },
     { symbol: symbols.floor, meaning: 'floor' },
@@ -48,6 +47,5 @@ export function describe(config: SokobanConfig): Description {
     { symbol: symbols.player, meaning: 'you' },
     { symbol: symbols.player_on_target, meaning: 'you on a target' },
   ];
-  if (form === 'grid_coord') return { instruction, legend, actions };
-  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
+  return describeInForm(form, { instruction, legend, actions: ACTIONS.names });
 }
