@@ -10,6 +10,7 @@ import type { OperationInput } from '../operations/operation.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
+import { heartbeat } from './heartbeat.ts';
 import { parseJson } from './json.ts';
 import type { ProblemDesk } from './problems.ts';
 import { textFrames } from './text-frames.ts';
@@ -19,7 +20,6 @@ export const SUBPROTOCOL = 'ragen.json';
 const RETRY_AFTER_SECONDS = 1;
 /** Unsent bytes above which no more frames are read from a socket. */
 const HIGH_WATER_BYTES = 4 * 1024 * 1024;
-const MS_PER_S = 1000;
 
 const FrameId = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
@@ -53,20 +53,18 @@ export function addWebSocketRoute(
   desk: ProblemDesk,
   settings: WebSocketSettings,
 ): void {
-  const connections = new Set<Connection>();
-  const heartbeat = setInterval(() => {
-    for (const connection of connections) connection.beat();
-  }, settings.heartbeatSeconds * MS_PER_S).unref();
-  app.addHook('onClose', async () => clearInterval(heartbeat));
+  const watch = heartbeat(app, settings.heartbeatSeconds);
   app.get('/v1/ws', { websocket: true, preValidation: refuseForeignOrigin }, (socket, request) => {
-    const connection = new Connection(socket, request, dispatcher, desk, settings);
-    connections.add(connection);
-    socket.on('close', () => connections.delete(connection));
+    watch(socket);
+    new Connection(socket, request, dispatcher, desk, settings);
   });
 }
 
-/** Browsers let any page open a WebSocket; only pages of this server may use it. */
-async function refuseForeignOrigin(request: FastifyRequest): Promise<void> {
+/**
+ * Browsers let any page open a WebSocket; only pages of this server may use it.
+ * @throws Problem `forbidden`
+ */
+export async function refuseForeignOrigin(request: FastifyRequest): Promise<void> {
   const { origin, host } = request.headers;
   if (origin === undefined) return;
   if (!URL.canParse(origin) || new URL(origin).host !== host) {
@@ -88,7 +86,6 @@ class Connection {
   readonly #settings: WebSocketSettings;
   #inFlight = 0;
   #outgoing: string[] = [];
-  #alive = true;
 
   constructor(
     socket: WebSocket,
@@ -104,24 +101,10 @@ class Connection {
     this.#desk = desk;
     this.#settings = settings;
     socket.on('message', data => this.#receive(data));
-    socket.on('pong', () => {
-      this.#alive = true;
-    });
     socket.on('error', () => socket.terminate());
   }
 
-  /** Cuts a peer that has not answered the last ping, pings the others. */
-  beat(): void {
-    if (!this.#alive) {
-      this.#socket.terminate();
-      return;
-    }
-    this.#alive = false;
-    this.#socket.ping();
-  }
-
   #receive(data: RawData): void {
-    this.#alive = true;
     let id = 'null';
     try {
       const frame = parseFrame(data);

@@ -48,8 +48,13 @@ export class Dispatcher {
 
   /** Runs a frame or batch item and gives the JSON text of its result. */
   run(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<string> {
-    compiled.checkFrame(item);
-    const result = execute(this.services, call, compiled.operation, item);
+    const result = this.perform(call, compiled, item);
     return result instanceof Promise ? result.then(compiled.serialise) : compiled.serialise(result);
+  }
+
+  /** Runs a frame or batch item and gives its result as it is. */
+  perform(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
+    compiled.checkFrame(item);
+    return execute(this.services, call, compiled.operation, item);
   }
 }
