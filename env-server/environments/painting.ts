@@ -7,26 +7,28 @@ export type Color = number;
 /** One glyph column of space between characters, in font pixels. */
 const ADVANCE = GLYPH_WIDTH + 1;
 
+/** Pixels from which on a call of `fill` costs less than a loop. */
+const LONG_LINE = 32;
+
 /** A picture in the making. What lies outside it is not painted. */
 export class Canvas implements Picture {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
+  /** The same bytes, a pixel each. */
+  readonly #pixels: Uint32Array;
 
   constructor(width: number, height: number, background: Color) {
     this.width = width;
     this.height = height;
     this.data = new Uint8Array(4 * width * height);
-    this.fill(0, 0, width, height, background);
+    this.#pixels = new Uint32Array(this.data.buffer).fill(pixelOf(background));
   }
 
   /** A filled rectangle, corner and size in pixels. */
   fill(x: number, y: number, width: number, height: number, color: Color): void {
-    const right = Math.min(x + width, this.width);
     const bottom = Math.min(y + height, this.height);
-    for (let row = Math.max(y, 0); row < bottom; row++) {
-      for (let col = Math.max(x, 0); col < right; col++) this.#set(col, row, color);
-    }
+    for (let row = Math.max(y, 0); row < bottom; row++) this.#line(row, x, x + width, pixelOf(color));
   }
 
   /** A filled circle. */
@@ -35,8 +37,7 @@ export class Canvas implements Picture {
     const bottom = Math.min(Math.floor(centerY + radius), this.height - 1);
     for (let row = top; row <= bottom; row++) {
       const half = Math.sqrt(radius * radius - (row - centerY) ** 2);
-      const right = Math.min(Math.floor(centerX + half), this.width - 1);
-      for (let col = Math.max(Math.ceil(centerX - half), 0); col <= right; col++) this.#set(col, row, color);
+      this.#line(row, Math.ceil(centerX - half), Math.floor(centerX + half) + 1, pixelOf(color));
     }
   }
 
@@ -62,13 +63,27 @@ export class Canvas implements Picture {
     this.text(text, x, y, scale, color);
   }
 
-  #set(x: number, y: number, color: Color): void {
-    const at = 4 * (y * this.width + x);
-    this.data[at] = color >> 16;
-    this.data[at + 1] = (color >> 8) & 255;
-    this.data[at + 2] = color & 255;
-    this.data[at + 3] = 255;
+  /** Pixels of a row from `left` to before `right`. */
+  #line(row: number, left: number, right: number, pixel: number): void {
+    const start = row * this.width;
+    const from = Math.max(left, 0);
+    const to = Math.min(right, this.width);
+    const pixels = this.#pixels;
+    if (to - from >= LONG_LINE) pixels.fill(pixel, start + from, start + to);
+    else for (let at = start + from; at < start + to; at++) pixels[at] = pixel;
   }
+}
+
+const bytes = new Uint8Array(4);
+const word = new Uint32Array(bytes.buffer);
+
+/** Opaque, in this machine's order of bytes. */
+function pixelOf(color: Color): number {
+  bytes[0] = color >> 16;
+  bytes[1] = color >> 8;
+  bytes[2] = color;
+  bytes[3] = 255;
+  return word[0];
 }
 
 /** Pixels that a line of text takes. */
