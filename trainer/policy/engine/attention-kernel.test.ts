@@ -1,5 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import {
   type AttentionShape,
   compileAttention,
@@ -55,12 +56,8 @@ for (const shape of [
     const layers = 2;
     const rows = PAGE_POSITIONS + 21;
     const memory = new WebAssembly.Memory({ initial: MEMORY_PAGES, maximum: MEMORY_PAGES });
-    let end = 0;
-    const place = (floats: number): number => {
-      const start = end;
-      end += Math.ceil((floats * 4) / 64) * 64;
-      return start;
-    };
+    const plan = new MemoryPlan();
+    const place = (floats: number): number => plan.place(floats);
     const places = {
       angles: place(rows * headDimension),
       query: place(headDimension),
@@ -90,7 +87,7 @@ for (const shape of [
     words(lists[1], 3).set([1, 5, 2].map(n => pages + n * pageBytes(shape, layers)));
     floats(pages, (6 * pageBytes(shape, layers)) / 4).fill(1e3);
 
-    const kernel = compileAttention(shape, places, memory, MEMORY_PAGES);
+    const kernel = compileAttention(shape, places, memory);
     const rng = Random.fromSeed(5);
     const random = (count: number) => Float32Array.from({ length: count }, () => rng.normal());
     const sequences = [0, 1].map(() => ({

@@ -1,4 +1,12 @@
-import { type Code, FunctionLocals, f32, f32x4, forLoop, i32, wasmModule } from '../../runtime/wasm/code.ts';
+import {
+  type Code,
+  compileKernel,
+  FunctionLocals,
+  f32,
+  f32x4,
+  forLoop,
+  i32,
+} from '../../runtime/wasm/code.ts';
 import { acrossLanes, powerOfTwo, times } from '../../runtime/wasm/vector-math.ts';
 
 /**
@@ -85,7 +93,6 @@ export function compileAttention(
   shape: AttentionShape,
   places: AttentionPlaces,
   memory: WebAssembly.Memory,
-  memoryPages: number,
 ): AttentionKernel {
   const { heads, keyValueHeads, headDimension } = shape;
   const half = headDimension / 2;
@@ -299,7 +306,5 @@ export function compileAttention(
       forEachRow(lastPage.set(i32.shrU(position.get, i32.const(POSITION_BITS))), attend),
     ),
   ];
-  const module = wasmModule('attend', locals, body, { minimumPages: memoryPages, maximumPages: memoryPages });
-  const instance = new WebAssembly.Instance(module, { env: { memory } });
-  return instance.exports.attend as AttentionKernel;
+  return compileKernel(locals, body, memory);
 }

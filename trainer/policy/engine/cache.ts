@@ -1,5 +1,8 @@
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { ropeTables } from '../../models/decoder.ts';
+import { PAGE_BYTES } from '../../runtime/wasm/code.ts';
+import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
+import { roundUp, TILE_ROWS } from '../../runtime/wasm/product.ts';
 import {
   type AttentionKernel,
   type AttentionPlaces,
@@ -12,10 +15,8 @@ import {
 } from './attention-kernel.ts';
 
 const FLOAT_BYTES = 4;
-const CACHE_LINE_BYTES = 64;
-const WASM_PAGE_BYTES = 65536;
 /** Addresses of WebAssembly memory have 32 bits; a page stays free for the arrays in front of the cache. */
-const MAX_MEMORY_BYTES = 2 ** 32 - WASM_PAGE_BYTES;
+const MAX_MEMORY_BYTES = 2 ** 32 - PAGE_BYTES;
 
 export interface CacheLimits {
   readonly maxSequenceLength: number;
@@ -23,6 +24,8 @@ export interface CacheLimits {
   readonly maxOpenSequences: number;
   /** Rows of a tick. */
   readonly maxRows: number;
+  /** What else is to lie in the cache's memory, placed in front of it. */
+  readonly plan?: MemoryPlan;
 }
 
 /** Rows of a tick, as the tensor program writes and reads them. */
@@ -40,6 +43,9 @@ export interface RowArrays {
  */
 export class PagedCache {
   readonly rows: RowArrays;
+  /** Where the rows lie in the memory; there is room for whole tiles of them. */
+  readonly places: AttentionPlaces;
+  readonly memory: WebAssembly.Memory;
   /** Most pages one sequence can have. */
   readonly pagesPerSequence: number;
   readonly pageCount: number;
@@ -56,28 +62,25 @@ export class PagedCache {
     if (config.headDimension % 8 !== 0) {
       throw new ModelConfigError(`generation needs heads of a multiple of 8, got ${config.headDimension}`);
     }
-    const { maxRows, maxOpenSequences, maxSequenceLength } = limits;
+    const { maxOpenSequences, maxSequenceLength, plan = new MemoryPlan() } = limits;
     const { heads, keyValueHeads, headDimension } = config;
+    const maxRows = roundUp(limits.maxRows, TILE_ROWS);
     this.pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
     const positions = this.pagesPerSequence * PAGE_POSITIONS;
-    let end = 0;
-    const place = (words: number): number => {
-      const start = end;
-      end += Math.ceil((words * FLOAT_BYTES) / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
-      return start;
-    };
     const places: AttentionPlaces = {
-      angles: place(positions * headDimension),
-      query: place(headDimension),
-      scores: place(positions),
-      futureMask: place(FUTURE_MASK.length),
-      queries: place(maxRows * heads * headDimension),
-      keys: place(maxRows * keyValueHeads * headDimension),
-      values: place(maxRows * keyValueHeads * headDimension),
-      mixed: place(maxRows * heads * headDimension),
-      runs: place(maxRows * RUN_WORDS),
+      angles: plan.place(positions * headDimension),
+      query: plan.place(headDimension),
+      scores: plan.place(positions),
+      futureMask: plan.place(FUTURE_MASK.length),
+      queries: plan.place(maxRows * heads * headDimension),
+      keys: plan.place(maxRows * keyValueHeads * headDimension),
+      values: plan.place(maxRows * keyValueHeads * headDimension),
+      mixed: plan.place(maxRows * heads * headDimension),
+      runs: plan.place(maxRows * RUN_WORDS),
     };
-    this.#listsAddress = place(maxOpenSequences * this.pagesPerSequence);
+    this.places = places;
+    this.#listsAddress = plan.place(maxOpenSequences * this.pagesPerSequence);
+    const { end } = plan;
     const bytesOfPage = pageBytes(config, config.layers);
     const wanted = maxOpenSequences * this.pagesPerSequence;
     this.pageCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfPage));
@@ -86,8 +89,9 @@ export class PagedCache {
         `a sequence of ${maxSequenceLength} tokens needs a cache of ${(this.pagesPerSequence * bytesOfPage) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
       );
     }
-    const memoryPages = Math.ceil((end + this.pageCount * bytesOfPage) / WASM_PAGE_BYTES);
+    const memoryPages = Math.ceil((end + this.pageCount * bytesOfPage) / PAGE_BYTES);
     const memory = new WebAssembly.Memory({ initial: memoryPages, maximum: memoryPages });
+    this.memory = memory;
     const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
     this.rows = {
       queries: floats(places.queries, maxRows * heads * headDimension),
@@ -100,7 +104,7 @@ export class PagedCache {
     this.#layerBytes = layerBytes(config);
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     writeAngles(config, floats(places.angles, positions * headDimension), positions);
-    this.#kernel = compileAttention(config, places, memory, memoryPages);
+    this.#kernel = compileAttention(config, places, memory);
     this.#freePages = Uint32Array.from({ length: this.pageCount }, (_, i) => end + i * bytesOfPage).reverse();
     this.#freePageCount = this.pageCount;
   }

@@ -1,158 +1,29 @@
-import { GraphBuilder } from '../../graph/graph.ts';
-import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
-import type { Executable, Runtime } from '../../runtime/runtime.ts';
-import type { PagedCache } from './cache.ts';
-
 /**
- * Numbers of rows that programs are compiled for; a tick is rounded up. The smallest is more than one, because a
- * product of one row runs through another kernel that rounds differently.
+ * One pass of a decoder over packed tokens of many sequences, attention over their cache included. What comes out for a row
+ * depends on its sequence alone, to the bit.
  */
-const ROW_BUCKETS = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096];
-
-export interface DecodeProgramOptions {
-  readonly config: DecoderConfig;
-  readonly valueHead: boolean;
-  readonly runtime: Runtime;
-  readonly parameters: ParameterStore;
-  readonly cache: PagedCache;
-  readonly maxRows: number;
-}
-
-/**
- * One pass of a decoder over packed tokens of many sequences: the tensor program cut at its attentions, which the cache
- * computes. All arrays are allocated once; segments are compiled when their number of rows first occurs.
- */
-export class DecodeProgram {
+export interface DecodeProgram {
   /** Tokens of the pass, written by the caller. */
   readonly ids: Int32Array;
-  /** Logits [head rows, vocabulary] and values [head rows] after {@link run}. */
+  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers. */
   readonly logits: Float32Array;
+  readonly logitsStride: number;
+  /** Values of the head rows, one every `valuesStride` numbers; meaningless without a value head. */
   readonly values: Float32Array;
-  readonly #options: DecodeProgramOptions;
-  /** Hidden states between segments; a segment reads one and writes the other. */
-  readonly #hidden: readonly [Float32Array, Float32Array];
-  readonly #headHidden: Float32Array;
-  readonly #headMixed: Float32Array;
-  readonly #segments = new Map<string, BoundSegment>();
-
-  constructor(options: DecodeProgramOptions) {
-    const { config, maxRows } = options;
-    this.#options = options;
-    this.ids = new Int32Array(maxRows);
-    this.#hidden = [
-      new Float32Array(maxRows * config.hiddenSize),
-      new Float32Array(maxRows * config.hiddenSize),
-    ];
-    this.#headHidden = new Float32Array(maxRows * config.hiddenSize);
-    this.#headMixed = new Float32Array(maxRows * config.heads * config.headDimension);
-    this.logits = new Float32Array(maxRows * config.vocabularySize);
-    this.values = new Float32Array(maxRows);
-  }
+  readonly valuesStride: number;
 
   /**
    * Runs the first `rows` of `ids`, whose runs the cache knows.
-   * @param headRows rows whose logits are wanted, in order; the first `headCount` count
+   * @param headRows rows whose logits are wanted, ascending; the first `headCount` count
    */
-  async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
-    const { config, cache } = this.#options;
-    const bucket = bucketOf(rows, this.#options.maxRows);
-    for (let layer = 0; layer < config.layers; layer++) {
-      const segment = this.#segments.get(`${layer} ${bucket}`) ?? (await this.#compileLayer(layer, bucket));
-      await segment.executable.run(segment.inputs);
-      cache.attend(runs, layer);
-    }
-    if (headCount === 0) return;
-    const headBucket = bucketOf(headCount, this.#options.maxRows);
-    const head = this.#segments.get(`head ${headBucket}`) ?? (await this.#compileHead(headBucket));
-    const hidden = this.#hidden[(config.layers - 1) % 2];
-    gatherRows(hidden, config.hiddenSize, headRows, headCount, this.#headHidden);
-    gatherRows(cache.rows.mixed, config.heads * config.headDimension, headRows, headCount, this.#headMixed);
-    await head.executable.run(head.inputs);
-  }
+  run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void>;
 
-  /** The end of the layer before, or the embedding, and the projections of `layer`. */
-  async #compileLayer(layer: number, rows: number): Promise<BoundSegment> {
-    const { config, cache } = this.#options;
-    const g = new GraphBuilder({ rowsAlike: true });
-    const segments = decoderSegments(config);
-    const width = config.heads * config.headDimension;
-    const keyWidth = config.keyValueHeads * config.headDimension;
-    const inputs: { [name: string]: Float32Array | Int32Array } = {};
-    let hidden = null;
-    if (layer === 0) {
-      hidden = segments.embed(g, g.input('ids', 'int32', [rows]));
-      inputs.ids = this.ids.subarray(0, rows);
-    } else {
-      const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
-      const mixed = g.input('mixed', 'float32', [rows, width]);
-      hidden = segments.finishLayer(g, layer - 1, before, mixed);
-      inputs.hidden = this.#hidden[(layer - 1) % 2].subarray(0, rows * config.hiddenSize);
-      inputs.mixed = cache.rows.mixed.subarray(0, rows * width);
-    }
-    const { query, key, value } = segments.project(g, layer, hidden);
-    g.output('hidden', hidden);
-    g.output('queries', query);
-    g.output('keys', key);
-    g.output('values', value);
-    const outputs = {
-      hidden: this.#hidden[layer % 2].subarray(0, rows * config.hiddenSize),
-      queries: cache.rows.queries.subarray(0, rows * width),
-      keys: cache.rows.keys.subarray(0, rows * keyWidth),
-      values: cache.rows.values.subarray(0, rows * keyWidth),
-    };
-    return this.#bind(`${layer} ${rows}`, g, inputs, outputs);
-  }
-
-  async #compileHead(rows: number): Promise<BoundSegment> {
-    const { config, valueHead } = this.#options;
-    const g = new GraphBuilder({ rowsAlike: true });
-    const segments = decoderSegments(config);
-    const width = config.heads * config.headDimension;
-    const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
-    const mixed = g.input('mixed', 'float32', [rows, width]);
-    const hidden = segments.finish(g, segments.finishLayer(g, config.layers - 1, before, mixed));
-    const outputs: { [name: string]: Float32Array } = {
-      logits: this.logits.subarray(0, rows * config.vocabularySize),
-    };
-    g.output('logits', decoderLogits(g, config, hidden));
-    if (valueHead) {
-      g.output('values', decoderValues(g, config, hidden));
-      outputs.values = this.values.subarray(0, rows);
-    }
-    const inputs = {
-      hidden: this.#headHidden.subarray(0, rows * config.hiddenSize),
-      mixed: this.#headMixed.subarray(0, rows * width),
-    };
-    return this.#bind(`head ${rows}`, g, inputs, outputs);
-  }
-
-  async #bind(
-    key: string,
-    g: GraphBuilder,
-    inputs: BoundSegment['inputs'],
-    outputs: { readonly [name: string]: Float32Array },
-  ): Promise<BoundSegment> {
-    const { runtime, parameters } = this.#options;
-    const executable = await runtime.compile(g.build(), { parameters, outputs });
-    const segment = { executable, inputs };
-    this.#segments.set(key, segment);
-    return segment;
-  }
+  /** The parameters hold other weights than at the last run. */
+  weightsChanged(): void;
 }
 
-interface BoundSegment {
-  readonly executable: Executable;
-  readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
-}
-
-function bucketOf(rows: number, most: number): number {
-  for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
-  return most;
-}
-
-function gatherRows(
+/** Moves rows `rows[i]` of `source` to row i of `out`; the two may be one array when the rows ascend. */
+export function gatherRows(
   source: Float32Array,
   width: number,
   rows: Int32Array,

@@ -9,7 +9,7 @@ import { SafetensorsReader } from '../../models/safetensors.ts';
 import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { GenerateRequest, Generation, SamplingSettings } from '../policy.ts';
-import { type EngineOptions, GenerationEngine } from './engine.ts';
+import { type DecodeProgramKind, type EngineOptions, GenerationEngine } from './engine.ts';
 import { compileGrammar } from './grammar.ts';
 
 const runtime = new OnnxRuntime();
@@ -76,8 +76,11 @@ async function fullForward(weights: ParameterStore, tokens: readonly number[]) {
   };
 }
 
-for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
-  t.test(`${model} continues the golden prompt greedily as transformers does`, async t => {
+const PROGRAMS: readonly DecodeProgramKind[] = ['kernels', 'segments'];
+const pairs = <A, B>(a: readonly A[], b: readonly B[]) => a.flatMap(x => b.map(y => [x, y] as const));
+
+for (const [model, program] of pairs(['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'], PROGRAMS)) {
+  t.test(`${model} in ${program} continues the golden prompt greedily as transformers does`, async t => {
     const folder = new URL(`../../../test-data/golden/models/${model}/`, import.meta.url);
     const read = (name: string) => JSON.parse(readFileSync(new URL(name, folder), 'utf8'));
     const { greedy: golden } = read('expected.json');
@@ -87,6 +90,7 @@ for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
     for (const { name } of store.layout) await file.read(name, store.array(name));
     const engine = engineWith({
       config: goldenConfig,
+      program,
       valueHead: false,
       parameters: store,
       maxSequenceLength: 200,
@@ -104,43 +108,48 @@ for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
   });
 }
 
-t.test('cached turns give the log-probabilities and values of a full forward pass', async t => {
-  const engine = engineWith();
-  const tokens: number[] = [];
-  const positions: [number, number, number][] = [];
-  for (let turn = 0; turn < 3; turn++) {
-    const append = prompt(turn, 11 + turn);
-    tokens.push(...append);
-    const [generation] = await runAll(engine, [{ sequenceId: 7, append, sampling: sampled, seed: turn }]);
-    generation.tokenIds.forEach((token, i) => {
-      positions.push([tokens.length, generation.logProbs[i], generation.values![i]]);
-      tokens.push(token);
-    });
-  }
-  t.equal(engine.statistics.rows, tokens.length - 1, 'no token is computed twice');
-  const full = await fullForward(parameters, tokens);
-  for (const [position, logProb, value] of positions) {
-    t.ok(Math.abs(logProb - full.logProb(position)) < 1e-4, `log-probability at ${position}`);
-    t.ok(Math.abs(value - full.value(position)) < 1e-4, `value at ${position}`);
-  }
-});
+for (const program of PROGRAMS) {
+  t.test(
+    `cached turns in ${program} give the log-probabilities and values of a full forward pass`,
+    async t => {
+      const engine = engineWith({ program });
+      const tokens: number[] = [];
+      const positions: [number, number, number][] = [];
+      for (let turn = 0; turn < 3; turn++) {
+        const append = prompt(turn, 11 + turn);
+        tokens.push(...append);
+        const [generation] = await runAll(engine, [{ sequenceId: 7, append, sampling: sampled, seed: turn }]);
+        generation.tokenIds.forEach((token, i) => {
+          positions.push([tokens.length, generation.logProbs[i], generation.values![i]]);
+          tokens.push(token);
+        });
+      }
+      t.equal(engine.statistics.rows, tokens.length - 1, 'no token is computed twice');
+      const full = await fullForward(parameters, tokens);
+      for (const [position, logProb, value] of positions) {
+        t.ok(Math.abs(logProb - full.logProb(position)) < 1e-4, `log-probability at ${position}`);
+        t.ok(Math.abs(value - full.value(position)) < 1e-4, `value at ${position}`);
+      }
+    },
+  );
 
-t.test('what a request gives does not depend on what else is in the batch', async t => {
-  const request = (n: number): GenerateRequest => ({
-    sequenceId: n,
-    append: prompt(n, 3 + ((n * 7) % 30)),
-    sampling: n % 3 === 0 ? greedy : { ...sampled, topK: n % 4 === 0 ? 5 : 0, topP: n % 5 === 0 ? 0.8 : 1 },
-    seed: n,
+  t.test(`what a request gives in ${program} does not depend on what else is in the batch`, async t => {
+    const request = (n: number): GenerateRequest => ({
+      sequenceId: n,
+      append: prompt(n, 3 + ((n * 7) % 30)),
+      sampling: n % 3 === 0 ? greedy : { ...sampled, topK: n % 4 === 0 ? 5 : 0, topP: n % 5 === 0 ? 0.8 : 1 },
+      seed: n,
+    });
+    const numbers = Array.from({ length: 12 }, (_, n) => n);
+    const together = await runAll(engineWith({ program }), numbers.map(request));
+    const narrow = await runAll(engineWith({ program, maxRows: 8 }), numbers.toReversed().map(request));
+    for (const n of numbers) {
+      const [alone] = await runAll(engineWith({ program }), [request(n)]);
+      t.strictSame(together[n], alone, `request ${n}, to the bit`);
+      t.strictSame(narrow[numbers.length - 1 - n], alone, `request ${n} in chunks of 8 rows`);
+    }
   });
-  const numbers = Array.from({ length: 12 }, (_, n) => n);
-  const together = await runAll(engineWith(), numbers.map(request));
-  const narrow = await runAll(engineWith({ maxRows: 8 }), numbers.toReversed().map(request));
-  for (const n of numbers) {
-    const [alone] = await runAll(engineWith(), [request(n)]);
-    t.strictSame(together[n], alone, `request ${n}, to the bit`);
-    t.strictSame(narrow[numbers.length - 1 - n], alone, `request ${n} in chunks of 8 rows`);
-  }
-});
+}
 
 t.test('evicted sequences and changed weights are computed again', async t => {
   const requests = (turn: number, seed: number) =>
@@ -161,19 +170,21 @@ t.test('evicted sequences and changed weights are computed again', async t => {
   t.equal(roomy.statistics.evictions, 0);
   t.ok(tight.statistics.evictions > 6);
 
-  const changed = randomWeights(config, 1);
-  const engine = engineWith({ parameters: changed });
-  const first = prompt(50, 10);
-  const [before] = await runAll(engine, [{ sequenceId: 1, append: first, sampling: sampled, seed: 1 }]);
-  for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
-  engine.weightsChanged(1);
-  const second = prompt(51, 5);
-  const [after] = await runAll(engine, [{ sequenceId: 1, append: second, sampling: sampled, seed: 2 }]);
-  t.same([...before.versions, ...after.versions], [...Array(8).fill(0), ...Array(8).fill(1)]);
-  const full = await fullForward(changed, [...first, ...before.tokenIds, ...second, ...after.tokenIds]);
-  after.logProbs.forEach((x, i) => {
-    t.ok(Math.abs(x - full.logProb(first.length + 8 + second.length + i)) < 1e-4, `log-probability ${i}`);
-  });
+  for (const program of PROGRAMS) {
+    const changed = randomWeights(config, 1);
+    const engine = engineWith({ program, parameters: changed });
+    const first = prompt(50, 10);
+    const [before] = await runAll(engine, [{ sequenceId: 1, append: first, sampling: sampled, seed: 1 }]);
+    for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
+    engine.weightsChanged(1);
+    const second = prompt(51, 5);
+    const [after] = await runAll(engine, [{ sequenceId: 1, append: second, sampling: sampled, seed: 2 }]);
+    t.same([...before.versions, ...after.versions], [...Array(8).fill(0), ...Array(8).fill(1)]);
+    const full = await fullForward(changed, [...first, ...before.tokenIds, ...second, ...after.tokenIds]);
+    after.logProbs.forEach((x, i) => {
+      t.ok(Math.abs(x - full.logProb(first.length + 8 + second.length + i)) < 1e-4, `log-probability ${i}`);
+    });
+  }
 });
 
 t.test('sampling ends at stop tokens, limits and the end of the context', async t => {

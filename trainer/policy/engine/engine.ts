@@ -2,12 +2,16 @@ import { Random } from '../../../shared/random.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
+import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import type { GenerateRequest, Generation } from '../policy.ts';
 import { PAGE_POSITIONS } from './attention-kernel.ts';
 import { PagedCache } from './cache.ts';
-import { DecodeProgram } from './decode-program.ts';
+import type { DecodeProgram } from './decode-program.ts';
 import type { CompiledGrammar } from './grammar.ts';
+import { placeKernels } from './kernel-places.ts';
+import { KernelProgram } from './kernel-program.ts';
 import { checkSampling, Sampler } from './sampling.ts';
+import { SegmentProgram } from './segment-program.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 
 /**
@@ -18,6 +22,12 @@ export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
 }
 
+/** `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions. */
+export type DecodeProgramKind = 'kernels' | 'segments';
+
+/** Hidden size up to which our own kernels are faster than starting a runtime's. */
+const KERNELS_HIDDEN_SIZE = 192;
+
 export interface EngineOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
@@ -27,6 +37,8 @@ export interface EngineOptions {
   /** Sequences that keep their cache at once; others are computed anew when they go on. */
   readonly maxOpenSequences: number;
   readonly maxRows?: number;
+  /** How the model is computed; by its size when absent. */
+  readonly program?: DecodeProgramKind;
   readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
 }
 
@@ -66,8 +78,9 @@ export class GenerationEngine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
-    this.#cache = new PagedCache(options.config, { ...options, maxRows: this.#maxRows });
-    this.#program = new DecodeProgram({ ...options, cache: this.#cache, maxRows: this.#maxRows });
+    const { cache, program } = createProgram(options, this.#maxRows);
+    this.#cache = cache;
+    this.#program = program;
     this.#sampler = new Sampler(options.config.vocabularySize);
     this.#headRows = new Int32Array(this.#maxRows);
     this.#freeSlots = Array.from(
@@ -154,6 +167,7 @@ export class GenerationEngine {
   /** The weights have changed: what is cached under the old ones is computed again when it is needed. */
   weightsChanged(version: number): void {
     this.version = version;
+    this.#program.weightsChanged();
     for (const sequence of this.#sequences.values()) sequence.cached = 0;
   }
 
@@ -199,18 +213,19 @@ export class GenerationEngine {
     const { sequence, grammar } = request;
     if (sequence.request !== request) return;
     const { vocabularySize } = this.#options.config;
+    const { logits, logitsStride, values, valuesStride } = this.#program;
     let done: boolean;
     try {
       const draw = this.#sampler.draw(
-        this.#program.logits,
-        row * vocabularySize,
+        logits,
+        row * logitsStride,
         request.sampling,
         request.rng,
         grammar === null ? null : grammar.allowed,
         request.grammarState * vocabularySize,
       );
       this.statistics.sampled++;
-      done = request.take(draw.token, draw.logProb, this.#program.values[row], version);
+      done = request.take(draw.token, draw.logProb, values[row * valuesStride], version);
     } catch (error) {
       request.fail(error as Error);
       done = true;
@@ -283,6 +298,22 @@ export class GenerationEngine {
     }
     return grammar;
   }
+}
+
+function createProgram(
+  options: EngineOptions,
+  maxRows: number,
+): { readonly cache: PagedCache; readonly program: DecodeProgram } {
+  const { config, valueHead } = options;
+  const { program = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments' } = options;
+  if (program === 'segments') {
+    const cache = new PagedCache(config, { ...options, maxRows });
+    return { cache, program: new SegmentProgram({ ...options, cache, maxRows }) };
+  }
+  const plan = new MemoryPlan();
+  const places = placeKernels(config, valueHead, maxRows, plan);
+  const cache = new PagedCache(config, { ...options, maxRows, plan });
+  return { cache, program: new KernelProgram({ ...options, places, cache }) };
 }
 
 function remove<T>(list: T[], item: T): void {

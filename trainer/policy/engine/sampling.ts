@@ -1,5 +1,10 @@
 import type { Random } from '../../../shared/random.ts';
+import { PAGE_BYTES } from '../../runtime/wasm/code.ts';
+import { compileExponentials, type Exponentials } from '../../runtime/wasm/exponentials.ts';
+import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import type { SamplingSettings } from '../policy.ts';
+
+const LANES = 4;
 
 /** The token drawn and its log-probability under the distribution it was drawn from. */
 export interface Draw {
@@ -15,15 +20,27 @@ export interface Draw {
  * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
  */
 export class Sampler {
-  readonly #weights: Float64Array;
+  /** Probabilities but for a factor. */
+  readonly #weights: Float32Array;
+  /** What fills the last vector up. */
+  readonly #padding: Float32Array;
+  readonly #exponentials: Exponentials;
   /** Room for top-k, and for top-p. */
-  readonly #sorted: Float64Array;
+  readonly #sorted: Float32Array;
   readonly #order: Int32Array;
   readonly #draw: Draw = { token: 0, logProb: 0 };
 
   constructor(vocabularySize: number) {
-    this.#weights = new Float64Array(vocabularySize);
-    this.#sorted = new Float64Array(vocabularySize);
+    const plan = new MemoryPlan();
+    const padding = (LANES - (vocabularySize % LANES)) % LANES;
+    const weights = plan.place(vocabularySize + padding);
+    const scratch = plan.place(LANES);
+    const pages = Math.ceil(plan.end / PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+    this.#weights = new Float32Array(memory.buffer, weights, vocabularySize);
+    this.#padding = new Float32Array(memory.buffer, weights + this.#weights.byteLength, padding);
+    this.#exponentials = compileExponentials(memory, scratch);
+    this.#sorted = new Float32Array(vocabularySize);
     this.#order = new Int32Array(vocabularySize);
   }
 
@@ -51,15 +68,8 @@ export class Sampler {
       draw.logProb = 0;
       return draw;
     }
-    const scale = 1 / settings.temperature;
-    const top = logits[start + best];
-    let total = 0;
-    for (let i = 0; i < count; i++) {
-      const free = allowed === null || allowed[allowedStart + i] !== 0;
-      const weight = free ? Math.exp((logits[start + i] - top) * scale) : 0;
-      weights[i] = weight;
-      total += weight;
-    }
+    let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
+    if (allowed !== null) total = this.#forbid(allowed, allowedStart);
     if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
     let rest = rng.float() * total;
     let token = best;
@@ -73,6 +83,25 @@ export class Sampler {
     draw.token = token;
     draw.logProb = Math.log(weights[token] / total);
     return draw;
+  }
+
+  /** Sets all weights and gives their sum. */
+  #weigh(logits: Float32Array, start: number, largest: number, scale: number): number {
+    const weights = this.#weights;
+    for (let i = 0; i < weights.length; i++) weights[i] = logits[start + i];
+    this.#padding.fill(-Infinity);
+    return this.#exponentials(weights.byteOffset, weights.length, largest, scale);
+  }
+
+  /** Sets the weights of tokens that are not allowed to 0; gives the sum of what is left. */
+  #forbid(allowed: Uint8Array, start: number): number {
+    const weights = this.#weights;
+    let total = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (allowed[start + i] === 0) weights[i] = 0;
+      else total += weights[i];
+    }
+    return total;
   }
 
   /** Sets the weights of tokens outside top-k and top-p to 0; gives the sum of what is left. */

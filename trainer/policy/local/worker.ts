@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
@@ -87,6 +88,8 @@ class PolicyWorker {
         else if (this.#engine.busy && !this.#held) await this.#tick();
         else break;
         this.#report();
+        // A tick need not give way to the event loop: messages come in here.
+        await nextTurn();
       }
       this.#report();
     } finally {

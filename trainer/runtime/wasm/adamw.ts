@@ -1,11 +1,10 @@
-import { FunctionLocals, f32x4, forLoop, i32, type Local, wasmModule } from './code.ts';
+import { compileKernel, FunctionLocals, f32x4, forLoop, i32, type Local, PAGE_BYTES } from './code.ts';
 
 /** Elements taken at once: the four arrays of a chunk stay in the first- and second-level cache. */
 const CHUNK = 4096;
 const LANES = 4;
 const FLOAT_BYTES = 4;
 const CHUNK_BYTES = CHUNK * FLOAT_BYTES;
-const PAGE_BYTES = 65536;
 const PAGES = Math.ceil((4 * CHUNK_BYTES) / PAGE_BYTES);
 const [WEIGHTS, GRADIENTS, FIRST, SECOND] = [0, 1, 2, 3].map(index => index * CHUNK_BYTES);
 
@@ -66,8 +65,7 @@ let cached: { readonly run: Kernel; readonly chunks: AdamwArrays } | undefined;
 function instance(): NonNullable<typeof cached> {
   if (cached !== undefined) return cached;
   const memory = new WebAssembly.Memory({ initial: PAGES, maximum: PAGES });
-  const module = compile();
-  const run = new WebAssembly.Instance(module, { env: { memory } }).exports.run as Kernel;
+  const run = compile(memory);
   const chunk = (place: number): Float32Array => new Float32Array(memory.buffer, place, CHUNK);
   const chunks = {
     weights: chunk(WEIGHTS),
@@ -79,7 +77,7 @@ function instance(): NonNullable<typeof cached> {
   return cached;
 }
 
-function compile(): WebAssembly.Module {
+function compile(memory: WebAssembly.Memory): Kernel {
   const locals = new FunctionLocals(['i32', ...Array<'f32'>(9).fill('f32')]);
   const [bytes, ...factors] = locals.parameters;
   const index = locals.local('i32');
@@ -107,5 +105,5 @@ function compile(): WebAssembly.Module {
       f32x4.store(index.get, f32x4.sub(f32x4.mul(at(WEIGHTS), keep.get), step), WEIGHTS),
     ),
   ];
-  return wasmModule('run', locals, body, { minimumPages: PAGES, maximumPages: PAGES });
+  return compileKernel(locals, body, memory);
 }

@@ -8,6 +8,8 @@ export type ValueType = 'i32' | 'f32' | 'v128';
 
 const VALUE_TYPES: { readonly [type in ValueType]: number } = { i32: 0x7f, f32: 0x7d, v128: 0x7b };
 const EMPTY_BLOCK = 0x40;
+/** Unit in which WebAssembly memories are measured. */
+export const PAGE_BYTES = 65536;
 const SIMD = 0xfd;
 /** log2 of the alignment a memory access promises. */
 const ALIGN_4_BYTES = 2;
@@ -75,7 +77,9 @@ export const i32 = {
 
 export const f32 = {
   const: (value: number): Code => [0x43, ...new Uint8Array(Float32Array.of(value).buffer)],
+  sqrt: unary(0x91),
   add: binary(0x92),
+  mul: binary(0x94),
   div: binary(0x95),
   max: binary(0x97),
 } as const;
@@ -99,9 +103,14 @@ export const f32x4 = {
   sub: binary(SIMD, ...unsigned(0xe5)),
   mul: binary(SIMD, ...unsigned(0xe6)),
   div: binary(SIMD, ...unsigned(0xe7)),
+  abs: unary(SIMD, ...unsigned(0xe0)),
+  neg: unary(SIMD, ...unsigned(0xe1)),
   sqrt: unary(SIMD, ...unsigned(0xe3)),
   max: binary(SIMD, ...unsigned(0xe9)),
   multiplyAdd: (a: Code, b: Code, c: Code): Code => [a, b, c, SIMD, unsigned(0x105)],
+  less: binary(SIMD, 0x43),
+  /** Lanes of `a` where the mask is set, of `b` elsewhere. */
+  select: (a: Code, b: Code, mask: Code): Code => [a, b, mask, SIMD, 0x52],
 } as const;
 
 export const i32x4 = {
@@ -122,37 +131,36 @@ export function forLoop(index: Local, from: Code, to: Code, step: Code, ...body:
   ];
 }
 
-/** The memory a module imports; `shared` as it was created. */
-export interface MemoryLimits {
-  readonly minimumPages: number;
-  readonly maximumPages: number;
-  readonly shared?: boolean;
+/** Runs the code when the condition is not 0. */
+export function when(condition: Code, ...body: readonly Code[]): Code {
+  const [branch, end] = [0x04, 0x0b];
+  return [condition, [branch, EMPTY_BLOCK], body, end];
 }
 
-/** A module that imports `env.memory` and exports one function without result. */
-export function wasmModule(
-  name: string,
+/**
+ * Compiles a function without result against a memory that does not grow. Its parameters are numbers, integers wrapped to
+ * 32 bits.
+ */
+export function compileKernel(
   locals: FunctionLocals,
   body: readonly Code[],
-  memory: MemoryLimits,
-): WebAssembly.Module {
+  memory: WebAssembly.Memory,
+): (...parameters: number[]) => void {
   const parameters = locals.parameterTypes.map(type => VALUE_TYPES[type]);
   const declared = locals.types.map(type => [1, VALUE_TYPES[type]]);
   const code = flatten([vector(declared), body, 0x0b]);
-  const limits = [
-    memory.shared ? 0x03 : 0x01,
-    ...unsigned(memory.minimumPages),
-    ...unsigned(memory.maximumPages),
-  ];
+  const pages = memory.buffer.byteLength / PAGE_BYTES;
+  const limits = [0x01, unsigned(pages), unsigned(pages)];
   const bytes = flatten([
     [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
     section(1, vector([[0x60, vector(parameters.map(type => [type])), 0]])),
     section(2, vector([[text('env'), text('memory'), 0x02, limits]])),
     section(3, vector([[0]])),
-    section(7, vector([[text(name), 0x00, 0]])),
+    section(7, vector([[text('run'), 0x00, 0]])),
     section(10, vector([[unsigned(code.length), code]])),
   ]);
-  return new WebAssembly.Module(Uint8Array.from(bytes));
+  const module = new WebAssembly.Module(Uint8Array.from(bytes));
+  return new WebAssembly.Instance(module, { env: { memory } }).exports.run as (...p: number[]) => void;
 }
 
 function local(index: number): Local {
