@@ -1,3 +1,4 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
@@ -49,7 +50,7 @@ t.test('solutions are correct and never longer than the scramble', async t => {
     for (let count = 0; count < 3; count++) {
       let cube = SOLVED;
       for (let turns = 0; turns < length; turns++) cube = turn(cube, rng.integer(12));
-      const solution = solve(cube);
+      const solution = await solve(cube);
       t.ok(solution && solution.length <= length && isSolved(solution.reduce(turn, cube)), `${length} turns`);
     }
   }
@@ -71,10 +72,26 @@ t.test('solutions are shortest', async t => {
     layer = next;
   }
   for (const [cube, most] of distance) {
-    const { length } = solve(cube) ?? { length: Infinity };
+    const { length } = (await solve(cube)) ?? { length: Infinity };
     if (length > most) t.fail(`${length} turns instead of ${most}`);
   }
-  t.equal([...distance.keys()].filter(cube => solve(cube)?.length === 1).length > 6, true);
+  const lengths = await Promise.all([...distance.keys()].map(async cube => (await solve(cube))?.length));
+  t.ok(lengths.filter(length => length === 1).length > 6);
+});
+
+t.test('a search that finds nothing is given up, and lets others go first', async t => {
+  const stickers = Random.fromSeed(3).shuffle(Array.from(SOLVED)).join('');
+  let turns = 0;
+  let searching = true;
+  const search = solve(stickers).finally(() => {
+    searching = false;
+  });
+  while (searching) {
+    await othersFirst();
+    turns++;
+  }
+  t.equal(await search, null);
+  t.ok(turns > 20, `${turns} turns of the event loop`);
 });
 
 t.test('stickers can be pinned; what is no cube is refused', async t => {

@@ -119,7 +119,8 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
   references: {
     optimal: {
       title: 'Shortest solution by search from both ends, for cubes up to some ten turns from solved',
-      plan: ({ cube }, count) => (solve(cube) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
+      plan: async ({ cube }, count) =>
+        ((await solve(cube)) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
     },
     random: randomPolicy(ACTIONS),
   },

@@ -1,3 +1,4 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
 
 /**
@@ -16,49 +17,56 @@ const TABLE_DEPTH = 5;
  * corners apart, so what is known of cubes of plastic (14 turns, 3,674,160 cubes) does not bound this search.
  */
 const MAX_CUBES = 250_000;
+/** Cubes turned every way before others have their turn on the event loop: some milliseconds. */
+const CUBES_AT_A_TIME = 500;
 const STICKERS_PER_UNIT = 5;
 const BITS = 3;
 /** Instead of a turn: the search began here. */
 const START = -1;
 
-let table: Map<Key, number> | undefined;
+let table: Promise<ReadonlyMap<Key, number>> | undefined;
 
 /** Turns to the solved cube for all cubes near it. */
-function distances(): Map<Key, number> {
-  if (table) return table;
+async function tabulate(): Promise<ReadonlyMap<Key, number>> {
   const start = keyOf(SOLVED);
-  table = new Map([[start, 0]]);
+  const distances = new Map([[start, 0]]);
   let layer: Key[] = [start];
   for (let depth = 1; depth <= TABLE_DEPTH; depth++) {
     const next: Key[] = [];
-    for (const key of layer) {
+    for (const [place, key] of layer.entries()) {
+      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) await othersFirst();
       for (let index = 0; index < TURNS.length; index++) {
         const turned = turnKey(key, index);
-        if (table.has(turned)) continue;
-        table.set(turned, depth);
+        if (distances.has(turned)) continue;
+        distances.set(turned, depth);
         next.push(turned);
       }
     }
     layer = next;
   }
-  return table;
+  return distances;
 }
 
-/** A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. */
-export function solve(cube: Cube): number[] | null {
+/**
+ * A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. What takes
+ * long lets others have their turn on the event loop.
+ */
+export async function solve(cube: Cube): Promise<number[] | null> {
   if (isSolved(cube)) return [];
-  const near = distances();
+  table ??= tabulate();
+  const near = await table;
   const start = keyOf(cube);
   const cameBy = new Map<Key, number>([[start, START]]);
+  if (near.has(start)) return descend(start, near);
   for (let layer = [start]; layer.length > 0; ) {
-    const met = layer.find(reached => near.has(reached));
-    if (met !== undefined) return [...wayTo(met, cameBy), ...descend(met, near)];
     const next: Key[] = [];
-    for (const from of layer) {
+    for (const [place, from] of layer.entries()) {
+      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) await othersFirst();
       for (let index = 0; index < TURNS.length; index++) {
         const turned = turnKey(from, index);
         if (cameBy.has(turned)) continue;
         cameBy.set(turned, index);
+        if (near.has(turned)) return [...wayTo(turned, cameBy), ...descend(turned, near)];
         next.push(turned);
       }
       if (cameBy.size > MAX_CUBES) return null;
