@@ -1,3 +1,4 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Random } from '../../../shared/random.ts';
 import { isInSplit, type Split } from '../splits.ts';
 import { type Cells, geometryOf } from './board.ts';
@@ -10,9 +11,11 @@ export interface Puzzle {
 }
 
 /** Placements tried before a full board is begun anew. */
-const MAX_FILL_NODES = 1000;
+const MAX_FILL_NODES = 200;
 /** Boards begun before the generator takes a shuffled pattern instead. */
 const MAX_FILLS = 20;
+/** Cells looked at before others have their turn on the event loop: some milliseconds on a board of 16. */
+const CELLS_AT_A_TIME = 16;
 /** Placements tried to show that a blank leaves the puzzle unique; past it the given stays. */
 const MAX_PROOF_NODES = 20;
 
@@ -21,12 +24,36 @@ const MAX_PROOF_NODES = 20;
  * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
  */
 export function generatePuzzle(size: number, blanks: number, rng: Random, split: Split = 'any'): Puzzle {
-  let solution = fillBoard(size, rng);
-  while (!isInSplit(solution.join(' '), split)) solution = fillBoard(size, rng);
+  const making = puzzleInParts(size, blanks, rng, split);
+  for (;;) {
+    const part = making.next();
+    if (part.done) return part.value;
+  }
+}
+
+/** The same puzzle, made in small parts between which others have their turn on the event loop. */
+export async function generateLargePuzzle(
+  size: number,
+  blanks: number,
+  rng: Random,
+  split: Split = 'any',
+): Promise<Puzzle> {
+  const making = puzzleInParts(size, blanks, rng, split);
+  for (;;) {
+    const part = making.next();
+    if (part.done) return part.value;
+    await othersFirst();
+  }
+}
+
+function* puzzleInParts(size: number, blanks: number, rng: Random, split: Split): Generator<void, Puzzle> {
+  let solution = yield* fillBoard(size, rng);
+  while (!isInSplit(solution.join(' '), split)) solution = yield* fillBoard(size, rng);
   const puzzle = solution.slice();
   let left = blanks;
-  for (const cell of rng.shuffle(solution.map((_, index) => index))) {
+  for (const [place, cell] of rng.shuffle(solution.map((_, index) => index)).entries()) {
     if (left === 0) break;
+    if (place % CELLS_AT_A_TIME === 0) yield;
     const number = puzzle[cell];
     puzzle[cell] = 0;
     if (isForced(size, puzzle, cell, number) || !hasOther(size, puzzle, cell, number)) left--;
@@ -36,11 +63,12 @@ export function generatePuzzle(size: number, blanks: number, rng: Random, split:
 }
 
 /** A random full board. */
-function fillBoard(size: number, rng: Random): Cells {
+function* fillBoard(size: number, rng: Random): Generator<void, Cells> {
   const empty: Cells = new Array(size * size).fill(0);
   for (let attempt = 0; attempt < MAX_FILLS; attempt++) {
     const { solutions } = solve(size, empty, { limit: 1, maxNodes: MAX_FILL_NODES, rng });
     if (solutions.length === 1) return solutions[0];
+    yield;
   }
   return shufflePattern(size, rng);
 }

@@ -1,12 +1,13 @@
+import { setImmediate as othersFirst } from 'node:timers/promises';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
 import { golden } from '../golden.test-data.ts';
 import { splitOf } from '../splits.ts';
 import { parsePlacement } from './action.ts';
-import { countBlanks, isSolved } from './board.ts';
+import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';
-import { generatePuzzle, shufflePattern } from './generator.ts';
+import { generateLargePuzzle, generatePuzzle, shufflePattern } from './generator.ts';
 import { solve } from './solver.ts';
 import { sudoku } from './sudoku.ts';
 
@@ -76,20 +77,66 @@ t.test('every spelling of a placement is read', async t => {
   }
 });
 
+/** Solutions of a puzzle, counted to two by plain backtracking: nothing of the solver's is used. */
+function countSolutions(size: number, cells: Cells): number {
+  const at = cells.indexOf(0);
+  if (at < 0) return 1;
+  let count = 0;
+  for (let number = 1; number <= size && count < 2; number++) {
+    if (isLegal(size, cells, at, number)) count += countSolutions(size, cells.with(at, number));
+  }
+  return count;
+}
+
+t.test('thousands of small puzzles have one solution by plain backtracking', async t => {
+  for (const [size, seeds] of [
+    [4, 1000],
+    [9, 25],
+  ]) {
+    for (const share of Object.values(BLANK_SHARES)) {
+      const blanks = Math.floor(share * size * size);
+      for (let seed = 0; seed < seeds; seed++) {
+        const { puzzle } = generatePuzzle(size, blanks, Random.fromSeed(seed));
+        const found = countSolutions(size, puzzle);
+        if (found !== 1) t.fail(`${size}×${size} with ${blanks} blanks, seed ${seed}: ${found} solutions`);
+      }
+    }
+    t.pass(`${size}×${size}`);
+  }
+});
+
 t.test('generated puzzles have the asked number of blanks and one solution', async t => {
   for (const size of [4, 9, 16]) {
     for (const share of Object.values(BLANK_SHARES)) {
       const blanks = Math.floor(share * size * size);
-      for (let seed = 0; seed < (size === 16 ? 3 : 40); seed++) {
+      for (let seed = 0; seed < (size === 16 ? 3 : 150); seed++) {
         const { puzzle, solution } = generatePuzzle(size, blanks, Random.fromSeed(seed));
         const found = solve(size, puzzle, { limit: 2, maxNodes: 100_000 });
         if (countBlanks(puzzle) !== blanks) t.fail(`${countBlanks(puzzle)} blanks instead of ${blanks}`);
-        t.ok(found.complete && found.solutions.length === 1, `${size}×${size} seed ${seed} is unique`);
-        t.same(found.solutions[0], solution);
+        if (!found.complete || found.solutions.length !== 1)
+          t.fail(`${size}×${size} seed ${seed} is not unique`);
+        if (found.solutions[0]?.join() !== solution.join())
+          t.fail(`${size}×${size} seed ${seed} has another solution`);
       }
     }
     t.ok(isSolved(size, shufflePattern(size, Random.fromSeed(1))), 'the shuffled pattern is a full board');
   }
+});
+
+t.test('a large puzzle is the same when others have their turn while it is made', async t => {
+  const blanks = Math.floor(BLANK_SHARES.hard * 256);
+  let turns = 0;
+  let making = true;
+  const made = generateLargePuzzle(16, blanks, Random.fromSeed(5)).finally(() => {
+    making = false;
+  });
+  while (making) {
+    await othersFirst();
+    turns++;
+  }
+  t.same(await made, generatePuzzle(16, blanks, Random.fromSeed(5)));
+  t.ok(turns > 5, `${turns} turns of the event loop`);
+  t.same((await play.reset({ size: 16, difficulty: 'hard' }, {}, 5)).puzzle, (await made).puzzle);
 });
 
 t.test('the solver counts solutions', async t => {

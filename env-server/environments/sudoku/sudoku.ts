@@ -1,13 +1,15 @@
-import type { Random } from '../../../shared/random.ts';
 import type { Environment, Transition } from '../environment.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
-import { generatePuzzle } from './generator.ts';
+import { generateLargePuzzle, generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
 import { observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
+
+/** Boards from this size on take long enough to make to hold up others. */
+const LARGE = 16;
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
@@ -77,10 +79,13 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   },
 
   reset(config, rng, options) {
-    const { size } = config;
-    const level = pinnedLevel(size, options) ?? randomLevel(config, rng);
-    const maxSteps = config.max_steps ?? STEPS_PER_BLANK * countBlanks(level.puzzle);
-    return { size, ...level, steps: 0, maxSteps, feedback: '' };
+    const pinned = pinnedLevel(config.size, options);
+    if (pinned) return begin(config, pinned);
+    const { size, difficulty, split } = config;
+    const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
+    return size < LARGE
+      ? begin(config, generatePuzzle(size, blanks, rng, split))
+      : generateLargePuzzle(size, blanks, rng, split).then(puzzle => begin(config, puzzle));
   },
 
   step(state, action) {
@@ -132,10 +137,11 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   references: { optimal, random },
 };
 
-function randomLevel({ size, difficulty, split }: SudokuConfig, rng: Random): Level {
-  const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
-  const { puzzle, solution } = generatePuzzle(size, blanks, rng, split);
-  return { puzzle, solution, grid: puzzle };
+function begin(config: SudokuConfig, level: Puzzle | Level): SudokuState {
+  const { puzzle, solution } = level;
+  const maxSteps = config.max_steps ?? STEPS_PER_BLANK * countBlanks(puzzle);
+  const grid = 'grid' in level ? level.grid : puzzle;
+  return { size: config.size, puzzle, solution, grid, steps: 0, maxSteps, feedback: '' };
 }
 
 const EXAMPLE = { row: 1, col: 2, number: 3 };
