@@ -1,47 +1,12 @@
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { type Body, type TestApp, testApp } from '../app.test-data.ts';
+import type { TestApp } from '../app.test-data.ts';
 import { waiting } from '../environments.test-data.ts';
-import type { Settings } from '../settings.ts';
+import { dial as dialPath, listening, type Wire } from '../wire.test-data.ts';
 
-interface Wire {
-  readonly socket: WebSocket;
-  /** Replies in the order they came. */
-  readonly replies: Body[];
-  send(frame: object | string): void;
-  /** The next reply that has not been taken. */
-  next(): Promise<Body>;
-}
-
-async function dial(
-  t: Test,
-  app: TestApp,
-  options: { headers?: { [name: string]: string } } = {},
-): Promise<Wire> {
-  const { port } = app.server.server.address() as { port: number };
-  const socket = new WebSocket(`ws://127.0.0.1:${port}/v1/ws`, 'ragen.json', options);
-  t.teardown(() => socket.terminate());
-  const replies: Body[] = [];
-  let taken = 0;
-  socket.on('message', data => replies.push(JSON.parse(data.toString())));
-  await once(socket, 'open');
-  return {
-    socket,
-    replies,
-    send: frame => socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame)),
-    async next() {
-      while (replies.length <= taken) await once(socket, 'message');
-      return replies[taken++];
-    },
-  };
-}
-
-async function listening(t: Test, settings: Partial<Settings> = {}): Promise<TestApp> {
-  const app = await testApp(t, settings);
-  await app.server.listen({ port: 0, host: '127.0.0.1' });
-  return app;
-}
+const dial = (t: Test, app: TestApp, options: { headers?: { [name: string]: string } } = {}): Promise<Wire> =>
+  dialPath(t, app, '/v1/ws', { protocol: 'ragen.json', ...options });
 
 t.test('every operation works in frames, answered under its id', async t => {
   const app = await listening(t);

@@ -1,0 +1,56 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import type { Test } from 'tap';
+import { WebSocket } from 'ws';
+import { type Body, type TestApp, testApp } from './app.test-data.ts';
+import type { Settings } from './settings.ts';
+
+/** A test server that listens on a free port of this machine. */
+export async function listening(t: Test, settings: Partial<Settings> = {}): Promise<TestApp> {
+  const app = await testApp(t, settings);
+  await app.server.listen({ port: 0, host: '127.0.0.1' });
+  return app;
+}
+
+/** Host and port of a server that listens. */
+export function hostOf({ server }: Pick<TestApp, 'server'>): string {
+  return `127.0.0.1:${(server.server.address() as AddressInfo).port}`;
+}
+
+/** A WebSocket as its client sees it. */
+export interface Wire {
+  readonly socket: WebSocket;
+  /** Replies in the order they came. */
+  readonly replies: Body[];
+  /** An object is sent as JSON, a text as it is. */
+  send(frame: object | string): void;
+  /** The next reply that has not been taken. */
+  next(): Promise<Body>;
+}
+
+/**
+ * Opens a WebSocket; it is cut after the test.
+ * @param path begins with a slash
+ */
+export async function dial(
+  t: Pick<Test, 'teardown'>,
+  app: Pick<TestApp, 'server'>,
+  path: string,
+  { protocol, headers }: { protocol?: string; headers?: { [name: string]: string } } = {},
+): Promise<Wire> {
+  const socket = new WebSocket(`ws://${hostOf(app)}${path}`, protocol, { headers });
+  t.teardown(() => socket.terminate());
+  const replies: Body[] = [];
+  let taken = 0;
+  socket.on('message', data => replies.push(JSON.parse(data.toString())));
+  await once(socket, 'open');
+  return {
+    socket,
+    replies,
+    send: frame => socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame)),
+    async next() {
+      while (replies.length <= taken) await once(socket, 'message');
+      return replies[taken++];
+    },
+  };
+}
