@@ -16,6 +16,7 @@ import { addBatchRoute, addRestRoutes } from './http/rest.ts';
 import { addWebSocketRoute, SUBPROTOCOL } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { Catalogue } from './sessions/catalogue.ts';
+import { openKeeper, type Share } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Principal } from './sessions/principal.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
@@ -33,6 +34,11 @@ export interface AppParts {
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
   readonly log?: Logger;
+  /**
+   * For one of several processes on one folder: which sessions it keeps and resumes. Whoever starts them holds the
+   * folder's lock; alone, a server takes it itself and keeps everything.
+   */
+  readonly share?: Share;
 }
 
 export interface App {
@@ -41,6 +47,11 @@ export interface App {
   readonly registrations: Registrations;
   readonly authenticator: Authenticator;
   readonly log: Logger;
+  /**
+   * Refuses what is new, lets what is under way finish, stores the sessions and closes the server.
+   * @param graceMs how long it may take to finish; what is not done by then is as if it had not begun
+   */
+  shutDown(graceMs: number): Promise<void>;
 }
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
@@ -83,6 +94,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     now: sessions.now,
   });
   registrations.start();
+  const keeper = openKeeper(settings, {
+    sessions,
+    catalogue,
+    log,
+    editionOf: envId => registrations.edition(envId),
+    share: parts.share,
+  });
   const dispatcher = new Dispatcher({
     sessions,
     catalogue,
@@ -95,6 +113,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     bodyLimit: settings.bodyLimitBytes,
     routerOptions: { maxParamLength: 256 },
     requestTimeout: REQUEST_TIMEOUT_MS,
+    return503OnClosing: false,
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
   }) as unknown as FastifyInstance;
@@ -135,14 +154,26 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessions,
     createMetrics(dispatcher.services, desk, () => server.websocketServer.clients.size),
   );
+  keeper?.start();
   sessions.start();
   server.addHook('onClose', async () => {
+    keeper?.finish();
     sessions.stop();
     registrations.stop();
     store.close();
     await Promise.all([scripts.close(), network.close()]);
   });
-  return { server, sessions, registrations, authenticator, log };
+  const shutDown = async (graceMs: number) => {
+    const late = await sessions.suspend(graceMs);
+    keeper?.finish();
+    if (late > 0) {
+      log.warn({ late }, `${late} operations were not done in time`);
+      for (const socket of server.websocketServer.clients) socket.terminate();
+      server.server.closeAllConnections();
+    }
+    await server.close();
+  };
+  return { server, sessions, registrations, authenticator, log, shutDown };
 }
 
 function readJson(server: FastifyInstance): void {

@@ -1,49 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { hashToken } from './http/auth.ts';
+import { listening, output, runServer } from './process.test-data.ts';
 import { SETTINGS } from './settings.ts';
 
 /** Ten processes are started, each a second of work on a busy machine. */
 t.setTimeout(110_000);
 
-const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url));
-
-function run(t: Test, args: string[], env: { [name: string]: string } = {}): ChildProcess {
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
-  t.teardown(() => child.kill('SIGKILL'));
-  return child;
-}
-
-/** Lines of output until one says where the server listens. */
-async function listening(child: ChildProcess): Promise<{ origin: string; lines: string[] }> {
-  const lines: string[] = [];
-  for await (const line of createInterface({ input: child.stdout! })) {
-    lines.push(line);
-    const match = /^ragen env-server listening on (http:\/\/127\.0\.0\.1:\d+)$/.exec(line);
-    if (match) return { origin: match[1], lines };
-  }
-  throw new Error(`it ended after: ${lines.join('\n')}`);
-}
-
-async function output(child: ChildProcess): Promise<{ code: number; text: string }> {
-  let text = '';
-  child.stdout!.on('data', chunk => {
-    text += chunk;
-  });
-  child.stderr!.on('data', chunk => {
-    text += chunk;
-  });
-  const [code] = await once(child, 'close');
-  return { code, text };
-}
-
 t.test('it says where it listens, serves, and ends on SIGTERM with an open socket', async t => {
-  const child = run(t, ['--port', '0']);
+  const child = runServer(t, ['--port', '0']);
   const { origin } = await listening(child);
   const response = await fetch(`${origin}/v1/sessions`, {
     method: 'POST',
@@ -60,7 +27,7 @@ t.test('it says where it listens, serves, and ends on SIGTERM with an open socke
 });
 
 t.test('while it drains it answers, but is not ready', async t => {
-  const child = run(t, ['--port', '0', '--drain-seconds', '30']);
+  const child = runServer(t, ['--port', '0', '--drain-seconds', '30']);
   const { origin } = await listening(child);
   t.equal((await fetch(`${origin}/readyz`)).status, 200);
   child.kill('SIGTERM');
@@ -80,7 +47,7 @@ t.test(
     t.teardown(() => other.close());
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
-    const chosen = await output(run(t, [], { RAGEN_PORT: String(port) }));
+    const chosen = await output(runServer(t, [], { RAGEN_PORT: String(port) }));
     t.equal(chosen.code, 1);
     t.match(chosen.text, /EADDRINUSE/);
 
@@ -90,31 +57,31 @@ t.test(
       holder.once('error', () => resolve());
       holder.listen(SETTINGS.port.default, '127.0.0.1', resolve);
     });
-    const { origin, lines } = await listening(run(t, []));
+    const { origin, lines } = await listening(runServer(t, []));
     t.not(new URL(origin).port, String(SETTINGS.port.default));
     t.match(lines[0], /port 8080 is taken; using a free one/);
   },
 );
 
 t.test('it refuses to be reachable without tokens, and is with them', async t => {
-  const refused = await output(run(t, ['--host', '0.0.0.0', '--port', '0']));
+  const refused = await output(runServer(t, ['--host', '0.0.0.0', '--port', '0']));
   t.equal(refused.code, 1);
   t.match(refused.text, /refusing to listen on 0\.0\.0\.0 without tokens/);
   const tokens = JSON.stringify([{ name: 'a', sha256: hashToken('secret'), scopes: ['play'] }]);
-  const { origin } = await listening(run(t, ['--port', '0'], { RAGEN_TOKENS: tokens }));
+  const { origin } = await listening(runServer(t, ['--port', '0'], { RAGEN_TOKENS: tokens }));
   t.equal((await fetch(`${origin}/v1/envs`)).status, 401);
   t.equal((await fetch(`${origin}/v1/envs`, { headers: { authorization: 'Bearer secret' } })).status, 200);
 });
 
 t.test('every flag is in the help with its variable, and wrong values are named', async t => {
-  const { code, text } = await output(run(t, ['--help']));
+  const { code, text } = await output(runServer(t, ['--help']));
   t.equal(code, 0);
   for (const name of Object.keys(SETTINGS)) {
     const flag = name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
     t.ok(text.includes(`--${flag} <value>`), flag);
     t.ok(text.includes(`RAGEN_${flag.replaceAll('-', '_').toUpperCase()}`), flag);
   }
-  const wrong = await output(run(t, ['--max-sessions', 'many']));
+  const wrong = await output(runServer(t, ['--max-sessions', 'many']));
   t.equal(wrong.code, 1);
   t.match(
     wrong.text,
@@ -123,7 +90,7 @@ t.test('every flag is in the help with its variable, and wrong values are named'
 });
 
 t.test('hash-token makes the digest of a token', async t => {
-  const child = run(t, ['hash-token']);
+  const child = runServer(t, ['hash-token']);
   child.stdin!.end('secret\n');
   t.match(await output(child), { code: 0, text: hashToken('secret') });
 });

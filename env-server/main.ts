@@ -4,7 +4,7 @@ import { hashToken, refuseOpenServer } from './http/auth.ts';
 import { SETTINGS, type Settings } from './settings.ts';
 
 const MS_PER_S = 1000;
-/** What requests under way get to finish. */
+/** What the server gets to close after the last operation. */
 const CLOSE_MS = 10_000;
 
 function command(): Command {
@@ -41,7 +41,7 @@ function parseNumber(text: string, minimum: number, integer: boolean): number {
 }
 
 async function serve(settings: Settings, program: Command): Promise<void> {
-  const { server, sessions, authenticator, log } = await createApp(settings);
+  const { server, sessions, authenticator, log, shutDown } = await createApp(settings);
   refuseOpenServer(settings.host, authenticator);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const address = await listen();
@@ -54,8 +54,9 @@ async function serve(settings: Settings, program: Command): Promise<void> {
     log.info(`${reason}: draining`);
     sessions.drain();
     setTimeout(async () => {
-      setTimeout(() => process.exit(1), CLOSE_MS).unref();
-      await server.close();
+      const graceMs = settings.graceSeconds * MS_PER_S;
+      setTimeout(() => process.exit(1), graceMs + CLOSE_MS).unref();
+      await shutDown(graceMs);
       process.exit(0);
     }, settings.drainSeconds * MS_PER_S);
   };

@@ -24,6 +24,8 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly scriptOutputLength: number;
   readonly heartbeatSeconds: number;
   readonly drainSeconds: number;
+  readonly graceSeconds: number;
+  readonly checkpointSeconds: number;
 }
 
 interface SettingDeclaration<T> {
@@ -58,7 +60,7 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
   },
   data: {
     default: '',
-    help: 'folder that keeps custom environments over a restart; without it they are lost when the server stops',
+    help: 'folder that keeps custom environments and sessions over a restart; without it they are lost when the server stops',
   },
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
@@ -88,7 +90,12 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
     help: 'private networks that remote environments may be in, e.g. 127.0.0.1/32,10.1.0.0/16; none unless listed',
   },
   heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
-  drainSeconds: seconds(0, 'time between "not ready" and the end after SIGTERM'),
+  drainSeconds: seconds(0, 'time after SIGTERM in which open sessions go on, but the server is not ready'),
+  graceSeconds: seconds(10, 'what operations under way get to finish when the server ends'),
+  checkpointSeconds: seconds(
+    30,
+    'time between writes of changed sessions to --data, for resuming after a crash; 0 writes them only at the end',
+  ),
 };
 
 export const DEFAULT_SETTINGS = Object.fromEntries(

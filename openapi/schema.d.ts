@@ -741,7 +741,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_expired" | "session_closed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -1276,7 +1276,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1312,7 +1312,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1344,7 +1344,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1374,7 +1374,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1413,7 +1413,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1452,7 +1452,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1488,7 +1488,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1523,7 +1523,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1562,7 +1562,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1601,7 +1601,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1633,7 +1633,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1669,7 +1669,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1702,7 +1702,7 @@ export interface operations {
                     "application/json": components["schemas"]["EnvironmentList"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1738,7 +1738,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1770,7 +1770,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1809,7 +1809,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1839,7 +1839,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1875,7 +1875,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1907,7 +1907,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1939,7 +1939,7 @@ export interface operations {
                     "application/json": components["schemas"]["StoredDefinition"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1975,7 +1975,7 @@ export interface operations {
                     "application/json": components["schemas"]["BatchResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_expired`, `session_closed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;

@@ -87,6 +87,13 @@ export const PROBLEMS = {
     retryable: false,
     advice: '`expected_step` must be the session’s step + 1. Get the session to see where it stands.',
   },
+  session_rolled_back: {
+    status: 409,
+    title: 'The session was resumed from a checkpoint',
+    retryable: false,
+    advice:
+      'The server ended without warning, and the session may stand before what you saw last. Get it to see where it stands, or reset it; then go on. The same actions give the same results again.',
+  },
   session_expired: {
     status: 410,
     title: 'The session expired',
@@ -98,6 +105,12 @@ export const PROBLEMS = {
     title: 'The session was closed',
     retryable: false,
     advice: 'Create a new session.',
+  },
+  session_lost: {
+    status: 410,
+    title: 'The session did not outlive its server',
+    retryable: false,
+    advice: '`detail` says why it could not be resumed after a restart. Create a new session.',
   },
   body_too_large: {
     status: 413,

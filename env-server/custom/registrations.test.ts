@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
@@ -295,6 +296,7 @@ t.test('what cannot be made any more is left out, told, and kept', async t => {
     envId: 'me/Lost-v0',
     kind: 'composed',
     sha256: '',
+    outcome: 'accepted',
   } as const;
   store.putEnvironment(
     { ...stored, envId: 'me/Lost-v0', kind: 'composed', definition: { kind: 'composed', env_id: 'Gone-v0' } },
@@ -335,11 +337,63 @@ t.test('registrations belong to their token, and the log says who did what', asy
   isProblem(t, await ask('POST', at('Sokoban-v0', '/check'), undefined, 'eve'), 'forbidden');
   t.match((await ask('PUT', at(tabular.env_id), { definition }, 'root')).body, { owner: 'ann', revision: 2 });
   const audits = lines.map(line => JSON.parse(line)).filter(({ audit }) => audit);
+  const sha256 = hash('sha256', JSON.stringify(definition), 'hex');
   t.match(audits, [
-    { audit: 'register', principal: 'ann', env_id: tabular.env_id, kind: 'tabular', revision: 1 },
-    { audit: 'replace', principal: 'root', env_id: tabular.env_id, kind: 'tabular', revision: 2 },
+    {
+      audit: 'register',
+      principal: 'ann',
+      env_id: tabular.env_id,
+      kind: 'tabular',
+      outcome: 'accepted',
+      sha256,
+    },
+    {
+      audit: 'replace',
+      principal: 'bob',
+      env_id: tabular.env_id,
+      kind: 'tabular',
+      outcome: 'forbidden',
+      sha256,
+    },
+    {
+      audit: 'remove',
+      principal: 'bob',
+      env_id: tabular.env_id,
+      kind: 'tabular',
+      outcome: 'forbidden',
+      sha256,
+    },
+    {
+      audit: 'replace',
+      principal: 'root',
+      env_id: tabular.env_id,
+      kind: 'tabular',
+      outcome: 'accepted',
+      sha256,
+    },
   ]);
-  t.equal(audits.length, 2);
+  t.equal(audits.length, 4);
+});
+
+t.test('the store keeps what was refused, too', async t => {
+  const data = t.testdir();
+  const first = await server(t, { data });
+  await first.ask('POST', '/v1/envs', tabular);
+  await first.ask('POST', '/v1/envs', tabular);
+  await first.ask('DELETE', at('me/Unknown-v0'));
+  await first.ask('DELETE', at('Sokoban-v0'));
+  await first.close();
+  const store = openStore(data);
+  t.teardown(() => store.close());
+  t.same(
+    store.audit().map(({ action, envId, kind, outcome }) => [action, envId, kind, outcome]),
+    [
+      ['register', tabular.env_id, 'tabular', 'accepted'],
+      ['register', tabular.env_id, 'tabular', 'environment_exists'],
+      ['remove', 'me/Unknown-v0', '', 'unknown_environment'],
+      ['remove', 'Sokoban-v0', '', 'builtin_environment'],
+    ],
+  );
 });
 
 t.test('a definition is given back as it came, save for secrets', async t => {

@@ -4,13 +4,15 @@ import type { JsonObject } from '../../shared/json.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
-import { ENVIRONMENT_ID } from '../environments/registry.ts';
+import { ENVIRONMENT_ID, UnknownEnvironment } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { AuditAction, Store, StoredEnvironment } from '../store/store.ts';
+import type { AuditAction, AuditEntry, Store, StoredEnvironment } from '../store/store.ts';
 import { buildEnvironment, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
 import { Trials } from './trials.ts';
 
+/** Outcome of what was not refused. */
+const ACCEPTED = 'accepted';
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
 
@@ -113,6 +115,14 @@ export class Registrations {
     }
   }
 
+  /** Names the definition that an id stands for now, with all that it is composed from; another one after every change. */
+  edition(envId: string): string {
+    const stored = this.#stored.get(envId);
+    if (!stored) return '';
+    const own = `${stored.registeredAt}.${stored.revision}`;
+    return isComposed(stored.definition) ? `${own}/${this.edition(stored.definition.env_id)}` : own;
+  }
+
   get durable(): boolean {
     return this.#parts.store.durable;
   }
@@ -122,7 +132,13 @@ export class Registrations {
    * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`,
    * `too_many_requests`
    */
-  async register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+  register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    return this.#audited(principal, 'register', envId, definition, () =>
+      this.#register(principal, envId, definition),
+    );
+  }
+
+  async #register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     if (!ENVIRONMENT_ID.test(envId)) {
       const detail = `an environment id reads [namespace/]Name-vN, for example me/Maze-v0; got ${JSON.stringify(envId)}`;
       throw new Problem('invalid_request', detail, { violations: [{ pointer: '/env_id', detail }] });
@@ -146,7 +162,13 @@ export class Registrations {
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
    * `environment_in_use` where environments composed from it no longer fit
    */
-  async replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+  replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
+    return this.#audited(principal, 'replace', envId, definition, () =>
+      this.#replace(principal, envId, definition),
+    );
+  }
+
+  async #replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     const known = this.#own(principal, envId);
     if (this.#underWay.has(envId)) {
       throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
@@ -158,7 +180,12 @@ export class Registrations {
    * Withdraws an environment.
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
    */
-  remove(principal: Principal, envId: string): void {
+  remove(principal: Principal, envId: string): Promise<void> {
+    const definition = this.#stored.get(envId)?.definition;
+    return this.#audited(principal, 'remove', envId, definition, async () => this.#remove(principal, envId));
+  }
+
+  #remove(principal: Principal, envId: string): void {
     const known = this.#own(principal, envId);
     const { sessionsOf, store, workshop } = this.#parts;
     const sessions = sessionsOf(envId);
@@ -173,10 +200,9 @@ export class Registrations {
     if (this.#underWay.has(envId)) {
       throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
     }
-    store.removeEnvironment(envId, this.#entry(principal, 'remove', known));
+    store.removeEnvironment(envId, this.#entry(principal, 'remove', envId, known.definition, ACCEPTED));
     this.#stored.delete(envId);
     workshop.registry.remove(envId);
-    this.#note(principal, 'remove', known);
   }
 
   /**
@@ -219,10 +245,10 @@ export class Registrations {
         registeredAt: known?.registeredAt ?? now(),
         replacedAt: known ? now() : null,
       };
-      if (!store.putEnvironment(stored, this.#entry(principal, action, stored))) throw exists(envId);
+      const entry = this.#entry(principal, action, envId, stored.definition, ACCEPTED);
+      if (!store.putEnvironment(stored, entry)) throw exists(envId);
       this.#stored.set(envId, stored);
       for (const one of [environment, ...rebuilt]) workshop.registry.register(one);
-      this.#note(principal, action, stored);
       return { stored, report };
     } finally {
       this.#underWay.delete(envId);
@@ -293,21 +319,65 @@ export class Registrations {
     }
   }
 
-  #entry(principal: Principal, action: AuditAction, { envId, kind, definition }: StoredEnvironment) {
-    const sha256 = hash('sha256', JSON.stringify(definition), 'hex');
-    return { at: this.#parts.now(), principal: principal.name, action, envId, kind, sha256 };
+  #entry(
+    principal: Principal,
+    action: AuditAction,
+    envId: string,
+    definition: JsonObject | undefined,
+    outcome: string,
+  ): AuditEntry {
+    return {
+      at: this.#parts.now(),
+      principal: principal.name,
+      action,
+      envId,
+      kind: String(definition?.kind ?? ''),
+      sha256: definition ? hash('sha256', JSON.stringify(definition), 'hex') : '',
+      outcome,
+    };
   }
 
-  #note(principal: Principal, action: AuditAction, { envId, kind, revision }: StoredEnvironment): void {
-    const { log, store } = this.#parts;
-    log.info(
-      { audit: action, env_id: envId, kind, revision, principal: principal.name },
-      `${action} ${envId}`,
+  /** Does the work, and sees to it that the log says what came of it; what is accepted notes itself in the store. */
+  async #audited<T>(
+    principal: Principal,
+    action: AuditAction,
+    envId: string,
+    definition: Definition | JsonObject | undefined,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const entry = (outcome: string) =>
+      this.#entry(principal, action, envId, definition as JsonObject | undefined, outcome);
+    try {
+      const result = await work();
+      this.#tell(entry(ACCEPTED));
+      this.#warnOfLoss();
+      return result;
+    } catch (error) {
+      const refused = entry(outcomeOf(error));
+      this.#parts.store.note(refused);
+      this.#tell(refused);
+      throw error;
+    }
+  }
+
+  #tell({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
+    this.#parts.log.info(
+      { audit: action, principal, env_id: envId, kind, sha256, outcome },
+      `${action} ${envId}: ${outcome}`,
     );
+  }
+
+  #warnOfLoss(): void {
+    const { log, store } = this.#parts;
     if (store.durable || this.#warned) return;
     this.#warned = true;
     log.warn('registrations last until this server stops: start it with --data <folder> to keep them');
   }
+}
+
+function outcomeOf(error: unknown): string {
+  if (error instanceof Problem) return error.code;
+  return error instanceof UnknownEnvironment ? 'unknown_environment' : 'internal';
 }
 
 function isComposed(definition: unknown): definition is { env_id: string } {

@@ -18,8 +18,12 @@ export interface Call {
 
 let requests = 0;
 
-/** Begins a request. */
+/**
+ * Begins a request.
+ * @throws Problem `draining`
+ */
 export function newCall(services: Services, principal: Principal): Call {
+  services.sessions.requireServing();
   return { principal, request: ++requests, now: services.sessions.now(), mark: performance.now() };
 }
 

@@ -10,5 +10,8 @@ export const get = sessionOperation({
   summary: 'Where a session stands',
   keyed: false,
   result: SessionDetail,
-  handle: (_services, session) => sessionDetail(session),
+  handle(_services, session) {
+    session.acknowledge();
+    return sessionDetail(session);
+  },
 });

@@ -15,8 +15,8 @@ export const remove = serverOperation({
   keyed: false,
   params: { env_id: EnvId },
   result: Type.Null(),
-  handle({ registrations }, principal, { env_id }) {
-    registrations.remove(principal, env_id);
+  async handle({ registrations }, principal, { env_id }) {
+    await registrations.remove(principal, env_id);
     return null;
   },
 });

@@ -22,6 +22,11 @@ export class Catalogue {
     return this.#registry.list();
   }
 
+  /** Whether this very environment is what its id stands for, not one that has replaced it. */
+  offers(environment: AnyEnvironment): boolean {
+    return this.#registry.find(environment.spec.id) === environment;
+  }
+
   tallies(): Iterable<EnvironmentTally> {
     return this.#tallies.values();
   }

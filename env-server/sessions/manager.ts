@@ -2,18 +2,18 @@ import type { JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
 import { newId } from './ids.ts';
 import type { Principal } from './principal.ts';
 import { ReplyMemory } from './replies.ts';
 import { Session } from './session.ts';
+import type { StoredReply, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
 /** Replies remembered for each client by request key, for requests that concern no session yet. */
-const CLIENT_REPLIES_KEPT = 4096;
-/** Ids of ended sessions that are remembered at most. */
-const MOST_REMEMBERED = 200_000;
+export const CLIENT_REPLIES_KEPT = 4096;
 const RETRY_AFTER_SECONDS = 1;
 
 export interface SessionLimits {
@@ -45,30 +45,32 @@ export interface ListRequest {
   readonly limit: number;
 }
 
-type Ending = 'session_expired' | 'session_closed';
-
-interface Ended {
-  readonly owner: string;
-  readonly ending: Ending;
-  readonly forgetAt: number;
-}
-
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager {
   readonly #limits: SessionLimits;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly #sessions = new Map<string, Session>();
-  readonly #ended = new Map<string, Ended>();
+  readonly #ended = new EndedSessions();
   readonly #clients = new Map<string, { sessions: number; replies: ReplyMemory }>();
   readonly #wheel: ExpiryWheel<Session>;
   #admitted = 0;
   #serial = 0;
   #draining = false;
+  #suspended = false;
+  #stopped = false;
+  /** Groups that are being opened. */
+  readonly #openings = new Set<Promise<unknown>>();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
-  readonly endings: { [ending in Ending]: number } = { session_expired: 0, session_closed: 0 };
+  readonly endings: { [ending in Ending]: number } = {
+    session_expired: 0,
+    session_closed: 0,
+    session_lost: 0,
+  };
   opened = 0;
+  /** Told of every session that ends. */
+  onEnd: ((ended: EndedSession) => void) | undefined;
 
   constructor(limits: SessionLimits, now: () => number = Date.now) {
     this.#limits = limits;
@@ -117,15 +119,22 @@ export class SessionManager {
     const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
     const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
     this.#admit(owner, variant, count);
-    const open = (episodes: EpisodeState[]) =>
-      episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
+    const open = (episodes: EpisodeState[]) => {
+      if (this.#stopped) throw shuttingDown();
+      return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
+    };
     const refuse = (error: unknown): never => {
-      this.#release(owner, variant, count);
+      this.#count(owner, variant, -count);
       throw error;
     };
     try {
       const episodes = this.#begin(variant, request, count);
-      return episodes instanceof Promise ? episodes.then(open).catch(refuse) : open(episodes);
+      if (!(episodes instanceof Promise)) return open(episodes);
+      const opening = episodes.then(open).catch(refuse);
+      this.#openings.add(opening);
+      const done = () => this.#openings.delete(opening);
+      opening.then(done, done);
+      return opening;
     } catch (error) {
       return refuse(error);
     }
@@ -156,7 +165,7 @@ export class SessionManager {
   /**
    * A live session of this principal, marked as used.
    * @param now the time, where the caller knows it already
-   * @throws Problem `unknown_session`, `session_expired`, `session_closed`
+   * @throws Problem `unknown_session`, `session_expired`, `session_closed`, `session_lost`
    */
   find(principal: Principal, id: string, now = this.now()): Session {
     const session = this.#sessions.get(id);
@@ -167,16 +176,7 @@ export class SessionManager {
       }
       this.#end(session, 'session_expired');
     }
-    throw this.#missing(principal, id);
-  }
-
-  #missing(principal: Principal, id: string): Problem {
-    const ended = this.#ended.get(id);
-    if (ended && ended.owner === principal.name && ended.forgetAt > this.now()) {
-      const how = ended.ending === 'session_expired' ? 'expired' : 'was closed';
-      return new Problem(ended.ending, `session ${id} ${how}`);
-    }
-    return new Problem('unknown_session', `there is no session ${id}`);
+    throw this.#ended.problem(principal.name, id, this.now());
   }
 
   /**
@@ -189,7 +189,7 @@ export class SessionManager {
       this.#end(session, 'session_closed');
       return;
     }
-    const problem = this.#missing(principal, id);
+    const problem = this.#ended.problem(principal.name, id, this.now());
     if (problem.code === 'unknown_session') throw problem;
   }
 
@@ -212,10 +212,7 @@ export class SessionManager {
   sweep(): void {
     const now = this.now();
     for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
-    for (const [id, ended] of this.#ended) {
-      if (ended.forgetAt > now) break;
-      this.#ended.delete(id);
-    }
+    this.#ended.forget(now);
   }
 
   /** From now on no sessions are opened. */
@@ -223,19 +220,85 @@ export class SessionManager {
     this.#draining = true;
   }
 
+  /** @throws Problem `draining` when nothing new is begun any more */
+  requireServing(): void {
+    if (this.#suspended) throw shuttingDown();
+  }
+
+  /**
+   * From now on nothing is begun; waits for what is under way.
+   * @returns how much of it is still not done after so long; what is done after that counts for nothing
+   */
+  async suspend(graceMs: number): Promise<number> {
+    this.#draining = true;
+    this.#suspended = true;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<'late'>(resolve => {
+      timer = setTimeout(resolve, graceMs, 'late');
+    });
+    let underWay: Promise<unknown>[];
+    do {
+      underWay = [...this.#openings];
+      for (const session of this.#sessions.values()) if (session.underWay) underWay.push(session.underWay);
+    } while (underWay.length > 0 && (await Promise.race([late, Promise.allSettled(underWay)])) !== 'late');
+    clearTimeout(timer);
+    this.#stopped = true;
+    return underWay.length;
+  }
+
   /** Ends every session and stops looking for expired ones. */
   stop(): void {
     this.#draining = true;
+    this.#suspended = true;
+    this.#stopped = true;
     clearInterval(this.#sweeper);
     for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
   }
 
+  /** Ends a session that cannot be kept. */
+  lose(session: Session, reason: string): void {
+    this.#end(session, 'session_lost', reason);
+  }
+
+  /** Everything that is open. */
+  open(): Iterable<Session> {
+    return this.#sessions.values();
+  }
+
+  /** Replies of clients' requests that concern no session yet, by client. */
+  *clientReplies(): Generator<readonly [owner: string, replies: ReplyMemory]> {
+    for (const [owner, { replies }] of this.#clients) yield [owner, replies];
+  }
+
+  /** Takes over replies of an earlier process. */
+  recallReplies(owner: string, replies: readonly StoredReply[]): void {
+    this.#client(owner).replies = new ReplyMemory(CLIENT_REPLIES_KEPT, replies);
+  }
+
+  /** Takes over what an earlier process remembered of a session that ended. */
+  recallEnded(ended: EndedSession): void {
+    this.#ended.remember(ended);
+  }
+
+  /** Opens a session again that an earlier process had, with its idle time beginning anew. Limits do not count. */
+  recall(stored: StoredSession, variant: Variant): Session {
+    const { episode, past, ...settings } = stored;
+    const session = new Session({ ...settings, variant, now: this.now }, episode, past);
+    session.changed = false;
+    this.#count(stored.owner, variant, 1);
+    this.#serial = Math.max(this.#serial, stored.serial);
+    this.#sessions.set(session.id, session);
+    this.#wheel.schedule(session);
+    return session;
+  }
+
+  /** When a session is forgotten that ends now. */
+  get forgetAt(): number {
+    return this.now() + 1000 * this.#limits.goneSeconds;
+  }
+
   #admit(owner: string, variant: Variant, count: number): void {
-    if (this.#draining) {
-      throw new Problem('draining', 'the server is shutting down and opens no sessions', {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
-      });
-    }
+    if (this.#draining) throw shuttingDown();
     const limits = this.#limits;
     const client = this.#client(owner);
     const refuse = (limit: number, whose: string) =>
@@ -249,15 +312,13 @@ export class SessionManager {
     if (variant.tally.sessions + count > limits.maxSessionsPerEnvironment) {
       throw refuse(limits.maxSessionsPerEnvironment, `of ${variant.tally.envId}`);
     }
-    this.#admitted += count;
-    client.sessions += count;
-    variant.tally.sessions += count;
+    this.#count(owner, variant, count);
   }
 
-  #release(owner: string, variant: Variant, count: number): void {
-    this.#admitted -= count;
-    this.#client(owner).sessions -= count;
-    variant.tally.sessions -= count;
+  #count(owner: string, variant: Variant, count: number): void {
+    this.#admitted += count;
+    this.#client(owner).sessions += count;
+    variant.tally.sessions += count;
   }
 
   #client(owner: string): { sessions: number; replies: ReplyMemory } {
@@ -295,22 +356,23 @@ export class SessionManager {
     return session;
   }
 
-  #end(session: Session, ending: Ending): void {
+  #end(session: Session, ending: Ending, reason: string | null = null): void {
     if (session.closed) return;
     session.closed = true;
     this.#sessions.delete(session.id);
     this.#wheel.cancel(session);
-    this.#release(session.owner, session.variant, 1);
+    this.#count(session.owner, session.variant, -1);
     this.endings[ending]++;
-    if (this.#ended.size >= MOST_REMEMBERED) {
-      const [oldest] = this.#ended.keys();
-      this.#ended.delete(oldest);
-    }
-    this.#ended.set(session.id, {
-      owner: session.owner,
-      ending,
-      forgetAt: this.now() + 1000 * this.#limits.goneSeconds,
-    });
+    const { id, owner } = session;
+    const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };
+    this.#ended.remember(ended);
+    this.onEnd?.(ended);
     session.dispose();
   }
+}
+
+function shuttingDown(): Problem {
+  return new Problem('draining', 'the server is shutting down and begins nothing new', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
 }

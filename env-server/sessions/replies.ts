@@ -1,15 +1,24 @@
+import type { Json } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
+import type { StoredReply } from './stored-session.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
 const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
 
+/** Of replies that came from the store; requests are numbered from 1. */
+const NO_REQUEST = 0;
+
 interface Entry {
   readonly operation: string;
-  readonly input: object;
+  /** What was asked, or its fingerprint. */
+  readonly asked: object | string;
   /** Number of the request it came in; replies of one request are never dropped for one another. */
   readonly request: number;
-  readonly reply: MaybePromise<unknown>;
+  /** A promise while the request is in flight. */
+  reply: MaybePromise<unknown>;
+  /** It was written to the store. */
+  kept: boolean;
 }
 
 /**
@@ -20,8 +29,32 @@ export class ReplyMemory {
   readonly #capacity: number;
   readonly #entries = new Map<string, Entry>();
 
-  constructor(capacity: number) {
+  constructor(capacity: number, stored: readonly StoredReply[] = []) {
     this.#capacity = capacity;
+    for (const { key, operation, asked, reply } of stored) {
+      this.#entries.set(key, { operation, asked, request: NO_REQUEST, reply, kept: true });
+    }
+  }
+
+  /**
+   * The replies that are there, oldest first; not those still in flight.
+   * @param which `fresh` leaves out those that `kept` was told of
+   */
+  stored(which: 'all' | 'fresh' = 'all'): StoredReply[] {
+    const replies: StoredReply[] = [];
+    for (const [key, { operation, asked, reply, kept }] of this.#entries) {
+      if (reply instanceof Promise || (kept && which === 'fresh')) continue;
+      replies.push({ key, operation, asked: fingerprint(asked), reply: reply as Json });
+    }
+    return replies;
+  }
+
+  /** These were written to the store. */
+  kept(replies: readonly StoredReply[]): void {
+    for (const { key, reply } of replies) {
+      const entry = this.#entries.get(key);
+      if (entry?.reply === reply) entry.kept = true;
+    }
   }
 
   /**
@@ -37,19 +70,24 @@ export class ReplyMemory {
   ): MaybePromise<unknown> {
     const known = this.#entries.get(key);
     if (known) {
-      if (known.operation !== operation || fingerprint(known.input) !== fingerprint(input)) {
+      if (known.operation !== operation || fingerprint(known.asked) !== fingerprint(input)) {
         throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
       }
       return known.reply;
     }
     const reply = work();
-    const entry: Entry = { operation, input, request, reply };
+    const entry: Entry = { operation, asked: input, request, reply, kept: false };
     this.#entries.set(key, entry);
     this.#trim(request);
     if (reply instanceof Promise) {
-      reply.catch(() => {
-        if (this.#entries.get(key) === entry) this.#entries.delete(key);
-      });
+      reply.then(
+        value => {
+          entry.reply = value;
+        },
+        () => {
+          if (this.#entries.get(key) === entry) this.#entries.delete(key);
+        },
+      );
     }
     return reply;
   }
@@ -62,7 +100,8 @@ export class ReplyMemory {
   }
 }
 
-function fingerprint(input: object): string {
+function fingerprint(input: object | string): string {
+  if (typeof input === 'string') return input;
   const asked = Object.entries(input)
     .filter(([key]) => !ENVELOPE.has(key))
     .sort(([a], [b]) => (a < b ? -1 : 1));

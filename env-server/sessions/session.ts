@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../../shared/problems.ts';
-import { Random } from '../../shared/random.ts';
+import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
 import {
   beginEpisode,
@@ -13,6 +13,7 @@ import {
 } from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { ReplyMemory } from './replies.ts';
+import type { SessionPast, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
 /** Replies remembered by request key. */
@@ -32,6 +33,8 @@ export interface SessionSettings {
   readonly groupId: string | null;
   readonly format: ObservationFormat;
   readonly now: () => number;
+  /** Absent: now. */
+  readonly createdAt?: number;
   readonly ttlMs: number;
   /** When it ends however busy it is, in milliseconds since the epoch. */
   readonly deadline: number;
@@ -52,6 +55,8 @@ export class Session implements Expiring {
   usedAt: number;
   slot = 0;
   closed = false;
+  /** It is not as it was last stored. */
+  changed = true;
 
   episodeId = '';
   seedUsed = 0;
@@ -64,6 +69,8 @@ export class Session implements Expiring {
   info: JsonObject = {};
   #state: Json = null;
   #random: Random;
+  /** The generator as it was before the step that is under way. */
+  #randomBefore: RandomState | undefined;
   #actions: Json[] | undefined;
   /** Results as they were, for environments that cannot be replayed. */
   #results: StepResult[] | undefined;
@@ -75,8 +82,10 @@ export class Session implements Expiring {
   #replies: ReplyMemory | undefined;
   #tail: Promise<void> | undefined;
   #waiting = 0;
+  #rolledBack = false;
 
-  constructor(settings: SessionSettings, episode: EpisodeState) {
+  /** @param past of a session that was stored; absent for a new one */
+  constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionPast) {
     this.id = settings.id;
     this.serial = settings.serial;
     this.variant = settings.variant;
@@ -84,12 +93,23 @@ export class Session implements Expiring {
     this.groupId = settings.groupId;
     this.format = settings.format;
     this.#now = settings.now;
-    this.createdAt = settings.now();
+    this.usedAt = settings.now();
+    this.createdAt = settings.createdAt ?? this.usedAt;
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
-    this.usedAt = this.createdAt;
     this.#random = Random.fromState(episode.random);
+    if (past) this.#recall(past);
+    else this.#episodes = 1;
     this.#adopt(episode);
+    if (!past && episode.step === 0) this.variant.tally.episodes++;
+  }
+
+  #recall(past: SessionPast): void {
+    this.#episodes = past.episodes;
+    this.#snapshotsTaken = past.snapshotsTaken;
+    if (past.snapshots.length > 0) this.#snapshots = new Map(past.snapshots);
+    if (past.replies.length > 0) this.#replies = new ReplyMemory(REPLIES_KEPT, past.replies);
+    this.#rolledBack = past.rolledBack;
   }
 
   get seed(): number | null {
@@ -109,7 +129,13 @@ export class Session implements Expiring {
     return this.#waiting;
   }
 
+  /** Resolves when nothing runs or waits any more of what was there when it was called; undefined where nothing does. */
+  get underWay(): Promise<void> | undefined {
+    return this.#tail;
+  }
+
   get replies(): ReplyMemory {
+    this.changed = true;
     this.#replies ??= new ReplyMemory(REPLIES_KEPT);
     return this.#replies;
   }
@@ -155,15 +181,28 @@ export class Session implements Expiring {
   reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
     return chain(beginEpisode(this.variant, seed, options), episode => {
       this.dispose();
-      this.#adopt(episode);
+      this.#begin(episode);
     });
   }
 
+  /** Its client has seen where it stands. */
+  acknowledge(): void {
+    if (!this.#rolledBack) return;
+    this.#rolledBack = false;
+    this.changed = true;
+  }
+
   /**
-   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`; `environment_fault` when the environment
+   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`; `environment_fault` when the environment
    * throws, which ends the episode
    */
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
+    if (this.#rolledBack) {
+      throw new Problem(
+        'session_rolled_back',
+        `the server ended without warning; session ${this.id} was resumed at step ${this.stepCount} of ${this.episodeId}, where it stood at the last checkpoint`,
+      );
+    }
     if (expectedStep !== undefined && expectedStep !== this.stepCount + 1) {
       throw new Problem(
         'wrong_step',
@@ -176,15 +215,21 @@ export class Session implements Expiring {
       throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
     }
     let transition: MaybePromise<Transition<Json>>;
+    const randomBefore = this.#random.state;
     try {
       transition = this.variant.environment.step(this.#state, action, this.#random);
     } catch (error) {
       throw this.#fault(error);
     }
     if (transition instanceof Promise) {
+      this.#randomBefore = randomBefore;
       return transition.then(
-        value => this.#commit(action, value),
+        value => {
+          this.#randomBefore = undefined;
+          return this.#commit(action, value);
+        },
         error => {
+          this.#randomBefore = undefined;
           throw this.#fault(error);
         },
       );
@@ -204,6 +249,7 @@ export class Session implements Expiring {
     } catch (error) {
       throw this.#fault(error);
     }
+    this.changed = true;
     this.#state = transition.state;
     this.stepCount++;
     this.totalReward += reward;
@@ -242,6 +288,7 @@ export class Session implements Expiring {
   #fault(error: unknown): Problem {
     if (error instanceof Problem && PROBLEMS[error.code].retryable) return error;
     this.failed = true;
+    this.changed = true;
     this.variant.tally.faults++;
     if (error instanceof Problem) return error;
     return new Problem(
@@ -274,6 +321,7 @@ export class Session implements Expiring {
     }
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#snapshots.set(snapshotId, this.capture());
+    this.changed = true;
     return snapshotId;
   }
 
@@ -283,7 +331,7 @@ export class Session implements Expiring {
     if (!episode) {
       throw new Problem('unknown_snapshot', `session ${this.id} has no snapshot ${snapshotId}`);
     }
-    this.#adopt(episode);
+    this.#begin(episode);
   }
 
   /**
@@ -296,7 +344,7 @@ export class Session implements Expiring {
       seed: this.seedUsed,
       options: this.options,
       state: this.#state,
-      random: this.#random.state,
+      random: this.#randomBefore ?? this.#random.state,
       step: this.stepCount,
       totalReward: this.totalReward,
       terminated: this.terminated,
@@ -304,6 +352,34 @@ export class Session implements Expiring {
       failed: this.failed,
       info: this.info,
       actions: this.#actions ? this.#actions.slice() : [],
+    };
+  }
+
+  /**
+   * The whole session as plain data; what is under way is not in it.
+   * @throws Problem `unsupported` when the environment holds more than its state
+   */
+  stored(): StoredSession {
+    return {
+      id: this.id,
+      serial: this.serial,
+      owner: this.owner,
+      groupId: this.groupId,
+      envId: this.variant.base.spec.id,
+      config: this.variant.config,
+      wrappers: this.variant.wrappers,
+      format: this.format,
+      createdAt: this.createdAt,
+      ttlMs: this.ttlMs,
+      deadline: this.deadline,
+      episode: this.capture(),
+      past: {
+        episodes: this.#episodes,
+        snapshotsTaken: this.#snapshotsTaken,
+        snapshots: this.#snapshots ? [...this.#snapshots] : [],
+        replies: this.#replies ? this.#replies.stored() : [],
+        rolledBack: this.#rolledBack,
+      },
     };
   }
 
@@ -315,8 +391,15 @@ export class Session implements Expiring {
     );
   }
 
-  #adopt(episode: EpisodeState): void {
+  #begin(episode: EpisodeState): void {
     this.#episodes++;
+    if (episode.step === 0) this.variant.tally.episodes++;
+    this.#rolledBack = false;
+    this.changed = true;
+    this.#adopt(episode);
+  }
+
+  #adopt(episode: EpisodeState): void {
     this.episodeId = `${this.id}.${this.#episodes}`;
     this.seedUsed = episode.seed;
     this.options = episode.options;
@@ -329,7 +412,6 @@ export class Session implements Expiring {
     this.failed = episode.failed;
     this.info = episode.info;
     this.#actions = episode.actions.length > 0 ? episode.actions.slice() : undefined;
-    if (episode.step === 0) this.variant.tally.episodes++;
     if (this.variant.copyable) return;
     this.#results = [];
     this.#firstObservation = this.observe(this.format) as StepResult['observation'];

@@ -1,4 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { inTransaction } from './transaction.ts';
 
 /** Statements that lead from each version of the database to the next; never change one that was released. */
 const MIGRATIONS: readonly string[] = [
@@ -21,6 +22,34 @@ const MIGRATIONS: readonly string[] = [
      kind TEXT NOT NULL,
      sha256 TEXT NOT NULL
    ) STRICT;`,
+  `CREATE TABLE sessions (
+     session_id TEXT PRIMARY KEY,
+     owner TEXT NOT NULL,
+     version INTEGER NOT NULL,
+     edition TEXT NOT NULL,
+     document TEXT,
+     lost TEXT,
+     at_rest INTEGER NOT NULL
+   ) STRICT;
+   CREATE TABLE ended_sessions (
+     session_id TEXT PRIMARY KEY,
+     owner TEXT NOT NULL,
+     ending TEXT NOT NULL,
+     reason TEXT,
+     forget_at INTEGER NOT NULL
+   ) STRICT;
+   CREATE INDEX ended_sessions_by_time ON ended_sessions (forget_at);
+   CREATE TABLE replies (
+     id INTEGER PRIMARY KEY,
+     owner TEXT NOT NULL,
+     request_key TEXT NOT NULL,
+     operation TEXT NOT NULL,
+     asked TEXT NOT NULL,
+     reply TEXT NOT NULL,
+     UNIQUE (owner, request_key)
+   ) STRICT;
+   CREATE INDEX replies_by_owner ON replies (owner, id);
+   ALTER TABLE audit ADD COLUMN outcome TEXT NOT NULL DEFAULT 'accepted';`,
 ];
 
 /**
@@ -29,8 +58,7 @@ const MIGRATIONS: readonly string[] = [
  */
 export function migrate(database: DatabaseSync): void {
   if (versionOf(database) === MIGRATIONS.length) return;
-  database.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(database, () => {
     // Another process may have been quicker.
     const found = versionOf(database);
     if (found > MIGRATIONS.length) {
@@ -40,11 +68,7 @@ export function migrate(database: DatabaseSync): void {
     }
     for (const statements of MIGRATIONS.slice(found)) database.exec(statements);
     database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
-    database.exec('COMMIT');
-  } catch (error) {
-    database.exec('ROLLBACK');
-    throw error;
-  }
+  });
 }
 
 function versionOf(database: DatabaseSync): number {

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
-import { type AuditEntry, DATABASE_FILE, openStore, type StoredEnvironment } from './store.ts';
+import { DATABASE_FILE } from './database.ts';
+import { type AuditEntry, openStore, type StoredEnvironment } from './store.ts';
 
 const maze: StoredEnvironment = {
   envId: 'me/Maze-v0',
@@ -20,6 +21,7 @@ const entry: AuditEntry = {
   envId: 'me/Maze-v0',
   kind: 'tabular',
   sha256: 'ab',
+  outcome: 'accepted',
 };
 
 t.test('environments and the audit log are there when the database is opened again', async t => {

@@ -1,12 +1,12 @@
-import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import type { JsonObject } from '../../shared/json.ts';
-import { migrate } from './schema.ts';
+import { openDatabase } from './database.ts';
+import { inTransaction } from './transaction.ts';
 
-export const DATABASE_FILE = 'ragen.db';
 /** How long a write waits for another process to finish its own. */
 const BUSY_TIMEOUT_MS = 5000;
+/** Oldest entries of the audit log go when there are more. */
+const AUDIT_KEPT = 100_000;
 
 /** A custom environment as it is kept. */
 export interface StoredEnvironment {
@@ -25,7 +25,7 @@ export interface StoredEnvironment {
 
 export type AuditAction = 'register' | 'replace' | 'remove';
 
-/** Who did what to which custom environment. */
+/** Who did, or was refused to do, what to which custom environment. */
 export interface AuditEntry {
   /** Milliseconds since the epoch. */
   readonly at: number;
@@ -35,6 +35,8 @@ export interface AuditEntry {
   readonly kind: string;
   /** Of the definition's JSON. */
   readonly sha256: string;
+  /** `accepted`, or the code of the problem it was refused with. */
+  readonly outcome: string;
 }
 
 /** What a server remembers beyond its process. */
@@ -50,9 +52,11 @@ export interface Store {
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
   /** Removes an environment and notes it in the audit log; both or neither. */
   removeEnvironment(envId: string, entry: AuditEntry): void;
+  /** Notes what changed nothing. */
+  note(entry: AuditEntry): void;
   /** The audit log, oldest first. */
   audit(): AuditEntry[];
-  /** Whether another process has written since this was last asked, or since it was opened. */
+  /** Whether another process has noted anything since this was last asked, or since it was opened. */
   changedElsewhere(): boolean;
   close(): void;
 }
@@ -63,14 +67,7 @@ export interface Store {
  * @throws Error when the database was written by a newer version, or is none
  */
 export function openStore(folder?: string): Store {
-  if (folder !== undefined) mkdirSync(folder, { recursive: true });
-  const database = new DatabaseSync(folder === undefined ? ':memory:' : join(folder, DATABASE_FILE), {
-    timeout: BUSY_TIMEOUT_MS,
-  });
-  // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the last ones.
-  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
-  migrate(database);
-  return new SqliteStore(database, folder !== undefined);
+  return new SqliteStore(openDatabase(folder, BUSY_TIMEOUT_MS), folder !== undefined);
 }
 
 interface EnvironmentRow {
@@ -87,11 +84,12 @@ interface EnvironmentRow {
 class SqliteStore implements Store {
   readonly durable: boolean;
   readonly #database: DatabaseSync;
-  #version: number;
+  /** Number of the newest note that is this process's own or known to have been another's. */
+  #noted: number;
 
   constructor(database: DatabaseSync, durable: boolean) {
     this.#database = database;
-    this.#version = dataVersion(database);
+    this.#noted = lastNote(database);
     this.durable = durable;
   }
 
@@ -112,7 +110,7 @@ class SqliteStore implements Store {
   }
 
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
-    return this.#transaction(() => {
+    return inTransaction(this.#database, () => {
       if (environment.revision === 1 && this.#has(environment.envId)) return false;
       this.#database
         .prepare(
@@ -138,53 +136,49 @@ class SqliteStore implements Store {
   }
 
   removeEnvironment(envId: string, entry: AuditEntry): void {
-    this.#transaction(() => {
+    inTransaction(this.#database, () => {
       this.#database.prepare('DELETE FROM environments WHERE env_id = ?').run(envId);
       this.#note(entry);
     });
   }
 
+  note(entry: AuditEntry): void {
+    inTransaction(this.#database, () => this.#note(entry));
+  }
+
   audit(): AuditEntry[] {
     return this.#database
-      .prepare('SELECT at, principal, action, env_id AS envId, kind, sha256 FROM audit ORDER BY id')
+      .prepare('SELECT at, principal, action, env_id AS envId, kind, sha256, outcome FROM audit ORDER BY id')
       .all()
       .map(row => ({ ...row }) as unknown as AuditEntry);
   }
 
   changedElsewhere(): boolean {
-    const before = this.#version;
-    this.#version = dataVersion(this.#database);
-    return this.#version !== before;
+    const before = this.#noted;
+    this.#noted = lastNote(this.#database);
+    return this.#noted !== before;
   }
 
   close(): void {
     if (this.#database.isOpen) this.#database.close();
   }
 
-  #note({ at, principal, action, envId, kind, sha256 }: AuditEntry): void {
-    this.#database
-      .prepare('INSERT INTO audit (at, principal, action, env_id, kind, sha256) VALUES (?, ?, ?, ?, ?, ?)')
-      .run(at, principal, action, envId, kind, sha256);
+  #note({ at, principal, action, envId, kind, sha256, outcome }: AuditEntry): void {
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        'INSERT INTO audit (at, principal, action, env_id, kind, sha256, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)',
+      )
+      .run(at, principal, action, envId, kind, sha256, outcome);
+    this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(Number(lastInsertRowid) - AUDIT_KEPT);
+    if (Number(lastInsertRowid) === this.#noted + 1) this.#noted++;
   }
 
   #has(envId: string): boolean {
     return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
   }
-
-  #transaction<T>(work: () => T): T {
-    this.#database.exec('BEGIN IMMEDIATE');
-    try {
-      const result = work();
-      this.#database.exec('COMMIT');
-      return result;
-    } catch (error) {
-      this.#database.exec('ROLLBACK');
-      throw error;
-    }
-  }
 }
 
-/** Changes when another connection commits. */
-function dataVersion(database: DatabaseSync): number {
-  return (database.prepare('PRAGMA data_version').get() as { data_version: number }).data_version;
+/** Notes are numbered one after the other. */
+function lastNote(database: DatabaseSync): number {
+  return (database.prepare('SELECT coalesce(max(id), 0) AS id FROM audit').get() as { id: number }).id;
 }

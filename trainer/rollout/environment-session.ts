@@ -12,6 +12,8 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'unknown_session',
   'session_expired',
   'session_closed',
+  'session_lost',
+  'session_rolled_back',
   'wrong_step',
 ]);
 

@@ -1,0 +1,54 @@
+import { Problem } from '../../shared/problems.ts';
+
+/** Ids of ended sessions that are remembered at most. */
+const MOST_REMEMBERED = 200_000;
+
+/** How a session ended; the code of the problem that its id is answered with from then on. */
+export type Ending = 'session_expired' | 'session_closed' | 'session_lost';
+
+export interface EndedSession {
+  readonly id: string;
+  readonly owner: string;
+  readonly ending: Ending;
+  /** Why it was lost. */
+  readonly reason: string | null;
+  /** Milliseconds since the epoch. */
+  readonly forgetAt: number;
+}
+
+/** Remembers for a while which sessions ended, and how. */
+export class EndedSessions {
+  readonly #ended = new Map<string, EndedSession>();
+
+  remember(ended: EndedSession): void {
+    if (this.#ended.size >= MOST_REMEMBERED) {
+      const [oldest] = this.#ended.keys();
+      this.#ended.delete(oldest);
+    }
+    this.#ended.set(ended.id, ended);
+  }
+
+  /** What a client is told that asks for a session which is not open. */
+  problem(owner: string, id: string, now: number): Problem {
+    const ended = this.#ended.get(id);
+    if (!ended || ended.owner !== owner || ended.forgetAt <= now) {
+      return new Problem('unknown_session', `there is no session ${id}`);
+    }
+    switch (ended.ending) {
+      case 'session_expired':
+        return new Problem(ended.ending, `session ${id} expired`);
+      case 'session_closed':
+        return new Problem(ended.ending, `session ${id} was closed`);
+      case 'session_lost':
+        return new Problem(ended.ending, `session ${id} is lost: ${ended.reason}`);
+    }
+  }
+
+  /** Forgets what ended long ago; they stand in the order in which they are to be forgotten. */
+  forget(now: number): void {
+    for (const [id, ended] of this.#ended) {
+      if (ended.forgetAt > now) break;
+      this.#ended.delete(id);
+    }
+  }
+}
