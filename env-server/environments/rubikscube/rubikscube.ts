@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../actions.ts';
 import { type Environment, InvalidOptions, type StepInfo } from '../environment.ts';
+import { inTurns } from '../parts.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
 import { render } from './render.ts';
 import { solve } from './solver.ts';
@@ -120,7 +121,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     optimal: {
       title: 'Shortest solution by search from both ends, for cubes up to some ten turns from solved',
       plan: async ({ cube }, count) =>
-        ((await solve(cube)) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
+        ((await inTurns(solve(cube))) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
     },
     random: randomPolicy(ACTIONS),
   },

@@ -1,4 +1,4 @@
-import { setImmediate as othersFirst } from 'node:timers/promises';
+import type { Parts } from '../parts.ts';
 import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
 
 /**
@@ -24,17 +24,17 @@ const BITS = 3;
 /** Instead of a turn: the search began here. */
 const START = -1;
 
-let table: Promise<ReadonlyMap<Key, number>> | undefined;
+let table: ReadonlyMap<Key, number> | undefined;
 
 /** Turns to the solved cube for all cubes near it. */
-async function tabulate(): Promise<ReadonlyMap<Key, number>> {
+function* tabulate(): Parts<ReadonlyMap<Key, number>> {
   const start = keyOf(SOLVED);
   const distances = new Map([[start, 0]]);
   let layer: Key[] = [start];
   for (let depth = 1; depth <= TABLE_DEPTH; depth++) {
     const next: Key[] = [];
     for (const [place, key] of layer.entries()) {
-      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) await othersFirst();
+      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) yield;
       for (let index = 0; index < TURNS.length; index++) {
         const turned = turnKey(key, index);
         if (distances.has(turned)) continue;
@@ -47,21 +47,18 @@ async function tabulate(): Promise<ReadonlyMap<Key, number>> {
   return distances;
 }
 
-/**
- * A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. What takes
- * long lets others have their turn on the event loop.
- */
-export async function solve(cube: Cube): Promise<number[] | null> {
+/** A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. */
+export function* solve(cube: Cube): Parts<number[] | null> {
   if (isSolved(cube)) return [];
-  table ??= tabulate();
-  const near = await table;
+  table ??= yield* tabulate();
+  const near = table;
   const start = keyOf(cube);
   const cameBy = new Map<Key, number>([[start, START]]);
   if (near.has(start)) return descend(start, near);
   for (let layer = [start]; layer.length > 0; ) {
     const next: Key[] = [];
     for (const [place, from] of layer.entries()) {
-      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) await othersFirst();
+      if (place % CUBES_AT_A_TIME === CUBES_AT_A_TIME - 1) yield;
       for (let index = 0; index < TURNS.length; index++) {
         const turned = turnKey(from, index);
         if (cameBy.has(turned)) continue;

@@ -1,5 +1,5 @@
-import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Random } from '../../../shared/random.ts';
+import type { Parts } from '../parts.ts';
 import { isInSplit, type Split } from '../splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
@@ -23,30 +23,12 @@ const MAX_PROOF_NODES = 20;
  * A puzzle with exactly one solution, whose full board belongs to the split.
  * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
  */
-export function generatePuzzle(size: number, blanks: number, rng: Random, split: Split = 'any'): Puzzle {
-  const making = puzzleInParts(size, blanks, rng, split);
-  for (;;) {
-    const part = making.next();
-    if (part.done) return part.value;
-  }
-}
-
-/** The same puzzle, made in small parts between which others have their turn on the event loop. */
-export async function generateLargePuzzle(
+export function* generatePuzzle(
   size: number,
   blanks: number,
   rng: Random,
   split: Split = 'any',
-): Promise<Puzzle> {
-  const making = puzzleInParts(size, blanks, rng, split);
-  for (;;) {
-    const part = making.next();
-    if (part.done) return part.value;
-    await othersFirst();
-  }
-}
-
-function* puzzleInParts(size: number, blanks: number, rng: Random, split: Split): Generator<void, Puzzle> {
+): Parts<Puzzle> {
   let solution = yield* fillBoard(size, rng);
   while (!isInSplit(solution.join(' '), split)) solution = yield* fillBoard(size, rng);
   const puzzle = solution.slice();
@@ -63,7 +45,7 @@ function* puzzleInParts(size: number, blanks: number, rng: Random, split: Split)
 }
 
 /** A random full board. */
-function* fillBoard(size: number, rng: Random): Generator<void, Cells> {
+function* fillBoard(size: number, rng: Random): Parts<Cells> {
   const empty: Cells = new Array(size * size).fill(0);
   for (let attempt = 0; attempt < MAX_FILLS; attempt++) {
     const { solutions } = solve(size, empty, { limit: 1, maxNodes: MAX_FILL_NODES, rng });

@@ -4,7 +4,7 @@ import type { SudokuOptions } from './config.ts';
 import { solve } from './solver.ts';
 
 /** Search effort spent on a puzzle that comes by options. */
-const MAX_SOLVE_NODES = 100_000;
+const MAX_SOLVE_NODES = 5_000;
 
 export interface Level {
   readonly puzzle: Cells;

@@ -1,13 +1,13 @@
-import { setImmediate as othersFirst } from 'node:timers/promises';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
 import { golden } from '../golden.test-data.ts';
+import { atOnce } from '../parts.ts';
 import { splitOf } from '../splits.ts';
 import { parsePlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';
-import { generateLargePuzzle, generatePuzzle, shufflePattern } from './generator.ts';
+import { generatePuzzle, shufflePattern } from './generator.ts';
 import { solve } from './solver.ts';
 import { sudoku } from './sudoku.ts';
 
@@ -96,7 +96,7 @@ t.test('thousands of small puzzles have one solution by plain backtracking', asy
     for (const share of Object.values(BLANK_SHARES)) {
       const blanks = Math.floor(share * size * size);
       for (let seed = 0; seed < seeds; seed++) {
-        const { puzzle } = generatePuzzle(size, blanks, Random.fromSeed(seed));
+        const { puzzle } = atOnce(generatePuzzle(size, blanks, Random.fromSeed(seed)));
         const found = countSolutions(size, puzzle);
         if (found !== 1) t.fail(`${size}×${size} with ${blanks} blanks, seed ${seed}: ${found} solutions`);
       }
@@ -110,7 +110,7 @@ t.test('generated puzzles have the asked number of blanks and one solution', asy
     for (const share of Object.values(BLANK_SHARES)) {
       const blanks = Math.floor(share * size * size);
       for (let seed = 0; seed < (size === 16 ? 3 : 150); seed++) {
-        const { puzzle, solution } = generatePuzzle(size, blanks, Random.fromSeed(seed));
+        const { puzzle, solution } = atOnce(generatePuzzle(size, blanks, Random.fromSeed(seed)));
         const found = solve(size, puzzle, { limit: 2, maxNodes: 100_000 });
         if (countBlanks(puzzle) !== blanks) t.fail(`${countBlanks(puzzle)} blanks instead of ${blanks}`);
         if (!found.complete || found.solutions.length !== 1)
@@ -123,20 +123,13 @@ t.test('generated puzzles have the asked number of blanks and one solution', asy
   }
 });
 
-t.test('a large puzzle is the same when others have their turn while it is made', async t => {
-  const blanks = Math.floor(BLANK_SHARES.hard * 256);
-  let turns = 0;
-  let making = true;
-  const made = generateLargePuzzle(16, blanks, Random.fromSeed(5)).finally(() => {
-    making = false;
-  });
-  while (making) {
-    await othersFirst();
-    turns++;
-  }
-  t.same(await made, generatePuzzle(16, blanks, Random.fromSeed(5)));
-  t.ok(turns > 5, `${turns} turns of the event loop`);
-  t.same((await play.reset({ size: 16, difficulty: 'hard' }, {}, 5)).puzzle, (await made).puzzle);
+t.test('a large puzzle is made in parts', async t => {
+  const making = generatePuzzle(16, Math.floor(BLANK_SHARES.hard * 256), Random.fromSeed(5));
+  let parts = 1;
+  let part = making.next();
+  for (; !part.done; part = making.next()) parts++;
+  t.ok(parts > 10, `${parts} parts`);
+  t.same((await play.reset({ size: 16, difficulty: 'hard' }, {}, 5)).puzzle, part.value.puzzle);
 });
 
 t.test('the solver counts solutions', async t => {

@@ -1,8 +1,9 @@
 import type { Environment, Transition } from '../environment.ts';
+import { atOnce, inTurns } from '../parts.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
-import { generateLargePuzzle, generatePuzzle, type Puzzle } from './generator.ts';
+import { generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
 import { observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
@@ -83,9 +84,10 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     if (pinned) return begin(config, pinned);
     const { size, difficulty, split } = config;
     const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
+    const making = generatePuzzle(size, blanks, rng, split);
     return size < LARGE
-      ? begin(config, generatePuzzle(size, blanks, rng, split))
-      : generateLargePuzzle(size, blanks, rng, split).then(puzzle => begin(config, puzzle));
+      ? begin(config, atOnce(making))
+      : inTurns(making).then(puzzle => begin(config, puzzle));
   },
 
   step(state, action) {
