@@ -2,6 +2,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import { Problem } from '../shared/problems.ts';
+import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
@@ -60,7 +61,7 @@ const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Routes that need no token. */
-const OPEN = /^\/(livez|readyz|openapi\.json|docs)(\/|\?|$)/;
+const OPEN = /^\/((livez|readyz|openapi\.json|docs)(\/|\?|$)|compat\/openenv\/[^?]+\/health$)/;
 
 /**
  * Puts a server together; it listens nowhere yet.
@@ -122,7 +123,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.addHook('onRequest', (request, _reply, done) => {
-    if (!OPEN.test(request.url)) request.principal = authenticator.principal(request.headers.authorization);
+    if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
   });
   // A request to upgrade that was answered instead leaves a socket that nobody reads from any more.
@@ -149,6 +150,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
   addWebSocketRoute(server, dispatcher, desk, settings);
+  await addCompatibilityDoors(server, dispatcher, desk, settings);
   await addPages(
     server,
     sessions,

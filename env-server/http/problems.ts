@@ -54,12 +54,19 @@ export class ProblemDesk {
 
   /** Answers a REST request. */
   reply(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const document = this.prepare(error, request, reply);
+    return reply.type(PROBLEM_TYPE).send(JSON.stringify(document));
+  }
+
+  /** The document for a request, whose reply gets its status and the headers that go with it. */
+  prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
     const document = this.document(error, traceIdOf(request.headers.traceparent));
     if (document.retry_after_s !== undefined) {
       reply.header('retry-after', String(Math.ceil(document.retry_after_s)));
     }
     if (document.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
-    return reply.code(document.status).type(PROBLEM_TYPE).send(JSON.stringify(document));
+    reply.code(document.status);
+    return document;
   }
 }
 

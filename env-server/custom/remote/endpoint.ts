@@ -151,7 +151,7 @@ export class Endpoint {
       const text = await reply.body.text();
       const status = reply.statusCode;
       if (status >= 500)
-        throw new BadReply(`answered ${method} ${url.pathname} with ${status}${detailOf(text)}`);
+        throw new BadReply(`answered ${method} ${url.pathname} with ${status}${toldBy(text)}`);
       if (status >= 300 && status < 400) {
         throw new BadReply(`answered ${method} ${url.pathname} with a redirect, which is not followed`);
       }
@@ -167,7 +167,7 @@ export class Endpoint {
     const { status, body } = await this.ask(...request);
     const [method, route] = request;
     if (status >= 400) {
-      throw this.failed(`answered ${method} ${route} with ${status}${detailOf(JSON.stringify(body))}`);
+      throw this.failed(`answered ${method} ${route} with ${status}${afterColon(body)}`);
     }
     if (!isObject(body)) throw this.failed(`must answer ${method} ${route} with a JSON object`);
     return body;
@@ -273,12 +273,28 @@ function parse(text: string, what: string): Json {
   }
 }
 
-/** The `detail` or `error` of an error reply, for messages. */
-function detailOf(text: string): string {
+/** What an error reply says: its `detail` or `error`; FastAPI's list of faults as one text. */
+export function detailOf(body: unknown): string | undefined {
+  if (!isObject(body)) return undefined;
+  const { detail, error } = body;
+  if (typeof detail === 'string') return detail.slice(0, LONGEST_DETAIL);
+  if (Array.isArray(detail)) return detail.map(faultText).join('; ').slice(0, LONGEST_DETAIL);
+  return typeof error === 'string' ? error.slice(0, LONGEST_DETAIL) : undefined;
+}
+
+function faultText(fault: unknown): string {
+  if (!isObject(fault) || typeof fault.msg !== 'string') return JSON.stringify(fault);
+  return Array.isArray(fault.loc) ? `${fault.loc.join('.')}: ${fault.msg}` : fault.msg;
+}
+
+function afterColon(body: unknown): string {
+  const detail = detailOf(body);
+  return detail === undefined ? '' : `: ${detail}`;
+}
+
+function toldBy(text: string): string {
   try {
-    const { detail, error } = JSON.parse(text) as { detail?: unknown; error?: unknown };
-    const said = typeof detail === 'string' ? detail : typeof error === 'string' ? error : undefined;
-    return said === undefined ? '' : `: ${said.slice(0, LONGEST_DETAIL)}`;
+    return afterColon(JSON.parse(text));
   } catch {
     return '';
   }

@@ -2,17 +2,11 @@ import WebSocket from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../../shared/problems.ts';
 import { BadAnswer, isObject } from '../answer.ts';
-import { type Endpoint, LONGEST_REPLY_BYTES } from './endpoint.ts';
+import { detailOf, type Endpoint, LONGEST_REPLY_BYTES } from './endpoint.ts';
+import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';
 import { reading } from './reading.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-
-/** A service's answer to reset and step. */
-export interface OpenEnvReply {
-  readonly observation: JsonObject;
-  readonly reward: number;
-  readonly done: boolean;
-}
 
 /** How resets and steps of an episode reach the service. */
 export interface Transport {
@@ -48,7 +42,7 @@ export class HttpTransport implements Transport {
 
   async reset(session: string, request: JsonObject): Promise<OpenEnvReply> {
     const body = await this.#endpoint.askObject('POST', 'reset', request, {
-      headers: { 'x-session-id': session },
+      headers: { [SESSION_HEADER]: session },
     });
     return reading(this.#endpoint, () => readReply(body));
   }
@@ -58,13 +52,9 @@ export class HttpTransport implements Transport {
       'POST',
       'step',
       { action },
-      { headers: { 'x-session-id': session } },
+      { headers: { [SESSION_HEADER]: session } },
     );
-    if (status === 422) {
-      throw new InvalidAction(
-        isObject(body) && typeof body.detail === 'string' ? body.detail : 'not an action',
-      );
-    }
+    if (status === 422) throw new InvalidAction(detailOf(body) ?? 'not an action');
     if (status >= 400) throw this.#endpoint.failed(`answered POST step with ${status}`);
     return reading(this.#endpoint, () => readReply(body));
   }
@@ -119,8 +109,9 @@ export class WebSocketTransport implements Transport {
 
   #error({ code, message }: JsonObject, ofStep: boolean): Error {
     const said = `${String(code)}: ${String(message)}`;
-    if (code === 'VALIDATION_ERROR' && ofStep) return new InvalidAction(said);
-    if (code === 'CAPACITY_REACHED') {
+    const isCode = (wanted: OpenEnvCode) => code === wanted;
+    if (isCode('VALIDATION_ERROR') && ofStep) return new InvalidAction(said);
+    if (isCode('CAPACITY_REACHED')) {
       return new Problem('remote_unavailable', `the service of ${this.#endpoint.name} is full (${said})`, {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
@@ -134,6 +125,8 @@ class Line {
   readonly #endpoint: Endpoint;
   readonly #socket: WebSocket;
   #waiting: { resolve: (reply: JsonObject) => void; reject: (error: Error) => void } | undefined;
+  /** What the service said before it was asked: why it takes no episode. */
+  #unasked: JsonObject | undefined;
   onClose: () => void = () => undefined;
 
   private constructor(endpoint: Endpoint, socket: WebSocket) {
@@ -169,7 +162,8 @@ class Line {
   }
 
   /** After a time-out the connection is closed: a late reply would be taken for the next one. */
-  ask(message: JsonObject): Promise<JsonObject> {
+  async ask(message: JsonObject): Promise<JsonObject> {
+    if (this.#unasked) return this.#unasked;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () => this.#end(`did not answer within ${this.#endpoint.timeoutMs} ms`),
@@ -211,6 +205,7 @@ class Line {
       reply = undefined;
     }
     if (isObject(reply) && this.#waiting) this.#waiting.resolve(reply);
+    else if (isObject(reply) && reply.type === 'error' && !this.#unasked) this.#unasked = reply;
     else this.#end('sent something that is no reply');
   }
 

@@ -9,13 +9,8 @@ import { BadAnswer, isObject } from '../answer.ts';
 import { DEFAULT_MAX_STEPS, type OpenEnvDefinition } from '../definition.ts';
 import { invalidDefinition } from '../fault.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
-import {
-  HttpTransport,
-  InvalidAction,
-  type OpenEnvReply,
-  type Transport,
-  WebSocketTransport,
-} from './openenv-transport.ts';
+import type { OpenEnvReply } from './openenv-protocol.ts';
+import { HttpTransport, InvalidAction, type Transport, WebSocketTransport } from './openenv-transport.ts';
 import { reading } from './reading.ts';
 import { refused, seedOf } from './webhook.ts';
 

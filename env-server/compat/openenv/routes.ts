@@ -1,0 +1,166 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { JsonObject } from '../../../shared/json.ts';
+import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
+import { heartbeat } from '../../http/heartbeat.ts';
+import type { ProblemDesk } from '../../http/problems.ts';
+import { refuseForeignOrigin } from '../../http/websocket.ts';
+import type { Dispatcher } from '../../operations/dispatcher.ts';
+import { problemOf } from '../../operations/problem-of.ts';
+import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { SessionLimits } from '../../sessions/manager.ts';
+import { operate } from '../operate.ts';
+import { sendJsonText } from '../send.ts';
+import { actionForm } from './action-form.ts';
+import { metadataOf, openApiOf, schemasOf } from './describe.ts';
+import { countable, InvalidMessage, within } from './faults.ts';
+import { RpcError, rpcFailure } from './json-rpc.ts';
+import { McpDesk } from './mcp.ts';
+import { readReset, readStep } from './messages.ts';
+import { OpenEnvPlay, type Shown, shownText } from './play.ts';
+import { type HttpCaller, Seats } from './seats.ts';
+import { OpenEnvSocket } from './websocket.ts';
+
+const HTTP_INVALID = 422;
+const HTTP_UNAVAILABLE = 503;
+/** The state before the first reset. */
+const NOTHING_BEGUN = JSON.stringify({ episode_id: null, step_count: 0 });
+/** Longest name of a session, in characters. */
+const LONGEST_NAME = 128;
+/** The id of an environment as one part of the path, with `%2F` in it, or as two. */
+const PREFIXES = ['/compat/openenv/:name', '/compat/openenv/:namespace/:name'];
+
+export interface OpenEnvSettings extends SessionLimits {
+  readonly heartbeatSeconds: number;
+}
+
+/** `/compat/openenv/{env_id}/…`: every environment as a server of OpenEnv. */
+export async function addOpenEnvRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  desk: ProblemDesk,
+  settings: OpenEnvSettings,
+): Promise<void> {
+  const play = new OpenEnvPlay(dispatcher);
+  const mcp = new McpDesk(play, desk, settings);
+  const seats = new Seats(play, settings.maxSessions);
+  const services = { play, mcp, desk, limits: settings };
+  const watch = heartbeat(app, settings.heartbeatSeconds);
+  for (const prefix of PREFIXES) {
+    await app.register(
+      async door => {
+        door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
+        addPlay(door, play, seats);
+        addDescriptions(door, dispatcher);
+        door.post('/mcp', async (request, reply) =>
+          sendJsonText(reply, JSON.stringify(await mcp.answer(request.body, callerOf(request)))),
+        );
+        const preValidation = async (request: FastifyRequest) => {
+          await refuseForeignOrigin(request);
+          dispatcher.services.catalogue.variant(envIdOf(request));
+        };
+        door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
+          watch(socket);
+          const { session_id: id } = request.query as { session_id?: string };
+          new OpenEnvSocket(socket, request, services, envIdOf(request), id);
+        });
+      },
+      { prefix },
+    );
+  }
+}
+
+function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats): void {
+  door.post('/reset', async (request, reply) => {
+    const caller = callerOf(request);
+    const shown = await within(['body'], false, () => seats.reset(caller, readReset(request.body ?? {})));
+    return sendShown(reply, caller, shown);
+  });
+  door.post('/step', async (request, reply) => {
+    const caller = callerOf(request);
+    const asked = await within(['body'], false, () => readStep(request.body));
+    const seat = await seats.get(caller);
+    const { metadata, ...shown } = await within(['body', 'action'], seat.form.wrapped, () =>
+      play.step(caller.principal, seat, asked.action, asked.timeoutMs),
+    );
+    const { requestId } = asked;
+    const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
+    return sendShown(reply, caller, { ...shown, metadata: { ...metadata, ...more } });
+  });
+  door.get('/state', async (request, reply) => {
+    const caller = callerOf(request);
+    const begun = caller.name !== '' || (await seats.find(caller)) !== undefined;
+    if (!begun) return sendJsonText(reply, NOTHING_BEGUN);
+    const state = await play.state(caller.principal, await seats.get(caller));
+    return sendJsonText(reply, JSON.stringify(state));
+  });
+}
+
+function addDescriptions(door: FastifyInstance, dispatcher: Dispatcher): void {
+  const describe = async (request: FastifyRequest) => {
+    const envId = envIdOf(request);
+    const document = await operate<EnvironmentDocument>(dispatcher, request.principal, 'get_environment', {
+      env_id: envId,
+    });
+    return { document, form: actionForm(dispatcher.services.catalogue.variant(envId)) };
+  };
+  door.get('/metadata', async (request, reply) => {
+    const { document } = await describe(request);
+    return sendJsonText(reply, JSON.stringify(metadataOf(document)));
+  });
+  door.get('/schema', async (request, reply) => {
+    const { form } = await describe(request);
+    return sendJsonText(reply, JSON.stringify(schemasOf(form)));
+  });
+  door.get('/openapi.json', async (request, reply) => {
+    const { document, form } = await describe(request);
+    const path = request.url.slice(0, request.url.lastIndexOf('/'));
+    return sendJsonText(reply, JSON.stringify(openApiOf(document, form, path)));
+  });
+  door.get('/health', (request, reply) => {
+    dispatcher.services.catalogue.variant(envIdOf(request));
+    const { draining } = dispatcher.services.sessions;
+    if (draining) reply.code(HTTP_UNAVAILABLE);
+    return sendJsonText(reply, JSON.stringify({ status: draining ? 'unhealthy' : 'healthy' }));
+  });
+}
+
+function envIdOf(request: FastifyRequest): string {
+  const { namespace, name } = request.params as { namespace?: string; name: string };
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
+function callerOf(request: FastifyRequest): HttpCaller {
+  const given = request.headers[SESSION_HEADER];
+  const name = typeof given === 'string' ? given : '';
+  if (name.length > LONGEST_NAME) {
+    const msg = `String should have at most ${LONGEST_NAME} characters`;
+    throw new InvalidMessage([{ type: 'string_too_long', loc: ['header', SESSION_HEADER], msg }]);
+  }
+  return { principal: request.principal, envId: envIdOf(request), name };
+}
+
+/** The session is named in the reply as the client named it, or by its id. */
+function sendShown(reply: FastifyReply, { name }: HttpCaller, shown: Shown): FastifyReply {
+  reply.header(SESSION_HEADER, name === '' ? String(shown.metadata.session_id) : name);
+  return sendJsonText(reply, shownText(shown));
+}
+
+/** 422 in the form of FastAPI, JSON-RPC's own errors, and problem documents for the rest. */
+function replyError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  desk: ProblemDesk,
+): FastifyReply {
+  if (error instanceof InvalidMessage) {
+    desk.document(countable(error));
+    return sendJsonText(reply.code(HTTP_INVALID), JSON.stringify({ detail: error.faults }));
+  }
+  const { code, message } = problemOf(error);
+  if (code === 'bad_json' && request.routeOptions.url?.endsWith('/mcp')) {
+    desk.document(error);
+    const failure = new RpcError('parseError', `Parse error: ${message}`);
+    return sendJsonText(reply, JSON.stringify(rpcFailure(null, failure)));
+  }
+  return desk.reply(error, request, reply);
+}

@@ -1,0 +1,19 @@
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Dispatcher } from '../operations/dispatcher.ts';
+import { newCall } from '../operations/execute.ts';
+import type { OperationInput } from '../operations/operation.ts';
+import type { Principal } from '../sessions/principal.ts';
+
+/**
+ * Runs an operation for a client that speaks another protocol, with the checks, limits and metrics of the other doors.
+ * @throws Problem, or what the environment code threw (see `problemOf`)
+ */
+export function operate<T>(
+  dispatcher: Dispatcher,
+  principal: Principal,
+  op: string,
+  input: OperationInput,
+): MaybePromise<T> {
+  const call = newCall(dispatcher.services, principal);
+  return dispatcher.perform(call, dispatcher.find(op), { op, ...input }) as MaybePromise<T>;
+}
