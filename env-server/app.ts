@@ -13,8 +13,9 @@ import { parseJson } from './http/json.ts';
 import { createMetrics } from './http/metrics.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
+import { chooseSubprotocol } from './http/protocol.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
-import { addWebSocketRoute, SUBPROTOCOL } from './http/websocket.ts';
+import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { Catalogue } from './sessions/catalogue.ts';
 import { openKeeper, type Share } from './sessions/keeper.ts';
@@ -144,7 +145,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     },
     options: {
       maxPayload: settings.bodyLimitBytes,
-      handleProtocols: protocols => protocols.has(SUBPROTOCOL) && SUBPROTOCOL,
+      handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
     },
   });
   addRestRoutes(server, dispatcher);

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { decode, encode } from '@msgpack/msgpack';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
 import { type Body, type TestApp, testApp } from './app.test-data.ts';
@@ -22,7 +23,7 @@ export interface Wire {
   readonly socket: WebSocket;
   /** Replies in the order they came. */
   readonly replies: Body[];
-  /** An object is sent as JSON, a text as it is. */
+  /** An object is sent as JSON, or as MessagePack under `ragen.msgpack`; a text as it is. */
   send(frame: object | string): void;
   /** The next reply that has not been taken. */
   next(): Promise<Body>;
@@ -42,12 +43,17 @@ export async function dial(
   t.teardown(() => socket.terminate());
   const replies: Body[] = [];
   let taken = 0;
-  socket.on('message', data => replies.push(JSON.parse(data.toString())));
+  const packed = protocol === 'ragen.msgpack';
+  socket.on('message', (data, isBinary) => {
+    if (isBinary !== packed) throw new Error(`a ${isBinary ? 'binary' : 'text'} frame under ${protocol}`);
+    replies.push((packed ? decode(data as Buffer) : JSON.parse(data.toString())) as Body);
+  });
   await once(socket, 'open');
   return {
     socket,
     replies,
-    send: frame => socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame)),
+    send: frame =>
+      socket.send(typeof frame === 'string' ? frame : packed ? encode(frame) : JSON.stringify(frame)),
     async next() {
       while (replies.length <= taken) await once(socket, 'message');
       return replies[taken++];

@@ -7,7 +7,8 @@ export const PROBLEMS = {
     status: 400,
     title: 'The body is not JSON',
     retryable: false,
-    advice: 'Send one JSON value; `detail` says where the parser stopped.',
+    advice:
+      'Send one JSON value, or MessagePack of one where the socket speaks that; `detail` says where the parser stopped.',
   },
   bad_request: {
     status: 400,

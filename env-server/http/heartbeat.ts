@@ -2,6 +2,8 @@ import type { FastifyInstance } from 'fastify';
 import type { WebSocket } from 'ws';
 
 const MS_PER_S = 1000;
+/** A beat that comes so many times its interval after the last one says that this process was held up, not the peers. */
+const LATE = 1.5;
 
 /**
  * Pings sockets and cuts those that have sent nothing since the last ping: a peer behind a lost cable never closes.
@@ -9,9 +11,13 @@ const MS_PER_S = 1000;
  */
 export function heartbeat(app: FastifyInstance, seconds: number): (socket: WebSocket) => void {
   const quiet = new Map<WebSocket, boolean>();
+  let last = performance.now();
   const timer = setInterval(() => {
+    const now = performance.now();
+    const late = now - last > LATE * seconds * MS_PER_S;
+    last = now;
     for (const [socket, silent] of quiet) {
-      if (silent) {
+      if (silent && !late) {
         socket.terminate();
         continue;
       }

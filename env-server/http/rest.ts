@@ -6,6 +6,7 @@ import { runBatch } from '../operations/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
 import { execute, newCall } from '../operations/execute.ts';
 import type { OperationInput } from '../operations/operation.ts';
+import { textForm } from '../operations/reply-form.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import { type ProblemDesk, traceIdOf } from './problems.ts';
@@ -104,13 +105,15 @@ export function addBatchRoute(
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;
     checkBatch(input);
-    const result = runBatch(dispatcher, newCall(dispatcher.services, request.principal), {
+    const batch = {
       items: input.items as unknown[],
       wait: input.wait as number | undefined,
       requestKey: input.request_key as string | undefined,
       mostItems,
-      problem: error => desk.document(error, traceIdOf(request.headers.traceparent)),
-    });
+      problem: (error: unknown) => desk.document(error, traceIdOf(request.headers.traceparent)),
+    };
+    const call = newCall(dispatcher.services, request.principal);
+    const result = runBatch(dispatcher, call, batch, textForm);
     reply.header('content-type', JSON_TYPE);
     return result instanceof Promise ? result.then(text => reply.send(text)) : reply.send(result);
   });

@@ -1,17 +1,28 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { TestApp } from '../app.test-data.ts';
 import { waiting } from '../environments.test-data.ts';
-import { dial as dialPath, listening, type Wire } from '../wire.test-data.ts';
+import { dial as dialPath, hostOf, listening, type Wire } from '../wire.test-data.ts';
 
-const dial = (t: Test, app: TestApp, options: { headers?: { [name: string]: string } } = {}): Promise<Wire> =>
-  dialPath(t, app, '/v1/ws', { protocol: 'ragen.json', ...options });
+const dial = (
+  t: Test,
+  app: TestApp,
+  options: { protocol?: string; headers?: { [name: string]: string } } = {},
+): Promise<Wire> => dialPath(t, app, '/v1/ws', { protocol: 'ragen.json', ...options });
 
-t.test('every operation works in frames, answered under its id', async t => {
+for (const protocol of ['ragen.json', 'ragen.msgpack']) {
+  t.test(`${protocol}: every operation works in frames, answered under its id`, t =>
+    everyOperation(t, protocol),
+  );
+}
+
+async function everyOperation(t: Test, protocol: string) {
   const app = await listening(t);
-  const { send, next, socket } = await dial(t, app);
-  t.equal(socket.protocol, 'ragen.json');
+  const { send, next, socket } = await dial(t, app, { protocol });
+  t.equal(socket.protocol, protocol);
   send({ id: 1, op: 'create', env_id: 'test/Counter-v0', seed: 5 });
   const created = await next();
   t.match(created, { id: 1, ok: true, result: { seed: 5, step: 0 } });
@@ -52,6 +63,76 @@ t.test('every operation works in frames, answered under its id', async t => {
     ok: false,
     error: { code: 'session_closed', status: 410, trace_id: String },
   });
+}
+
+t.test('both subprotocols say the same', async t => {
+  const app = await listening(t);
+  const wires = [await dial(t, app), await dial(t, app, { protocol: 'ragen.msgpack' })];
+  const session_id = await app.open({ config: { preset: 'long' } });
+  const frames = [
+    { id: 1, op: 'step', session_id, action: 'draw', request_key: 'k' },
+    { id: 2, op: 'get', session_id },
+    { id: 3, op: 'trajectory', session_id },
+    { id: 4, op: 'render', session_id, mode: 'png' },
+    { id: 5, op: 'get_environment', env_id: 'Sokoban-v0' },
+    { id: 6, op: 'batch', items: [{ op: 'list' }, { op: 'get', session_id }], wait: 2 },
+  ];
+  for (const frame of frames) {
+    const [first, second] = await Promise.all(
+      wires.map(({ send, next }) => {
+        send(frame);
+        return next();
+      }),
+    );
+    t.same(second, first, frame.op);
+    t.equal(first.ok, true);
+  }
+});
+
+t.test('an unknown subprotocol is refused, a known one among others is taken, none is JSON', async t => {
+  const app = await listening(t);
+  const offer = async (...protocols: string[]) => {
+    const socket = new WebSocket(`ws://${hostOf(app)}/v1/ws`, protocols);
+    t.teardown(() => socket.terminate());
+    return Promise.race([
+      once(socket, 'open').then(() => socket.protocol),
+      once(socket, 'unexpected-response').then(async ([, response]) => {
+        let text = '';
+        for await (const chunk of response) text += chunk;
+        return JSON.parse(text);
+      }),
+    ]);
+  };
+  t.match(await offer('graphql-ws', 'soap'), {
+    status: 400,
+    code: 'bad_request',
+    detail:
+      'the subprotocol graphql-ws, soap is not known; offer ragen.json or ragen.msgpack, or none for ragen.json',
+  });
+  t.equal(await offer('soap', 'ragen.msgpack', 'ragen.json'), 'ragen.msgpack', 'the first that is known');
+  t.equal(await offer(), '');
+});
+
+t.test('a frame of the wrong kind, or that is no MessagePack, gets its problem', async t => {
+  const app = await listening(t);
+  const json = await dial(t, app);
+  json.socket.send(Buffer.from('{"id":1,"op":"ping"}'));
+  t.match(await json.next(), {
+    id: null,
+    error: { code: 'bad_json', detail: 'this socket speaks ragen.json: frames must be text' },
+  });
+  const packed = await dial(t, app, { protocol: 'ragen.msgpack' });
+  packed.send('{"id":1,"op":"ping"}');
+  t.match(await packed.next(), {
+    id: null,
+    error: { code: 'bad_json', detail: 'this socket speaks ragen.msgpack: frames must be binary' },
+  });
+  packed.socket.send(Buffer.from([0x81]));
+  t.match(await packed.next(), { id: null, error: { code: 'bad_json', detail: /ends within a value/ } });
+  packed.send({ id: 1, op: 'step', session_id: await app.open(), action: new Uint8Array(3) });
+  t.match(await packed.next(), { id: null, error: { code: 'bad_json', detail: /binary data/ } });
+  packed.send({ id: 2, op: 'ping' });
+  t.match(await packed.next(), { id: 2, ok: true });
 });
 
 t.test('wrong frames get their problem and the socket lives on', async t => {
@@ -165,15 +246,90 @@ t.test('a frame beyond the limit closes the socket with 1009, and only that sock
   t.match(await next(), { ok: true });
 });
 
-t.test('half-open sockets are cut', async t => {
-  const app = await listening(t, { heartbeatSeconds: 0.05 });
-  const { socket } = await dial(t, app);
+/** A WebSocket by hand, which does only what it is told: it answers no pings. */
+async function rawSocket(t: Test, app: TestApp): Promise<Socket> {
+  const [host, port] = hostOf(app).split(':');
+  const socket = connect(Number(port), host);
+  t.teardown(() => socket.destroy());
+  socket.on('error', () => undefined);
+  socket.write(
+    [
+      'GET /v1/ws HTTP/1.1',
+      `Host: ${hostOf(app)}`,
+      'Connection: Upgrade',
+      'Upgrade: websocket',
+      'Sec-WebSocket-Version: 13',
+      `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}`,
+      '\r\n',
+    ].join('\r\n'),
+  );
+  const [head] = await once(socket, 'data');
+  t.match(String(head), /^HTTP\/1\.1 101 /);
+  return socket;
+}
+
+/** A masked text frame of at most 125 bytes; the mask is zero. */
+const masked = (text: string) =>
+  Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
+
+const sockets = async (app: TestApp) =>
+  Number(/ragen_websockets (\d+)/.exec((await app.ask('GET', '/metrics')).text)![1]);
+
+t.test('half-open sockets are cut and hold no place; their sessions live', async t => {
+  const app = await listening(t, { heartbeatSeconds: 0.1 });
   const alive = await dial(t, app);
-  // A peer that answers no pings, as after a lost cable.
-  socket.pong = () => undefined;
-  await once(socket, 'close');
-  t.equal(alive.socket.readyState, WebSocket.OPEN);
+  alive.send({ id: 1, op: 'create', env_id: 'test/Counter-v0' });
+  const { session_id } = (await alive.next()).result;
+  const mute = await rawSocket(t, app);
+  const deaf = await rawSocket(t, app);
+  t.equal(await sockets(app), 3);
+  mute.resume();
+  mute.write(masked(`{"id":1,"op":"get","session_id":"${session_id}"}`));
+  // A peer that reads nothing either: what it is owed waits in the server.
+  deaf.pause();
+  for (let i = 0; i < 2000; i++) deaf.write(masked('{"id":1,"op":"list_environments"}'));
+  await once(mute, 'close');
+  while ((await sockets(app)) > 1) await new Promise(resolve => setTimeout(resolve, 10));
+  t.equal(alive.socket.readyState, WebSocket.OPEN, 'one that answers pings stays');
+  alive.send({ id: 2, op: 'step', session_id: String(session_id), action: 'add' });
+  t.match(await alive.next(), { id: 2, ok: true, result: { step: 1 } });
 });
+
+for (const protocol of ['ragen.json', 'ragen.msgpack']) {
+  t.test(
+    `${protocol}: a batch answers when as many are ready as it waits for, and names the rest`,
+    async t => {
+      const app = await listening(t);
+      const { send, next } = await dial(t, app, { protocol });
+      const slow = [await app.open({ env_id: 'test/Slow-v0' }), await app.open({ env_id: 'test/Slow-v0' })];
+      const items = [slow[0], await app.open(), slow[1]].map((session_id, i) => ({
+        op: 'step',
+        session_id,
+        action: 'add',
+        request_key: `k${i}`,
+      }));
+      send({ id: 1, op: 'batch', items, wait: 2 });
+      while (waiting.length < 2) await new Promise(resolve => setImmediate(resolve));
+      waiting.pop()!();
+      const first = await next();
+      t.match(first, {
+        id: 1,
+        result: {
+          pending: [0],
+          results: [{ ok: false, pending: true }, { ok: true }, { ok: true, result: { step: 1 } }],
+        },
+      });
+      send({ id: 2, op: 'batch', items, wait: 1 });
+      t.match(await next(), { id: 2, result: { pending: [0] } }, 'what is ready is known under its key');
+      waiting.pop()!();
+      send({ id: 3, op: 'batch', items });
+      const { result } = await next();
+      t.match(result, { results: [{ ok: true, result: { step: 1 } }, { ok: true }, { ok: true }] });
+      t.equal(result.pending, undefined);
+      t.equal(waiting.length, 0, 'nothing was stepped twice');
+    },
+  );
+}
 
 t.test('pages of another origin are refused', async t => {
   const app = await listening(t);

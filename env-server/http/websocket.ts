@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { RawData, WebSocket } from 'ws';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
@@ -11,21 +12,24 @@ import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { heartbeat } from './heartbeat.ts';
-import { parseJson } from './json.ts';
 import type { ProblemDesk } from './problems.ts';
-import { textFrames } from './text-frames.ts';
-
-export const SUBPROTOCOL = 'ragen.json';
+import {
+  type FrameId,
+  jsonProtocol,
+  msgpackProtocol,
+  type Protocol,
+  requireSubprotocol,
+} from './protocol.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Unsent bytes above which no more frames are read from a socket. */
 const HIGH_WATER_BYTES = 4 * 1024 * 1024;
 
-const FrameId = Type.Union([Type.String(), Type.Integer()]);
+const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
   Type.Object(
     {
-      id: FrameId,
+      id: FrameIdSchema,
       op: Type.Literal('batch'),
       items: Type.Array(Type.Unknown(), { minItems: 1 }),
       wait: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -36,7 +40,7 @@ const checkBatchFrame = compileCheck(
   'batch',
 );
 const checkPing = compileCheck(
-  Type.Object({ id: FrameId, op: Type.Literal('ping') }, { additionalProperties: false }),
+  Type.Object({ id: FrameIdSchema, op: Type.Literal('ping') }, { additionalProperties: false }),
   'ping',
 );
 
@@ -54,9 +58,17 @@ export function addWebSocketRoute(
   settings: WebSocketSettings,
 ): void {
   const watch = heartbeat(app, settings.heartbeatSeconds);
-  app.get('/v1/ws', { websocket: true, preValidation: refuseForeignOrigin }, (socket, request) => {
+  const preValidation = async (request: FastifyRequest) => {
+    await refuseForeignOrigin(request);
+    requireSubprotocol(request.headers['sec-websocket-protocol']);
+  };
+  app.get('/v1/ws', { websocket: true, preValidation }, (socket, request) => {
     watch(socket);
-    new Connection(socket, request, dispatcher, desk, settings);
+    if (socket.protocol === msgpackProtocol.name) {
+      new Connection(socket, request, dispatcher, desk, settings, msgpackProtocol);
+    } else {
+      new Connection(socket, request, dispatcher, desk, settings, jsonProtocol);
+    }
   });
 }
 
@@ -77,15 +89,16 @@ interface Frame {
   readonly op?: unknown;
 }
 
-class Connection {
+class Connection<T, M> {
   readonly #socket: WebSocket;
   readonly #stream: Socket;
   readonly #principal: Principal;
   readonly #dispatcher: Dispatcher;
   readonly #desk: ProblemDesk;
   readonly #settings: WebSocketSettings;
+  readonly #protocol: Protocol<T, M>;
   #inFlight = 0;
-  #outgoing: string[] = [];
+  #outgoing: M[] = [];
 
   constructor(
     socket: WebSocket,
@@ -93,6 +106,7 @@ class Connection {
     dispatcher: Dispatcher,
     desk: ProblemDesk,
     settings: WebSocketSettings,
+    protocol: Protocol<T, M>,
   ) {
     this.#socket = socket;
     this.#stream = request.raw.socket;
@@ -100,25 +114,26 @@ class Connection {
     this.#dispatcher = dispatcher;
     this.#desk = desk;
     this.#settings = settings;
-    socket.on('message', data => this.#receive(data));
+    this.#protocol = protocol;
+    socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
   }
 
-  #receive(data: RawData): void {
-    let id = 'null';
+  #receive(data: RawData, isBinary: boolean): void {
+    let id: FrameId = null;
     try {
-      const frame = parseFrame(data);
-      id = idText(frame);
+      const frame = toFrame(this.#protocol.parse(data, isBinary));
+      id = frameId(frame);
       const reply = this.#run(frame);
-      if (typeof reply === 'string') {
-        this.#send(`{"id":${id},"ok":true,"result":${reply}}`);
+      if (!(reply instanceof Promise)) {
+        this.#send(this.#protocol.success(id, reply));
         return;
       }
       this.#inFlight++;
       reply.then(
-        text => {
+        result => {
           this.#inFlight--;
-          this.#send(`{"id":${id},"ok":true,"result":${text}}`);
+          this.#send(this.#protocol.success(id, result));
         },
         error => {
           this.#inFlight--;
@@ -130,10 +145,10 @@ class Connection {
     }
   }
 
-  #run(frame: Frame): string | Promise<string> {
+  #run(frame: Frame): MaybePromise<T> {
     if (frame.op === 'ping') {
       checkPing(frame);
-      return '{"pong":true}';
+      return this.#protocol.pong;
     }
     if (this.#inFlight >= this.#settings.maxFramesInFlight) {
       throw new Problem(
@@ -144,56 +159,59 @@ class Connection {
     }
     const call = newCall(this.#dispatcher.services, this.#principal);
     if (frame.op === 'batch') return this.#batch(frame, call);
+    const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
-    return this.#dispatcher.run(call, compiled, frame as OperationInput);
+    const result = this.#dispatcher.perform(call, compiled, frame as OperationInput);
+    return result instanceof Promise
+      ? result.then(value => form.result(compiled, value))
+      : form.result(compiled, result);
   }
 
-  #batch(frame: Frame, call: Call): string | Promise<string> {
+  #batch(frame: Frame, call: Call): MaybePromise<T> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
-    return runBatch(this.#dispatcher, call, {
+    const request = {
       items,
       wait,
       requestKey: request_key,
       mostItems: this.#settings.maxBatchItems,
-      problem: error => this.#desk.document(error),
-    });
+      problem: (error: unknown) => this.#desk.document(error),
+    };
+    return runBatch(this.#dispatcher, call, request, this.#protocol.form);
   }
 
-  #fail(id: string, error: unknown): void {
-    this.#send(`{"id":${id},"ok":false,"error":${JSON.stringify(this.#desk.document(error))}}`);
+  #fail(id: FrameId, error: unknown): void {
+    const problem = this.#protocol.form.problem(this.#desk.document(error));
+    this.#send(this.#protocol.failure(id, problem));
   }
 
   /** Replies to the frames of one packet leave in one packet. */
-  #send(text: string): void {
-    this.#outgoing.push(text);
+  #send(message: M): void {
+    this.#outgoing.push(message);
     if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 
   /** Frames go to the stream themselves: through `ws` each would be two buffers and a write of its own. */
   readonly #flush = (): void => {
-    const texts = this.#outgoing;
+    const messages = this.#outgoing;
     this.#outgoing = [];
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    if (this.#stream.write(textFrames(texts))) return;
+    if (this.#stream.write(this.#protocol.frames(messages))) return;
     if (this.#stream.writableLength <= HIGH_WATER_BYTES || this.#socket.isPaused) return;
     this.#socket.pause();
     this.#stream.once('drain', () => this.#socket.resume());
   };
 }
 
-function parseFrame(data: RawData): Frame {
-  const frame = parseJson(data.toString());
-  if (typeof frame !== 'object' || frame === null || Array.isArray(frame)) {
+function toFrame(value: unknown): Frame {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new Problem('invalid_request', 'a frame must be an object with "id" and "op"');
   }
-  return frame;
+  return value;
 }
 
-/** The frame's id as JSON. */
-function idText({ id }: Frame): string {
-  if (typeof id === 'string') return JSON.stringify(id);
-  if (Number.isInteger(id)) return String(id);
+function frameId({ id }: Frame): string | number {
+  if (typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))) return id;
   const detail = '"id" is required: a string or an integer';
   throw new Problem('invalid_request', detail, { violations: [{ pointer: '/id', detail }] });
 }

@@ -3,6 +3,7 @@ import { Problem, type ProblemDocument } from '../../shared/problems.ts';
 import type { Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
 import type { OperationInput } from './operation.ts';
+import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {
   readonly items: readonly unknown[];
@@ -15,14 +16,17 @@ export interface BatchRequest {
   readonly problem: (error: unknown) => ProblemDocument;
 }
 
-const PENDING = '{"ok":false,"pending":true}';
-
 /**
  * Runs many operations; results in order, each a result or a problem.
- * @returns the JSON text of a `BatchResult`
+ * @returns a `BatchResult` in the form asked for
  * @throws Problem `body_too_large`, `invalid_request`
  */
-export function runBatch(dispatcher: Dispatcher, call: Call, request: BatchRequest): MaybePromise<string> {
+export function runBatch<T>(
+  dispatcher: Dispatcher,
+  call: Call,
+  request: BatchRequest,
+  form: ReplyForm<T>,
+): MaybePromise<T> {
   const { items, mostItems } = request;
   if (items.length > mostItems) {
     throw new Problem(
@@ -30,25 +34,28 @@ export function runBatch(dispatcher: Dispatcher, call: Call, request: BatchReque
       `the batch has ${items.length} items; at most ${mostItems} may come at once`,
     );
   }
-  const replies = new Array<string>(items.length);
+  const replies = new Array<T>(items.length);
   const late: Promise<void>[] = [];
   for (let index = 0; index < items.length; index++) {
-    const reply = runItem(dispatcher, call, request, index);
-    if (typeof reply === 'string') replies[index] = reply;
-    else {
-      replies[index] = PENDING;
-      late.push(
-        reply.then(text => {
-          replies[index] = text;
-        }),
-      );
+    const reply = runItem(dispatcher, call, request, index, form);
+    if (!(reply instanceof Promise)) {
+      replies[index] = reply;
+      continue;
     }
+    replies[index] = form.pending;
+    late.push(
+      reply.then(item => {
+        replies[index] = item;
+      }),
+    );
   }
   const { wait } = request;
-  if (late.length === 0) return resultText(replies, wait);
+  const finish = (): T =>
+    form.batch(replies, wait === undefined ? undefined : positionsOf(form.pending, replies));
+  if (late.length === 0) return finish();
   const missing =
     (wait === undefined ? items.length : Math.min(wait, items.length)) - (items.length - late.length);
-  return settled(late, missing).then(() => resultText(replies, wait));
+  return settled(late, missing).then(finish);
 }
 
 /** Resolves when so many of the promises are done; they never reject. */
@@ -65,29 +72,29 @@ function settled(promises: readonly Promise<void>[], count: number): Promise<voi
   });
 }
 
-function runItem(
+function runItem<T>(
   dispatcher: Dispatcher,
   call: Call,
   request: BatchRequest,
   index: number,
-): MaybePromise<string> {
-  const failure = (error: unknown): string =>
-    `{"ok":false,"error":${JSON.stringify(request.problem(error))}}`;
+  form: ReplyForm<T>,
+): MaybePromise<T> {
+  const failed = (error: unknown): T => form.failure(form.problem(request.problem(error)));
   try {
     const item = request.items[index];
     if (typeof item !== 'object' || item === null || Array.isArray(item)) {
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }
     const compiled = dispatcher.find((item as { op?: unknown }).op);
-    const reply = dispatcher.run(
+    const result = dispatcher.perform(
       call,
       compiled,
       withKey(item as OperationInput, request, index, compiled.operation.keyed),
     );
-    if (typeof reply === 'string') return `{"ok":true,"result":${reply}}`;
-    return reply.then(text => `{"ok":true,"result":${text}}`, failure);
+    if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
+    return result.then(value => form.success(form.result(compiled, value)), failed);
   } catch (error) {
-    return failure(error);
+    return failed(error);
   }
 }
 
@@ -96,14 +103,6 @@ function withKey(item: OperationInput, request: BatchRequest, index: number, key
   return { ...item, request_key: `${request.requestKey}#${index}` };
 }
 
-/** @param replies replaced: what stands around them goes into the first and the last, so that one join makes one flat string */
-function resultText(replies: string[], wait: number | undefined): string {
-  const pending = wait === undefined ? '' : `,"pending":[${positionsOf(PENDING, replies).join(',')}]`;
-  replies[0] = `{"results":[${replies[0]}`;
-  replies[replies.length - 1] += `]${pending}}`;
-  return replies.join(',');
-}
-
-function positionsOf(wanted: string, texts: readonly string[]): number[] {
-  return texts.flatMap((text, index) => (text === wanted ? [index] : []));
+function positionsOf<T>(wanted: T, items: readonly T[]): number[] {
+  return items.flatMap((item, index) => (item === wanted ? [index] : []));
 }

@@ -46,13 +46,7 @@ export class Dispatcher {
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
   }
 
-  /** Runs a frame or batch item and gives the JSON text of its result. */
-  run(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<string> {
-    const result = this.perform(call, compiled, item);
-    return result instanceof Promise ? result.then(compiled.serialise) : compiled.serialise(result);
-  }
-
-  /** Runs a frame or batch item and gives its result as it is. */
+  /** Runs a frame or batch item and gives its result, not yet in any form. */
   perform(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
     compiled.checkFrame(item);
     return execute(this.services, call, compiled.operation, item);

@@ -1,5 +1,6 @@
-/** First byte of an unfragmented text frame (RFC 6455, section 5.2). */
+/** First bytes of unfragmented frames (RFC 6455, section 5.2). */
 const FINAL_TEXT = 0x81;
+const FINAL_BINARY = 0x82;
 const LARGEST_SHORT = 125;
 const LARGEST_16_BIT = 0xffff;
 const LENGTH_16_BIT = 126;
@@ -21,22 +22,43 @@ export function textFrames(texts: readonly string[]): Buffer {
   return buffer.subarray(0, end);
 }
 
+/** Messages as binary frames, all in one buffer as well. */
+export function binaryFrames(messages: readonly Uint8Array[]): Buffer {
+  let bound = 0;
+  for (const message of messages) bound += LARGEST_HEADER + message.length;
+  const buffer = Buffer.allocUnsafe(bound);
+  let end = 0;
+  for (const message of messages) {
+    buffer[end] = FINAL_BINARY;
+    end = writeLength(buffer, end, message.length);
+    buffer.set(message, end);
+    end += message.length;
+  }
+  return buffer.subarray(0, end);
+}
+
 function writeFrame(buffer: Buffer, start: number, text: string): number {
   // The header's size depends on the text's, which is known only when it is written: short texts, which are
   // nearly all, are written where they belong, others counted first.
   const surelyMedium = text.length * MOST_BYTES_A_UNIT <= LARGEST_16_BIT && text.length > LARGEST_SHORT;
   const length = surelyMedium ? buffer.write(text, start + 4, 'utf8') : Buffer.byteLength(text);
   buffer[start] = FINAL_TEXT;
+  const body = writeLength(buffer, start, length);
+  return body + (surelyMedium ? length : buffer.write(text, body, 'utf8'));
+}
+
+/** Writes the length of a frame that begins at `start`, and gives where its body begins. */
+function writeLength(buffer: Buffer, start: number, length: number): number {
   if (length <= LARGEST_SHORT) {
     buffer[start + 1] = length;
-    return start + 2 + buffer.write(text, start + 2, 'utf8');
+    return start + 2;
   }
   if (length <= LARGEST_16_BIT) {
     buffer[start + 1] = LENGTH_16_BIT;
     buffer.writeUInt16BE(length, start + 2);
-    return start + 4 + (surelyMedium ? length : buffer.write(text, start + 4, 'utf8'));
+    return start + 4;
   }
   buffer[start + 1] = LENGTH_64_BIT;
   buffer.writeBigUInt64BE(BigInt(length), start + 2);
-  return start + LARGEST_HEADER + buffer.write(text, start + LARGEST_HEADER, 'utf8');
+  return start + LARGEST_HEADER;
 }
