@@ -1,4 +1,6 @@
-import { ACTIONS, isOver, type Lake, outcomes } from './rules.ts';
+import type { Parts } from '../parts.ts';
+import { backedUp } from './backup.ts';
+import { ACTIONS, isOver, type Lake } from './rules.ts';
 
 /** Longer sequences add next to nothing: after three unseen moves the player hardly knows where it stands. */
 const LONGEST_SEQUENCE = 3;
@@ -6,11 +8,18 @@ const LONGEST_SEQUENCE = 3;
 /** Just under 1, so that of two equally safe ways the one with fewer turns wins; of those, the shorter sequence. */
 const DISCOUNT = 1 - 1e-6;
 
+/** Values that change less than this with one more turn have settled. */
+const SETTLED = 1e-12;
+/** Turns computed before others have their turn on the event loop: some milliseconds on a large lake. */
+const TURNS_AT_A_TIME = 4;
+
 interface Turn {
   /** Chance to reach the goal from every cell. */
   readonly values: Float64Array;
   /** The directions of the best turn from every cell; none where the episode is over. */
   readonly choices: readonly (readonly number[])[];
+  /** One more turn makes no difference. */
+  readonly settled: boolean;
 }
 
 /** Turns of a lake by most actions a turn, from the last one on. */
@@ -21,14 +30,18 @@ const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
  * actions are left: value iteration over whole turns, exact for up to three actions.
  * @returns action names, empty where the episode is over
  */
-export function bestTurn(lake: Lake, position: number, count: number, turns: number): string[] {
+export function* bestTurn(lake: Lake, position: number, count: number, turns: number): Parts<string[]> {
   const longest = Math.min(count, LONGEST_SEQUENCE);
   const ofLake = turnsOf.get(lake) ?? new Map<number, Turn[]>();
   turnsOf.set(lake, ofLake);
   const known = ofLake.get(longest) ?? [];
   ofLake.set(longest, known);
-  while (known.length < turns) known.push(turnBefore(lake, known.at(-1)?.values ?? ends(lake), longest));
-  return known[turns - 1].choices[position].map(direction => ACTIONS.names[direction]);
+  while (known.length < turns && !known.at(-1)?.settled) {
+    known.push(turnBefore(lake, known.at(-1)?.values ?? ends(lake), longest));
+    if (known.length % TURNS_AT_A_TIME === 0) yield;
+  }
+  const { choices } = known[Math.min(turns, known.length) - 1];
+  return choices[position].map(direction => ACTIONS.names[direction]);
 }
 
 /** No turns left: 1 on the goal, 0 elsewhere. */
@@ -38,38 +51,38 @@ function ends(lake: Lake): Float64Array {
   return values;
 }
 
-function turnBefore(lake: Lake, after: Float64Array, longest: number): Turn {
-  const values = after.slice();
-  const choices: number[][] = [];
-  for (let cell = 0; cell < after.length; cell++) {
-    let best: { value: number; directions: number[] } = { value: -1, directions: [] };
-    let sequences = isOver(lake, cell) ? [] : [{ directions: [] as number[], places: new Map([[cell, 1]]) }];
-    for (let length = 1; length <= longest; length++) {
-      sequences = sequences.flatMap(({ directions, places }) =>
-        [0, 1, 2, 3].map(direction => ({
-          directions: [...directions, direction],
-          places: move(lake, places, direction),
-        })),
-      );
-      for (const { directions, places } of sequences) {
-        let value = 0;
-        for (const [place, probability] of places) value += probability * after[place];
-        if (value * DISCOUNT > best.value) best = { value: value * DISCOUNT, directions };
-      }
-    }
-    if (!isOver(lake, cell)) values[cell] = best.value;
-    choices.push(best.directions);
-  }
-  return { values, choices };
+interface Sequence {
+  readonly directions: readonly number[];
+  /** What it is worth from every cell. */
+  readonly values: Float64Array;
 }
 
-/** Where the player may stand after one more move, with probabilities; who has arrived or fallen in stays. */
-function move(lake: Lake, places: ReadonlyMap<number, number>, direction: number): Map<number, number> {
-  const moved = new Map<number, number>();
-  for (const [place, share] of places) {
-    for (const { probability, position } of outcomes(lake, place, direction)) {
-      moved.set(position, (moved.get(position) ?? 0) + share * probability);
+function turnBefore(lake: Lake, after: Float64Array, longest: number): Turn {
+  const best = new Float64Array(after.length).fill(-1);
+  const choices: (readonly number[])[] = Array.from(after, () => []);
+  let sequences: Sequence[] = [{ directions: [], values: after }];
+  for (let length = 1; length <= longest; length++) {
+    sequences = [0, 1, 2, 3].flatMap(first =>
+      sequences.map(({ directions, values }) => ({
+        directions: [first, ...directions],
+        values: backedUp(lake, values, first),
+      })),
+    );
+    for (const { directions, values } of sequences) {
+      for (let cell = 0; cell < best.length; cell++) {
+        if (values[cell] * DISCOUNT <= best[cell]) continue;
+        best[cell] = values[cell] * DISCOUNT;
+        choices[cell] = directions;
+      }
     }
   }
-  return moved;
+  let change = 0;
+  for (let cell = 0; cell < best.length; cell++) {
+    if (isOver(lake, cell)) {
+      best[cell] = after[cell];
+      choices[cell] = [];
+    }
+    change = Math.max(change, Math.abs(best[cell] - after[cell]));
+  }
+  return { values: best, choices, settled: change < SETTLED };
 }

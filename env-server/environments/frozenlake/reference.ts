@@ -1,6 +1,8 @@
 import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../actions.ts';
 import type { ReferencePolicy } from '../environment.ts';
+import { inTurns, type Parts } from '../parts.ts';
+import { backedUp } from './backup.ts';
 import { bestTurn } from './blind-turns.ts';
 import {
   ACTIONS,
@@ -18,6 +20,13 @@ const DISCOUNT = 1 - 1e-6;
 /** Values that change less than this with one more step have settled. */
 const SETTLED = 1e-12;
 
+/** Steps to go beyond which more make no difference worth the time. */
+const MOST_STAGES = 1000;
+/** Stages computed before others have their turn on the event loop: some milliseconds on a large lake. */
+const STAGES_AT_A_TIME = 20;
+
+const DIRECTION_IDS = [0, 1, 2, 3];
+
 interface Stages {
   /** The value of every cell with 0, 1, 2… steps to go, as far as they have been needed. */
   readonly values: Float64Array[];
@@ -30,7 +39,7 @@ const stagesOf = new WeakMap<Lake, Stages>();
  * The chance to reach the goal from every cell when `stepsToGo` steps are left and each is the best one:
  * value iteration over a finite horizon, until the values have settled.
  */
-export function values(lake: Lake, stepsToGo: number): Float64Array {
+function* values(lake: Lake, stepsToGo: number): Parts<Float64Array> {
   let stages = stagesOf.get(lake);
   if (!stages) {
     const last = new Float64Array(lake.rows * lake.cols);
@@ -38,52 +47,57 @@ export function values(lake: Lake, stepsToGo: number): Float64Array {
     stages = { values: [last], settled: false };
     stagesOf.set(lake, stages);
   }
-  while (!stages.settled && stages.values.length <= stepsToGo) {
+  while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MOST_STAGES) {
     const before = stages.values[stages.values.length - 1];
+    const after = before.slice();
+    const choices = DIRECTION_IDS.map(direction => backedUp(lake, before, direction));
     let change = 0;
-    const after = before.map((value, cell) => {
-      if (isOver(lake, cell)) return value;
-      const better = Math.max(...actionValues(lake, before, cell)) * DISCOUNT;
-      change = Math.max(change, Math.abs(better - value));
-      return better;
-    });
+    for (let cell = 0; cell < after.length; cell++) {
+      if (isOver(lake, cell)) continue;
+      after[cell] = DISCOUNT * Math.max(...choices.map(choice => choice[cell]));
+      change = Math.max(change, Math.abs(after[cell] - before[cell]));
+    }
     stages.values.push(after);
     stages.settled = change < SETTLED;
+    if (stages.values.length % STAGES_AT_A_TIME === 0) yield;
   }
   return stages.values[Math.min(stepsToGo, stages.values.length - 1)];
 }
 
-function actionValues(lake: Lake, after: Float64Array, cell: number): number[] {
+/** The best direction with `stepsToGo` ≥ 1 steps left; the lowest id among equals. */
+function* bestDirection(lake: Lake, position: number, stepsToGo: number): Parts<number> {
+  const after = yield* values(lake, stepsToGo - 1);
   const slip = slipRate(lake);
-  const reached = [0, 1, 2, 3].map(direction => after[neighbour(lake, cell, direction)]);
-  return reached.map(
+  const reached = DIRECTION_IDS.map(direction => after[neighbour(lake, position, direction)]);
+  const choices = reached.map(
     (value, direction) =>
       lake.success_rate * value +
       slip * (reached[(direction + 3) % DIRECTIONS] + reached[(direction + 1) % DIRECTIONS]),
   );
-}
-
-/** The best direction with `stepsToGo` ≥ 1 steps left; the lowest id among equals. */
-export function bestDirection(lake: Lake, position: number, stepsToGo: number): number {
-  const choices = actionValues(lake, values(lake, stepsToGo - 1), position);
   return choices.indexOf(Math.max(...choices));
 }
 
 export const optimal = {
   title: 'Value iteration with the slip probabilities and the steps or turns left',
-  plan({ lake, position, steps }: FrozenLakeState, count: number, _rng?: Random, turns?: number) {
-    if (turns !== undefined && turns < lake.max_steps) {
-      return bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns);
-    }
-    const actions: string[] = [];
-    let at = position;
-    for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {
-      const direction = bestDirection(lake, at, lake.max_steps - taken);
-      actions.push(ACTIONS.names[direction]);
-      at = neighbour(lake, at, direction);
-    }
-    return actions;
+  plan(state: FrozenLakeState, count: number, _rng?: Random, turns?: number) {
+    const { lake, position, steps } = state;
+    return inTurns(
+      turns !== undefined && turns < lake.max_steps
+        ? bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns)
+        : bestActions(state, count),
+    );
   },
 } satisfies ReferencePolicy<FrozenLakeState>;
+
+function* bestActions({ lake, position, steps }: FrozenLakeState, count: number): Parts<string[]> {
+  const actions: string[] = [];
+  let at = position;
+  for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {
+    const direction = yield* bestDirection(lake, at, lake.max_steps - taken);
+    actions.push(ACTIONS.names[direction]);
+    at = neighbour(lake, at, direction);
+  }
+  return actions;
+}
 
 export const random = randomPolicy<FrozenLakeState>(ACTIONS);

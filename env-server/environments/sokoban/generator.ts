@@ -1,4 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
+import type { Parts } from '../parts.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
 import { FLOOR, neighbour, TARGET, WALL } from './rules.ts';
 
@@ -58,14 +59,14 @@ export interface Level {
  * @param budget is charged with the states that the search visits
  * @returns undefined when the dug room is too small or no pull leaves every target free
  */
-export function drawLevel(
+export function* drawLevel(
   rows: number,
   cols: number,
   boxes: number,
   searchDepth: number,
   rng: Random,
   budget: SearchBudget,
-): Level | undefined {
+): Parts<Level | undefined> {
   const dug = dig(rows, cols, rng);
   const floor: number[] = [];
   for (let cell = 0; cell < dug.length; cell++) if (dug[cell]) floor.push(cell);
@@ -73,7 +74,9 @@ export function drawLevel(
 
   const player = take(floor, rng);
   const targets = Array.from({ length: boxes }, () => take(floor, rng)).sort((a, b) => a - b);
-  const pulled = pullApart({ rows, cols, floor: dug, player, targets, searchDepth }, budget);
+  // Pulled boxes and the player stand on free cells, of which the player's is not among the rest.
+  if (floor.length < boxes) return undefined;
+  const pulled = yield* pullApart({ rows, cols, floor: dug, player, targets, searchDepth }, budget);
   if (!pulled) return undefined;
 
   const cells = Array.from(dug, (isFloor, cell) =>

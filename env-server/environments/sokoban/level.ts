@@ -1,6 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { readLayout } from '../grid.ts';
+import { atOnce, inTurns, type Parts } from '../parts.ts';
 import { isInSplit } from '../splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
@@ -8,6 +9,12 @@ import type { SearchBudget } from './reverse.ts';
 import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
 import { solve } from './solver.ts';
 
+/** Boxes × cells up to which a room is drawn at once: three boxes in 6 × 6, two in 8 × 8. */
+const MOST_QUICK = 128;
+/** The same where rooms are drawn again for the length of their solution: one box in 6 × 6. */
+const MOST_QUICK_PICKY = 36;
+/** Attempts before others have their turn on the event loop: some milliseconds. */
+const ATTEMPTS_AT_A_TIME = 50;
 /** Attempts before a configuration counts as one that makes no rooms. */
 const MOST_ATTEMPTS = 20_000;
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
@@ -17,23 +24,46 @@ const MOST_SEARCH_STATES = 1_200_000;
  * @throws InvalidOptions when the layout is no room
  * @throws InvalidConfig when no room of that kind is found
  */
-export function createState(config: SokobanConfig, rng: Random, options: SokobanOptions): SokobanState {
-  const level = options.layout ? readLevel(options.layout, config.symbols) : randomLevel(config, rng);
+export function createState(
+  config: SokobanConfig,
+  rng: Random,
+  options: SokobanOptions,
+): SokobanState | Promise<SokobanState> {
+  if (options.layout) return begin(config, readLevel(options.layout, config.symbols));
+  const drawing = randomLevel(config, rng);
+  return isQuick(config)
+    ? begin(config, atOnce(drawing))
+    : inTurns(drawing).then(level => begin(config, level));
+}
+
+/** Whether rooms of that kind are drawn in a few milliseconds. */
+function isQuick({
+  dim_room: [rows, cols],
+  num_boxes: boxes,
+  min_solution,
+  max_solution,
+}: SokobanConfig): boolean {
+  const picky = min_solution > 0 || max_solution !== undefined;
+  return boxes * rows * cols <= (picky ? MOST_QUICK_PICKY : MOST_QUICK);
+}
+
+function begin(config: SokobanConfig, level: Level): SokobanState {
   const { rows, cols, cells, player, boxes } = level;
   const targets = cells.split(TARGET).length - 1;
   const room = { rows, cols, cells, targets, form: config.observation_format, symbols: config.symbols };
   return { room, player, boxes, boxes_on_target: 0 };
 }
 
-function randomLevel(config: SokobanConfig, rng: Random): Level {
+function* randomLevel(config: SokobanConfig, rng: Random): Parts<Level> {
   const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
   const [rows, cols] = config.dim_room;
   const budget: SearchBudget = { states: MOST_SEARCH_STATES };
   for (let attempt = 0; attempt < MOST_ATTEMPTS && budget.states > 0; attempt++) {
-    const level = drawLevel(rows, cols, boxes, config.search_depth, rng, budget);
+    const level = yield* drawLevel(rows, cols, boxes, config.search_depth, rng, budget);
+    if (attempt % ATTEMPTS_AT_A_TIME === ATTEMPTS_AT_A_TIME - 1) yield;
     if (!level || !isInSplit(levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;
-    const solution = solve({ ...level, targets: boxes }, level.player, level.boxes, longest, budget);
+    const solution = yield* solve({ ...level, targets: boxes }, level.player, level.boxes, longest, budget);
     if (solution && solution.length >= shortest) return level;
   }
   const lengths = shortest > 0 || longest !== undefined ? ' with a solution of the wanted length' : '';

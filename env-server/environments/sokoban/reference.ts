@@ -1,5 +1,6 @@
 import { randomPolicy } from '../actions.ts';
 import type { ReferencePolicy } from '../environment.ts';
+import { inTurns } from '../parts.ts';
 import { ACTIONS, isSolved, move, type Room, type SokobanState } from './rules.ts';
 import { solve } from './solver.ts';
 
@@ -11,7 +12,7 @@ const DEAD = -1;
 const directionsOf = new WeakMap<Room, Map<string, number>>();
 
 /** The first move of a shortest solution; `undefined` when solved, −1 when there is no solution. */
-function bestDirection(state: SokobanState): number | undefined {
+async function bestDirection(state: SokobanState): Promise<number | undefined> {
   if (isSolved(state)) return undefined;
   let known = directionsOf.get(state.room);
   if (!known || known.size > MOST_CACHED_STATES) {
@@ -20,7 +21,7 @@ function bestDirection(state: SokobanState): number | undefined {
   }
   const cached = known.get(keyOf(state));
   if (cached !== undefined) return cached;
-  const solution = solve(state.room, state.player, state.boxes);
+  const solution = await inTurns(solve(state.room, state.player, state.boxes));
   let at = state;
   for (const direction of solution ?? []) {
     known.set(keyOf(at), direction);
@@ -36,11 +37,11 @@ function keyOf({ player, boxes }: SokobanState): string {
 
 export const optimal = {
   title: 'A shortest solution by breadth-first search; no actions once a box is stuck for good',
-  plan(state: SokobanState, count: number) {
+  async plan(state: SokobanState, count: number) {
     const actions: string[] = [];
     let at = state;
     while (actions.length < count) {
-      const direction = bestDirection(at);
+      const direction = await bestDirection(at);
       if (direction === undefined || direction === DEAD) break;
       actions.push(ACTIONS.names[direction]);
       at = move(at, direction);

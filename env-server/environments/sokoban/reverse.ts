@@ -1,12 +1,16 @@
+import type { Parts } from '../parts.ts';
+
 /** States the search visits at most. */
 const MOST_STATES = 300_000;
+/** Moves looked at before others have their turn on the event loop: some milliseconds. */
+const MOVES_AT_A_TIME = 50_000;
 
 /** States that may still be visited, by all searches for one room together. */
 export interface SearchBudget {
   states: number;
 }
 /** State spaces up to this size get a bitmap as large as they are, in bits; larger ones number what they meet. */
-const MOST_BITMAP_STATES = 1 << 25;
+const MOST_BITMAP_STATES = 1 << 22;
 
 /** What stands in a cell: free ones first, boxes last. */
 const FLOOR = 0;
@@ -43,12 +47,27 @@ export interface PulledRoom {
  * @param budget is charged with the states visited
  * @returns undefined when no room scores above 0
  */
-export function pullApart(room: SolvedRoom, budget: SearchBudget): PulledRoom | undefined {
+export function* pullApart(room: SolvedRoom, budget: SearchBudget): Parts<PulledRoom | undefined> {
   const search = new ReverseSearch(room);
-  search.run(room);
+  while (!search.advance(MOVES_AT_A_TIME)) yield;
   budget.states -= search.explored;
   return search.best;
 }
+
+/** A state on the way from the solved room to where the search stands, `FRAME` numbers each. */
+const PLAYER = 0;
+/** Moves looked at so far: the four directions, pulling where there is a box; then again where there was one, not pulling. */
+const TRIED = 1;
+const SWAPS = 2;
+const LAST_PULLED = 3;
+/** The first bit of the boxes as they stand. */
+const BOXES = 4;
+/** Whether a box can be pulled from here. */
+const PULLS = 5;
+/** The box pulled on the way here, and what it was before; `NONE` after a move without. */
+const PULLED = 6;
+const PULLED_WAS = 7;
+const FRAME = 8;
 
 class ReverseSearch {
   best: PulledRoom | undefined;
@@ -65,15 +84,19 @@ class ReverseSearch {
   readonly #rank: Uint16Array;
   readonly #area: number;
   readonly #numbers: BoxNumbers;
+  readonly #frames: Int32Array;
+  /** Where the frames end. */
+  readonly #limit: number;
+  #top: number;
   /** A bit for each number of the boxes and cell of the player. */
   #seen: Uint32Array;
   #bestScore = 0;
   /** Targets under a box. */
   #covered: number;
 
-  constructor({ cols, floor, targets }: SolvedRoom) {
+  constructor({ cols, floor, targets, player, searchDepth }: SolvedRoom) {
     this.#cols = cols;
-    this.#deltas = Int32Array.of(-cols, cols, -1, 1);
+    this.#deltas = Int32Array.of(-cols, cols, -1, 1, -cols, cols, -1, 1);
     this.#targets = targets;
     this.#boxes = targets.slice();
     this.#covered = targets.length;
@@ -94,70 +117,102 @@ class ReverseSearch {
     }
     this.#numbers = numberBoxes(area, targets.length);
     this.#seen = new Uint32Array(((this.#numbers.count * area) >>> 5) + 1);
+    this.#limit = FRAME * (searchDepth - 1);
+    this.#frames = new Int32Array(this.#limit);
+    this.#top = -FRAME;
+    this.#enter(player, 0, NONE, this.#numberOfBoxes());
   }
 
-  run({ player, searchDepth }: SolvedRoom): void {
-    this.#visit(player, searchDepth, 0, NONE, this.#numberOfBoxes() * this.#area);
-  }
-
-  /** @param base the first bit of the boxes as they stand */
-  #visit(player: number, depthLeft: number, swaps: number, lastPulled: number, base: number): void {
-    if (depthLeft <= 1 || this.explored >= MOST_STATES) return;
-    const at = base + this.#rank[player];
-    if (at >>> 5 >= this.#seen.length) this.#grow(at >>> 5);
-    const seen = this.#seen;
-    const bit = 1 << (at & 31);
-    if (seen[at >>> 5] & bit) return;
-    seen[at >>> 5] |= bit;
-    this.explored++;
-
+  /** Looks at so many moves more; true when there is none left. */
+  advance(moves: number): boolean {
+    const frames = this.#frames;
     const cells = this.#cells;
     const deltas = this.#deltas;
-    if (this.#covered === 0 && cells[player] !== TARGET) this.#score(player, swaps);
-    let pullsToo = false;
-    for (let d = 0; d < 4; d++) {
-      const next = player + deltas[d];
+    for (let left = moves; this.#top >= 0; left--) {
+      if (left === 0) return false;
+      const top = this.#top;
+      const tried = frames[top + TRIED]++;
+      const isAgain = tried >= 4;
+      if (tried === 8 || (isAgain && frames[top + PULLS] === 0)) {
+        this.#leave();
+        continue;
+      }
+      const player = frames[top + PLAYER];
+      const next = player + deltas[tried];
       if (cells[next] > TARGET) continue;
-      if (cells[player - deltas[d]] < BOX) this.#visit(next, depthLeft - 1, swaps, lastPulled, base);
-      else {
-        this.#pull(player, deltas[d], depthLeft, swaps, lastPulled);
-        pullsToo = true;
+      const isBoxBehind = cells[player - deltas[tried]] >= BOX;
+      if (isBoxBehind && !isAgain) {
+        frames[top + PULLS] = 1;
+        this.#pull(player, deltas[tried]);
+      } else if (isBoxBehind === isAgain) {
+        this.#enter(next, frames[top + SWAPS], frames[top + LAST_PULLED], frames[top + BOXES]);
       }
     }
-    if (!pullsToo) return;
-    for (let d = 0; d < 4; d++) {
-      const next = player + deltas[d];
-      if (cells[next] <= TARGET && cells[player - deltas[d]] >= BOX) {
-        this.#visit(next, depthLeft - 1, swaps, lastPulled, base);
-      }
-    }
+    return true;
   }
 
-  #pull(player: number, delta: number, depthLeft: number, swaps: number, lastPulled: number): void {
-    if (depthLeft <= 2) return;
-    const cells = this.#cells;
-    const ground = this.#ground;
-    const boxes = this.#boxes;
+  /** Goes on from a state unless that was done before; false when it was, or the search is too deep or too long. */
+  #enter(player: number, swaps: number, lastPulled: number, boxes: number): boolean {
+    const top = this.#top + FRAME;
+    if (top >= this.#limit || this.explored >= MOST_STATES) return false;
+    const at = boxes + this.#rank[player];
+    if (at >>> 5 >= this.#seen.length) this.#grow(at >>> 5);
+    const bit = 1 << (at & 31);
+    if (this.#seen[at >>> 5] & bit) return false;
+    this.#seen[at >>> 5] |= bit;
+    this.explored++;
+    if (this.#covered === 0 && this.#cells[player] !== TARGET) this.#score(player, swaps);
+    const frames = this.#frames;
+    frames[top + PLAYER] = player;
+    frames[top + TRIED] = 0;
+    frames[top + SWAPS] = swaps;
+    frames[top + LAST_PULLED] = lastPulled;
+    frames[top + BOXES] = boxes;
+    frames[top + PULLS] = 0;
+    frames[top + PULLED] = NONE;
+    this.#top = top;
+    return true;
+  }
+
+  #pull(player: number, delta: number): void {
+    const top = this.#top;
+    if (top + FRAME >= this.#limit) return;
+    const frames = this.#frames;
     const behind = player - delta;
-    const occupant = cells[behind];
     const box = this.#boxOf[behind];
-    const change = ground[player] - ground[behind];
-    boxes[box] = player;
-    this.#boxOf[player] = box;
-    cells[player] = MOVED_BOX;
-    cells[behind] = ground[behind];
-    this.#covered += change;
-    const base = this.#numberOfBoxes() * this.#area;
-    this.#visit(player + delta, depthLeft - 1, box === lastPulled ? swaps : swaps + 1, box, base);
-    boxes[box] = behind;
-    this.#boxOf[behind] = box;
-    cells[player] = ground[player];
-    cells[behind] = occupant;
-    this.#covered -= change;
+    const was = this.#cells[behind];
+    this.#put(box, behind, player, MOVED_BOX);
+    const swaps = frames[top + SWAPS] + (box === frames[top + LAST_PULLED] ? 0 : 1);
+    if (this.#enter(player + delta, swaps, box, this.#numberOfBoxes())) {
+      frames[top + FRAME + PULLED] = box;
+      frames[top + FRAME + PULLED_WAS] = was;
+    } else {
+      this.#put(box, player, behind, was);
+    }
   }
 
+  /** Back to the state before, its box put back. */
+  #leave(): void {
+    const frames = this.#frames;
+    const top = this.#top;
+    const box = frames[top + PULLED];
+    this.#top = top - FRAME;
+    if (box === NONE) return;
+    const from = this.#boxes[box];
+    this.#put(box, from, 2 * from - frames[top + PLAYER], frames[top + PULLED_WAS]);
+  }
+
+  #put(box: number, from: number, to: number, kind: number): void {
+    this.#cells[from] = this.#ground[from];
+    this.#cells[to] = kind;
+    this.#covered += this.#ground[to] - this.#ground[from];
+    this.#boxes[box] = to;
+    this.#boxOf[to] = box;
+  }
+
+  /** The first bit of the boxes as they stand. */
   #numberOfBoxes(): number {
-    return this.#numbers.of(this.#boxes, this.#cells, this.#rank);
+    return this.#numbers.of(this.#boxes, this.#cells, this.#rank) * this.#area;
   }
 
   #grow(most: number): void {

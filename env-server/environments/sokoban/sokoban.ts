@@ -35,7 +35,7 @@ export const sokoban = {
     }
   },
 
-  reset(config: SokobanConfig, rng: Random, options: JsonObject): SokobanState {
+  reset(config: SokobanConfig, rng: Random, options: JsonObject): SokobanState | Promise<SokobanState> {
     return createState(config, rng, options);
   },
 

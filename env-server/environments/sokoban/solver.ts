@@ -1,8 +1,11 @@
+import type { Parts } from '../parts.ts';
 import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
 /** States a search visits before it gives up, where no budget is given. */
 const MOST_STATES = 1_000_000;
+/** States looked at before others have their turn on the event loop: some milliseconds. */
+const STATES_AT_A_TIME = 2000;
 
 type Ground = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
 
@@ -18,13 +21,13 @@ interface Node {
  * the room is solved already.
  * @returns undefined when there is none (or none within the budget, which is charged with the states visited)
  */
-export function solve(
+export function* solve(
   room: Ground,
   player: number,
   boxes: readonly number[],
   mostMoves = Number.POSITIVE_INFINITY,
   budget: SearchBudget = { states: MOST_STATES },
-): number[] | undefined {
+): Parts<number[] | undefined> {
   const alive = liveCells(room);
   const solved = (cells: readonly number[]): boolean => {
     let count = 0;
@@ -38,7 +41,8 @@ export function solve(
   let frontier: Node[] = [{ player, boxes, parent: undefined, direction: -1 }];
   for (let moves = 1; frontier.length > 0 && moves <= mostMoves; moves++) {
     const next: Node[] = [];
-    for (const node of frontier) {
+    for (const [place, node] of frontier.entries()) {
+      if (place % STATES_AT_A_TIME === STATES_AT_A_TIME - 1) yield;
       for (let direction = 0; direction < DIRECTIONS; direction++) {
         const at = neighbour(room, node.player, direction);
         if (isWall(room, at)) continue;
