@@ -1,0 +1,39 @@
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { createApp } from '../app.ts';
+import { openPlayground, skip } from './browser.test-data.ts';
+
+/** A browser on a busy machine. */
+t.setTimeout(110_000);
+
+t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
+  const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await page.locator('.observation').waitFor();
+  const { port } = server.server.address() as AddressInfo;
+  await server.close();
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.banner', { hasText: 'The server does not answer.' }).waitFor();
+  await page.locator('.play .problem', { hasText: 'The server does not answer.' }).waitFor();
+  t.equal(await page.locator('.connection').textContent(), 'no answer');
+
+  const next = await createApp({ logLevel: 'silent' });
+  t.teardown(() => next.server.close());
+  await next.server.listen({ host: '127.0.0.1', port });
+  await page.locator('.connection', { hasText: 'connected' }).waitFor();
+  t.ok(await page.locator('.banner').isHidden());
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.play .problem', { hasText: 'unknown_session' }).waitFor();
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await page.getByRole('button', { name: 'Down' }).click();
+  await page.locator('.figures', { hasText: '1 of 100' }).waitFor();
+});
+
+t.test('a server that shuts down says so', { skip }, async t => {
+  const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await page.locator('.observation').waitFor();
+  sessions.drain();
+  await page.locator('.banner', { hasText: 'shutting down' }).waitFor();
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await page.locator('.problem', { hasText: '503 draining' }).waitFor();
+  t.equal(await page.locator('.connection').textContent(), 'shutting down');
+});

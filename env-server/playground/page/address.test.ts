@@ -1,0 +1,23 @@
+import t from 'tap';
+import { type Address, formatAddress, parseAddress } from './address.ts';
+
+t.test('an address survives its way through a link', t => {
+  const addresses: Address[] = [
+    { view: 'play', envId: 'me/Crossing-v0', preset: 'a b', seed: 0 },
+    { view: 'play', envId: 'Sokoban-v0', preset: undefined, seed: undefined },
+    { view: 'watch', sessionId: 's1' },
+    { view: 'watch', sessionId: undefined },
+    { view: 'register', envId: 'me/Crossing-v0' },
+  ];
+  for (const address of addresses) t.same(parseAddress(formatAddress(address)), address);
+  t.equal(formatAddress(addresses[0]), '#/play/me%2FCrossing-v0?preset=a+b&seed=0');
+  t.end();
+});
+
+t.test('anything else is the play view', t => {
+  for (const hash of ['', '#', '#/', '#/nowhere'])
+    t.match(parseAddress(hash), { view: 'play', envId: undefined });
+  t.match(parseAddress('#/play/%E0%A4%A'), { envId: '%E0%A4%A' }, 'a broken escape is left as it is');
+  t.match(parseAddress('#/play/X-v0?seed=-1'), { seed: undefined });
+  t.end();
+});

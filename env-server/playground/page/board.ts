@@ -1,0 +1,91 @@
+import { fill, h } from '../../../shared/web/element.ts';
+import { formatNumber, formatValue, standing } from './format.ts';
+import type { Observation, Schemas } from './wire.ts';
+
+/** Pictures smaller than this are shown at twice their size, in pixels. */
+const SMALL_PICTURE = 260;
+
+/** What the figures beside a state say. */
+export interface Situation {
+  readonly step: number;
+  readonly steps: number;
+  readonly observation: Observation;
+  readonly action?: unknown;
+  readonly reward?: number;
+  readonly totalReward: number;
+  /** Absent where it is shown elsewhere. */
+  readonly seed?: number | null;
+  readonly terminated?: boolean;
+  readonly truncated?: boolean;
+  readonly info: Schemas['Info'];
+}
+
+/** A state as its player sees it: picture, text, the numbers of the last step. */
+export class Board {
+  readonly #picture = h('img', {
+    alt: 'Picture of the state. The observation beside it says the same in text.',
+  });
+  readonly #frame = h('div', { class: 'picture', hidden: true }, this.#picture);
+  readonly #text = h('pre', { class: 'observation' });
+  readonly #figures = h('dl', { class: 'figures' });
+  readonly #info = h('dl', { class: 'info' });
+  /** What the environment says about the last step. */
+  readonly infoElement = h('details', { class: 'info-box' }, h('summary', {}, 'Info'), this.#info);
+  /** The place that keys are meant for. */
+  readonly focusTarget = h(
+    'div',
+    { class: 'state', tabindex: 0, role: 'region', 'aria-label': 'State' },
+    this.#frame,
+    this.#text,
+  );
+  readonly element = h('div', { class: 'board' }, this.#figures, this.focusTarget);
+  #address: string | undefined;
+
+  constructor() {
+    this.#picture.addEventListener('load', () => {
+      const { naturalWidth, naturalHeight, style } = this.#picture;
+      const width = naturalWidth < SMALL_PICTURE ? 2 * naturalWidth : naturalWidth;
+      style.setProperty('--width', `${width}px`);
+      style.setProperty('--ratio', String(naturalWidth / naturalHeight));
+    });
+  }
+
+  show(situation: Situation): void {
+    const { step, steps, observation, action, reward, totalReward, seed, info } = situation;
+    this.#text.textContent = formatValue(observation, 2);
+    const stands = standing(situation);
+    fill(
+      this.#figures,
+      figure('Step', h('span', {}, step, h('span', { class: 'of' }, ` of ${steps}`))),
+      figure('Action', action === undefined ? '–' : formatValue(action)),
+      figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
+      figure('Return', formatNumber(totalReward)),
+      seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
+      figure('Episode', h('span', { class: `chip ${stands.tone}` }, stands.text)),
+    );
+    const entries = Object.entries(info);
+    this.infoElement.hidden = entries.length === 0;
+    fill(
+      this.#info,
+      ...entries.flatMap(([key, value]) => [h('dt', {}, key), h('dd', {}, formatValue(value))]),
+    );
+  }
+
+  /**
+   * @param picture undefined where there is none
+   * @param step what it is of
+   */
+  showPicture(picture: Blob | string | undefined, step: number): void {
+    if (this.#address !== undefined) URL.revokeObjectURL(this.#address);
+    this.#address = picture instanceof Blob ? URL.createObjectURL(picture) : undefined;
+    this.#frame.hidden = picture === undefined;
+    const source = this.#address ?? picture;
+    if (typeof source === 'string') this.#picture.src = source;
+    else this.#picture.removeAttribute('src');
+    this.#picture.dataset.step = String(step);
+  }
+}
+
+function figure(name: string, value: string | Node): HTMLDivElement {
+  return h('div', {}, h('dt', {}, name), h('dd', {}, value));
+}

@@ -1,0 +1,165 @@
+import { Connection } from './connection.ts';
+import { curlLine } from './curl.ts';
+import type { ProblemReply, Schemas } from './wire.ts';
+
+/** A request and its reply, as the page shows them. */
+export interface Exchange {
+  readonly method: string;
+  readonly url: string;
+  readonly curl: string;
+  readonly status: number;
+  readonly milliseconds: number;
+  /** Undefined for a reply without text. */
+  readonly reply: string | undefined;
+}
+
+/** The server refused a request, or failed. */
+export class RequestFailed extends Error {
+  readonly problem: ProblemReply;
+
+  constructor(problem: ProblemReply) {
+    super(problem.detail);
+    this.name = 'RequestFailed';
+    this.problem = problem;
+  }
+}
+
+/** The server did not answer. */
+export class ServerAway extends Error {
+  constructor(cause: unknown) {
+    super('The server does not answer.', { cause });
+    this.name = 'ServerAway';
+  }
+}
+
+interface RequestOptions {
+  readonly body?: unknown;
+  /** The page asks on its own account: not shown as an exchange. */
+  readonly quiet?: boolean;
+  /** The page may be gone before the reply. */
+  readonly keepalive?: boolean;
+}
+
+type BatchItem = { readonly op: Schemas['BatchItem']['op']; readonly [key: string]: unknown };
+type BatchReply = Schemas['BatchReply'];
+
+/** Where browsers keep the token, as long as the tab is open. */
+const TOKEN_KEY = 'ragen-token';
+const UNAUTHORIZED = 401;
+const DRAINING = 503;
+/** What is shown of a reply that is no problem document, in characters. */
+const LONGEST_REPLY = 500;
+
+/** Talks to the server that the page came from; dispatches `exchange` (detail: {@link Exchange}) and `unauthorized`. */
+export class Client extends EventTarget {
+  readonly connection = new Connection(async () => {
+    const response = await fetch(this.#url('readyz'), { cache: 'no-store' });
+    return response.status === DRAINING ? 'draining' : 'connected';
+  });
+
+  get token(): string {
+    return sessionStorage.getItem(TOKEN_KEY) ?? '';
+  }
+
+  set token(token: string) {
+    if (token === '') sessionStorage.removeItem(TOKEN_KEY);
+    else sessionStorage.setItem(TOKEN_KEY, token);
+  }
+
+  /** @throws RequestFailed, ServerAway */
+  async json<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
+    const { text } = await this.#send(method, path, options);
+    return text === undefined || text === '' ? (undefined as T) : JSON.parse(text);
+  }
+
+  /** @throws RequestFailed, ServerAway */
+  async text(path: string, options: RequestOptions = {}): Promise<string> {
+    return (await this.#send('GET', path, options)).text ?? '';
+  }
+
+  /** A picture; @throws RequestFailed, ServerAway */
+  async blob(path: string): Promise<Blob> {
+    return (await this.#send('GET', path, { quiet: true })).blob!;
+  }
+
+  /**
+   * Many operations in one request, unseen.
+   * @throws RequestFailed, ServerAway
+   */
+  async batch(items: readonly BatchItem[]): Promise<BatchReply[]> {
+    const { results } = await this.json<Schemas['BatchResult']>('POST', 'v1/batch', {
+      body: { items },
+      quiet: true,
+    });
+    return results;
+  }
+
+  #url(path: string): string {
+    return new URL(path, document.baseURI).href;
+  }
+
+  async #send(
+    method: string,
+    path: string,
+    { body, quiet, keepalive }: RequestOptions,
+  ): Promise<{ text?: string; blob?: Blob }> {
+    const url = this.#url(path);
+    const { token } = this;
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const started = performance.now();
+    let response: Response;
+    let content: Blob;
+    try {
+      response = await fetch(url, {
+        method,
+        body: text,
+        keepalive,
+        cache: 'no-store',
+        headers: {
+          ...(text !== undefined && { 'content-type': 'application/json' }),
+          ...(token !== '' && { authorization: `Bearer ${token}` }),
+        },
+      });
+      content = await response.blob();
+    } catch (cause) {
+      this.connection.lost();
+      throw new ServerAway(cause);
+    }
+    this.connection.answered();
+    const isText = !content.type.startsWith('image/');
+    const reply = isText ? await content.text() : undefined;
+    if (!quiet) {
+      const exchange: Exchange = {
+        method,
+        url,
+        curl: curlLine({ method, url, body: text, authorised: token !== '' }),
+        status: response.status,
+        milliseconds: performance.now() - started,
+        reply,
+      };
+      this.dispatchEvent(new CustomEvent('exchange', { detail: exchange }));
+    }
+    if (!response.ok) {
+      if (response.status === UNAUTHORIZED) this.dispatchEvent(new Event('unauthorized'));
+      throw new RequestFailed(problemOf(response, reply ?? ''));
+    }
+    return isText ? { text: reply } : { blob: content };
+  }
+}
+
+function problemOf(response: Response, reply: string): ProblemReply {
+  if (response.headers.get('content-type')?.startsWith('application/problem+json')) return JSON.parse(reply);
+  return {
+    title: response.statusText || 'The request failed',
+    status: response.status,
+    detail: reply.slice(0, LONGEST_REPLY) || 'The reply says nothing more.',
+  };
+}
+
+/** A path of a session's operation. */
+export const sessionPath = (sessionId: string, operation = ''): string =>
+  `v1/sessions/${encodeURIComponent(sessionId)}${operation && `/${operation}`}`;
+
+/** A path of an environment. */
+export const environmentPath = (envId: string, operation = ''): string =>
+  `v1/envs/${encodeURIComponent(envId)}${operation && `/${operation}`}`;

@@ -1,0 +1,29 @@
+const SIGNIFICANT = 6;
+
+/** A number for reading: six digits that matter, a real minus sign. */
+export function formatNumber(value: number): string {
+  return String(Number(value.toPrecision(SIGNIFICANT))).replace('-', '−');
+}
+
+/** An action or observation for reading: text as it is, everything else as JSON. */
+export function formatValue(value: unknown, indent?: number): string {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, indent);
+}
+
+/** How an episode stands. */
+export interface Standing {
+  readonly text: string;
+  readonly tone: 'plain' | 'good' | 'bad' | 'warn';
+}
+
+/** In a word, how the last step left an episode. */
+export function standing(last: {
+  readonly terminated?: boolean;
+  readonly truncated?: boolean;
+  readonly info: { readonly success?: boolean };
+}): Standing {
+  if (last.terminated)
+    return last.info.success ? { text: 'solved', tone: 'good' } : { text: 'ended', tone: 'bad' };
+  if (last.truncated) return { text: 'cut short', tone: 'warn' };
+  return { text: 'under way', tone: 'plain' };
+}

@@ -1,0 +1,65 @@
+/** A part of a text: positions of its first character and behind its last. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+const SPACE = /\s*/y;
+const SCALAR = /"(?:[^"\\]|\\.)*"|[^\s,\]}]+/y;
+
+/**
+ * Where in a JSON text the value lies that a JSON pointer names, or else the innermost one on the way to it.
+ * @param text valid JSON
+ */
+export function locate(text: string, pointer: string): Range {
+  const path = pointer
+    .split('/')
+    .slice(1)
+    .map(token => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+  let range = valueAt(text, 0);
+  for (const token of path) {
+    const inner = member(text, range.start, token);
+    if (!inner) break;
+    range = inner;
+  }
+  return range;
+}
+
+function member(text: string, start: number, wanted: string): Range | undefined {
+  for (const { key, value } of members(text, start)) if (key === wanted) return value;
+  return undefined;
+}
+
+function* members(text: string, start: number): Generator<{ key: string; value: Range }> {
+  const isObject = text[start] === '{';
+  if (!isObject && text[start] !== '[') return;
+  let at = skipSpace(text, start + 1);
+  for (let index = 0; text[at] !== '}' && text[at] !== ']'; index++) {
+    let key = String(index);
+    if (isObject) {
+      const name = valueAt(text, at);
+      key = JSON.parse(text.slice(name.start, name.end));
+      at = skipSpace(text, name.end) + ':'.length;
+    }
+    const value = valueAt(text, at);
+    yield { key, value };
+    at = skipSpace(text, value.end);
+    if (text[at] === ',') at = skipSpace(text, at + 1);
+  }
+}
+
+function valueAt(text: string, from: number): Range {
+  const start = skipSpace(text, from);
+  if (text[start] !== '{' && text[start] !== '[') {
+    SCALAR.lastIndex = start;
+    return { start, end: start + (SCALAR.exec(text)?.[0].length ?? 0) };
+  }
+  let end = start + 1;
+  for (const { value } of members(text, start)) end = value.end;
+  return { start, end: text.indexOf(text[start] === '{' ? '}' : ']', end) + 1 };
+}
+
+function skipSpace(text: string, at: number): number {
+  SPACE.lastIndex = at;
+  return at + (SPACE.exec(text)?.[0].length ?? 0);
+}

@@ -1,0 +1,142 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import { h, newId } from '../../../shared/web/element.ts';
+import { type Client, RequestFailed } from './client.ts';
+import { DEFAULT_SETUP, describe, type Setup } from './episode.ts';
+import { JsonField } from './json-field.ts';
+import { ProblemNote } from './problem-note.ts';
+import { type FieldSchema, SchemaForm } from './schema-form.ts';
+import type { Environment, Violation, WrapperChoice } from './wire.ts';
+
+/** A pause in typing after which the server is asked what it thinks. */
+const PAUSE_MS = 200;
+
+/** Everything that can be set about an environment besides preset and seed, checked by the server while it is written. */
+export class SetupPanel {
+  readonly #client: Client;
+  readonly #envId: string;
+  readonly #note = new ProblemNote();
+  readonly #form: SchemaForm;
+  readonly #options: JsonField;
+  readonly #wrappers: JsonField;
+  readonly #format: HTMLSelectElement;
+  readonly element: HTMLDetailsElement;
+  #preset: string | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #checks = 0;
+
+  /** @param apply begins to play with what is set */
+  constructor(client: Client, environment: Environment, apply: () => void) {
+    this.#client = client;
+    this.#envId = environment.env_id;
+    const check = () => {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.check(), PAUSE_MS);
+    };
+    this.#form = new SchemaForm(environment.config_schema as FieldSchema, check);
+    this.#form.showDefaults(environment.config);
+    const pins = Object.keys((environment.options_schema as FieldSchema).properties ?? {});
+    this.#options = new JsonField({
+      label: 'Options of the start',
+      value: {},
+      rows: 2,
+      hint: pins.length > 0 ? `A JSON object that may pin ${pins.join(', ')}.` : 'The environment has none.',
+    });
+    this.#wrappers = new JsonField({
+      label: 'Wrappers',
+      value: [],
+      rows: 2,
+      hint: 'A JSON list such as [{"name": "time_limit", "options": {"max_steps": 5}}].',
+      oninput: check,
+    });
+    const formatId = newId();
+    this.#format = h(
+      'select',
+      { id: formatId },
+      ...environment.observation_formats.map(format => h('option', {}, format)),
+    );
+    this.element = h(
+      'details',
+      { class: 'setup' },
+      h('summary', {}, 'Settings'),
+      h('h3', {}, 'Configuration'),
+      this.#form.element,
+      h('h3', {}, 'Session'),
+      h(
+        'div',
+        { class: 'fields' },
+        h('div', { class: 'field' }, h('label', { for: formatId }, 'Observation format'), this.#format),
+        this.#options.element,
+        this.#wrappers.element,
+      ),
+      this.#note.element,
+      h('button', { type: 'button', class: 'primary', onclick: apply }, 'Start over with these settings'),
+    );
+  }
+
+  /** What is set. @throws NotJson, after showing where */
+  get setup(): Setup {
+    return {
+      config: { ...(this.#preset !== undefined && { preset: this.#preset }), ...this.#form.changes },
+      wrappers: this.#wrappers.value as unknown as WrapperChoice[],
+      options: this.#options.value as JsonObject,
+      format: this.#format.value,
+    };
+  }
+
+  /** Takes over what somebody else set. */
+  adopt({ config, wrappers, options, format }: Setup): void {
+    const { preset, ...changes } = config;
+    this.#preset = preset as string | undefined;
+    this.#form.adopt(changes);
+    this.#wrappers.value = wrappers as unknown as JsonObject[];
+    this.#options.value = options;
+    this.#format.value = format;
+  }
+
+  set preset(preset: string | undefined) {
+    this.#preset = preset;
+  }
+
+  /** Asks the server about what is set and shows its answer; the environment under it, or undefined when it is refused. */
+  async check(): Promise<Environment | undefined> {
+    const turn = ++this.#checks;
+    try {
+      const environment = await describe(this.#client, this.#envId, { ...DEFAULT_SETUP, ...this.setup });
+      if (turn !== this.#checks) return undefined;
+      this.showFailure(undefined);
+      this.#form.showDefaults(environment.config);
+      return environment;
+    } catch (error) {
+      if (turn === this.#checks) this.showFailure(error);
+      return undefined;
+    }
+  }
+
+  /** Shows at the fields why the setup was refused; undefined takes it back. What belongs to no field stands below them. */
+  showFailure(error: unknown): void {
+    const violations = error instanceof RequestFailed ? (error.problem.errors ?? []) : [];
+    const others = this.#form
+      .showViolations(violations, '/config')
+      .filter(violation => !this.#atField(violation));
+    for (const [field, root] of this.#jsonFields) {
+      const found = violations.filter(({ pointer }) => pointer.startsWith(root));
+      const lines = found.map(({ pointer, detail }) => `${pointer.slice(root.length)}: ${detail}`);
+      if (found.length > 0) field.fail(lines.join('\n'));
+      else field.clear();
+    }
+    if (error === undefined || (violations.length > 0 && others.length === 0)) this.#note.clear();
+    else this.#note.show(error);
+    if (error !== undefined) this.element.open = true;
+  }
+
+  get #jsonFields(): [JsonField, string][] {
+    return [
+      [this.#options, '/options'],
+      [this.#wrappers, '/wrappers'],
+    ];
+  }
+
+  #atField({ pointer }: Violation): boolean {
+    return this.#jsonFields.some(([, root]) => pointer.startsWith(root));
+  }
+}

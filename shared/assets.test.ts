@@ -1,0 +1,31 @@
+import t from 'tap';
+import { Assets } from './assets.ts';
+
+t.test('scripts come without types, at the same lines and columns', async t => {
+  const asset = await new Assets(['shared/web']).find('shared/web/element.ts');
+  t.ok(asset);
+  t.equal(asset!.contentType, 'text/javascript; charset=utf-8');
+  t.notMatch(asset!.body, /keyof HTMLElementTagNameMap/);
+  const line = asset!.body.split('\n').findIndex(text => text.startsWith('export function newId()'));
+  const { readFileSync } = await import('node:fs');
+  const source = readFileSync(new URL('./web/element.ts', import.meta.url), 'utf8').split('\n');
+  t.match(source[line], /^export function newId\(\): string/);
+  t.match(asset!.etag, /^"[\w-]{43}"$/);
+});
+
+t.test('nothing but the pages’ own files is handed out', t => {
+  const assets = new Assets(['shared', 'shared/web']);
+  t.ok(assets.find('shared/web/base.css'));
+  for (const path of [
+    'shared/assets.test.ts',
+    'shared/web/README.md',
+    'package.json',
+    'shared/../package.json',
+    'shared/web/../../package.json',
+    'trainer/main.ts',
+    '',
+  ]) {
+    t.equal(assets.find(path), undefined, path);
+  }
+  t.end();
+});
