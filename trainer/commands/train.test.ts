@@ -36,19 +36,30 @@ const settingsFor = (folder: string, url: string) =>
     RunSettings,
   );
 
+interface Watched extends Progress {
+  readonly notes: string[];
+  /** The stage that is shown. */
+  readonly stage: string;
+}
+
 /** Calls back after each training step and keeps the notes. */
-const watching = (onStep: (step: number) => void = () => {}): Progress & { readonly notes: string[] } => {
+const watching = (onStep: (step: number) => void = () => {}): Watched => {
   let stage = '';
   const notes: string[] = [];
   return {
     notes,
+    get stage() {
+      return stage;
+    },
     begin(name) {
       stage = name;
     },
     update(done) {
       if (stage === 'training') onStep(done);
     },
-    end() {},
+    end() {
+      stage = '';
+    },
     note: text => notes.push(text),
   };
 };
@@ -77,7 +88,7 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
     child.kill();
     await child.ended;
   });
-  const folders = t.testdir({ whole: {}, parted: {}, killed: {}, early: {} });
+  const folders = t.testdir({ whole: {}, parted: {}, killed: {}, early: {}, warming: {} });
   const create = (name: string) => {
     const settings = settingsFor(join(folders, name), url);
     return { settings, run: createRunFolder(settings, name) };
@@ -160,5 +171,23 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
     const { run, settings } = create('early');
     t.equal(await trainRun(run, settings, watching(), AbortSignal.abort()), undefined);
     t.equal(latestCheckpoint(run), undefined);
+  });
+
+  await t.test('stopped in the warm start, it shows no progress any more', async t => {
+    const { run, settings } = create('warming');
+    const control = new AbortController();
+    const progress = watching();
+    const stages: string[] = [];
+    const stopping: Progress = {
+      ...progress,
+      begin(...args) {
+        stages.push(args[0]);
+        progress.begin(...args);
+        control.abort();
+      },
+    };
+    t.equal(await trainRun(run, settings, stopping, control.signal), undefined);
+    t.same(stages, ['warm start']);
+    t.equal(progress.stage, '', 'a bar left over would keep the program alive');
   });
 });

@@ -54,6 +54,7 @@ export async function trainRun(
       await policy.close();
     }
   } finally {
+    progress.end();
     await bench.close();
   }
 }
