@@ -45,7 +45,7 @@ async function serve(settings: Settings, program: Command): Promise<void> {
   refuseOpenServer(settings.host, authenticator);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const address = await listen();
-  console.log(`ragen env-server listening on ${address}`);
+  console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
 
   let stopping = false;
   const stop = (reason: string) => {

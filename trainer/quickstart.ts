@@ -61,7 +61,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   try {
     if (asked > 0) return INTERRUPTED_STATUS;
     console.log(
-      `1. environment server  ${server.url}  (process ${server.child.pid}, reference: ${server.url}/docs)`,
+      `1. environment server  ${server.url}  (process ${server.child.pid}; play and watch: ${server.url}/#/watch)`,
     );
     console.log(`2. trainer             configs/quickstart.yaml → ${relative('.', run)}`);
     console.log('   Ctrl-C stops both with a checkpoint; npm start then goes on.');
