@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
+import { hashToken } from '../../env-server/http/auth.ts';
 import type { Settings } from '../../env-server/settings.ts';
 import type { WaitEvent, WaitEvents } from './availability.ts';
 import {
@@ -209,7 +210,6 @@ t.test('a port that takes connections and says nothing', async t => {
 });
 
 t.test('a token is sent, and its refusal is final', async t => {
-  const { hashToken } = await import('../../env-server/http/auth.ts');
   const tokens = JSON.stringify([{ name: 'me', sha256: hashToken('secret'), scopes: ['play'] }]);
   const url = await listen(t, { tokens });
   for (const transport of TRANSPORTS) {
@@ -218,6 +218,21 @@ t.test('a token is sent, and its refusal is final', async t => {
     const bad = client(t, { url, token: 'wrong', transport });
     await t.rejects(bad.batched('list_environments', {}), /401/);
     await t.rejects(bad.call('list_environments', {}), /401 unauthorized/);
+  }
+});
+
+t.test('the token may come from the environment; one that is given goes before it', async t => {
+  const tokens = JSON.stringify([{ name: 'me', sha256: hashToken('secret'), scopes: ['play'] }]);
+  const url = await listen(t, { tokens });
+  process.env.RAGEN_TOKEN = 'secret';
+  t.teardown(() => {
+    delete process.env.RAGEN_TOKEN;
+  });
+  for (const transport of TRANSPORTS) {
+    const quiet = client(t, { url, transport });
+    t.ok((await quiet.batched('create', { env_id: 'Bandit-v0' })).session_id);
+    const told = client(t, { url, token: 'wrong', transport });
+    await t.rejects(told.call('create', { env_id: 'Bandit-v0' }), { code: 'unauthorized' });
   }
 });
 

@@ -18,6 +18,7 @@ import { DEFAULT_SOCKET, SocketDoor, type SocketDoorSettings } from './socket-do
 export interface EnvServerSettings {
   /** Where the server is, e.g. `http://127.0.0.1:8080`; a path prefix is kept. */
   readonly url: string;
+  /** Sent as bearer token; without it that of the variable `RAGEN_TOKEN`, which stays out of the run's folder. */
   readonly token?: string;
   /** Share of new groups this server gets, relative to the others; 1 unless told otherwise. */
   readonly weight?: number;
@@ -30,6 +31,7 @@ export interface EnvServerSettings {
   readonly socket?: Partial<SocketDoorSettings>;
 }
 
+const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 const DEFAULT_MAX_BATCH = 256;
 const CLOSING_GRACE_MS = 1_000;
 
@@ -68,14 +70,15 @@ export class EnvServer {
       throw new RangeError(`the weight of ${this.name} must be above 0, got ${this.weight}`);
     this.#retry = { ...DEFAULT_RETRY, ...settings.retry };
     this.#availability = new Availability(this.name, events);
-    const http = new HttpDoor(url, settings.token, { ...DEFAULT_HTTP, ...settings.http });
+    const token = settings.token ?? process.env[TOKEN_VARIABLE];
+    const http = new HttpDoor(url, token, { ...DEFAULT_HTTP, ...settings.http });
     this.#http = http;
     const maxBatch = settings.maxBatch ?? DEFAULT_MAX_BATCH;
     if (settings.transport === 'http') {
       this.#batcher = new Batcher(requests => http.exchangeBatch(requests, this.#closed.signal), maxBatch);
     } else {
       const socketSettings = { ...DEFAULT_SOCKET, ...settings.socket };
-      const socket = new SocketDoor(url, settings.token, socketSettings, this.#retry, this.#availability);
+      const socket = new SocketDoor(url, token, socketSettings, this.#retry, this.#availability);
       this.#socket = socket;
       this.#batcher = new Batcher(requests => socket.exchangeBatch(requests), maxBatch);
     }
