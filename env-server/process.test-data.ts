@@ -22,7 +22,7 @@ export async function listening(child: ChildProcess): Promise<{ origin: string; 
   const lines: string[] = [];
   for await (const line of createInterface({ input: child.stdout! })) {
     lines.push(line);
-    const match = /^ragen env-server listening on (http:\/\/127\.0\.0\.1:\d+) \(playground at \/, /.exec(line);
+    const match = /^ragen env-server listening on (http:\/\/127\.0\.0\.1:\d+) \(playground/.exec(line);
     if (match) return { origin: match[1], lines };
   }
   throw new Error(`it ended after: ${lines.join('\n')}`);
