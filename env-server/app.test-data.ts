@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import type { Json } from '../shared/json.ts';
 import type { ProblemDocument } from '../shared/problems.ts';
@@ -30,28 +33,41 @@ export interface TestApp extends App {
   open(more?: { [key: string]: Json }): Promise<string>;
 }
 
-/** A server with the test environments and a clock of its own, closed after the test. */
+/** A server with the test environments and a clock of its own, asked through real sockets, closed after the test. */
 export async function testApp(t: Pick<Test, 'teardown'>, settings: Partial<Settings> = {}): Promise<TestApp> {
   let time = 1_000_000_000_000;
   const app = await createApp(
     { logLevel: 'silent', ...settings },
     { registry: testRegistry(), now: () => time },
   );
-  t.teardown(() => app.server.close());
-  const ask: TestApp['ask'] = async (method, url, payload, headers = {}) => {
-    const reply = await app.server.inject({
-      method: method as 'GET',
-      url,
+  const agent = new Agent({ keepAlive: true });
+  t.teardown(() => {
+    agent.destroy();
+    return app.server.close();
+  });
+  const ask: TestApp['ask'] = async (method, path, payload, headers = {}) => {
+    if (!app.server.server.listening) await app.server.listen({ port: 0, host: '127.0.0.1' });
+    const { port } = app.server.server.address() as AddressInfo;
+    const sent = request({
+      host: '127.0.0.1',
+      port,
+      agent,
+      method,
+      path,
       headers: payload === undefined ? headers : { 'content-type': 'application/json', ...headers },
-      payload:
-        typeof payload === 'string' ? payload : payload === undefined ? undefined : JSON.stringify(payload),
     });
-    const isJson = String(reply.headers['content-type']).includes('json;');
+    sent.end(
+      typeof payload === 'string' ? payload : payload === undefined ? undefined : JSON.stringify(payload),
+    );
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    let text = '';
+    for await (const chunk of response.setEncoding('utf8')) text += chunk;
+    const isJson = String(response.headers['content-type']).includes('json;');
     return {
-      status: reply.statusCode,
-      headers: reply.headers,
-      text: reply.body,
-      body: isJson && reply.body !== '' ? JSON.parse(reply.body) : {},
+      status: response.statusCode ?? 0,
+      headers: response.headers,
+      text,
+      body: isJson && text !== '' ? JSON.parse(text) : {},
     };
   };
   return {

@@ -15,8 +15,10 @@ import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
+import { securePages, secureReplies } from './http/security.ts';
 import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
+import { addPlayground } from './playground/routes.ts';
 import { Catalogue } from './sessions/catalogue.ts';
 import { openKeeper, type Share } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
@@ -62,7 +64,7 @@ const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Routes that need no token. */
-const OPEN = /^\/((livez|readyz|openapi\.json|docs)(\/|\?|$)|compat\/openenv\/[^?]+\/health$)/;
+const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
 /**
  * Puts a server together; it listens nowhere yet.
@@ -123,6 +125,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   // A logger of its own for every request costs more than a step.
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
+  secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
@@ -152,6 +155,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
   addWebSocketRoute(server, dispatcher, desk, settings);
   await addCompatibilityDoors(server, dispatcher, desk, settings);
+  await server.register(async pages => {
+    await securePages(pages);
+    addPlayground(pages);
+  });
   await addPages(
     server,
     sessions,

@@ -107,6 +107,52 @@ const faulty = {
   },
 } satisfies Environment<CountConfig, CountState>;
 
+/** Throws wherever `config.at` says, with a message of several lines that looks like a stack. */
+const broken = {
+  ...counting,
+  spec: spec('test/Broken-v0', {
+    configSchema: Type.Object(
+      { at: Type.String({ default: 'nowhere' }), goal: Type.Integer({ default: 3 }) },
+      { additionalProperties: false },
+    ),
+    presets: {},
+  }),
+  reset(
+    config: CountConfig & { readonly at: string },
+    rng: Random,
+    options: { readonly [key: string]: Json },
+  ) {
+    if (config.at === 'reset') throw breakdown();
+    return { ...counting.reset(config, rng, options), at: config.at };
+  },
+  step(state: CountState & { readonly at: string }, action: Json, rng: Random) {
+    if (state.at === 'step') throw breakdown();
+    if (state.at === 'late step') return Promise.reject(breakdown());
+    return countStep(state, action, rng);
+  },
+  observe(state: CountState & { readonly at: string }, format: string) {
+    if (state.at === 'observe') throw breakdown();
+    if (state.at === 'structured' && format === 'structured') throw breakdown();
+    return counting.observe(state, format);
+  },
+  render(state: CountState & { readonly at: string }) {
+    if (state.at === 'render') throw breakdown();
+    return { width: 1, height: 1, data: new Uint8Array([255, 0, 0, 255]) };
+  },
+  references: {
+    optimal: {
+      title: 'Fails',
+      plan(): Json[] {
+        throw breakdown();
+      },
+    },
+  },
+} as unknown as AnyEnvironment;
+
+function breakdown(): Error {
+  return new Error('it broke\n    at secret (/home/operator/secret.ts:1:1)');
+}
+
 /** States that `test/Held-v0` was asked to release. */
 export const released: Json[] = [];
 
@@ -128,7 +174,7 @@ let draws = 0;
 
 export function testRegistry(): Registry {
   const registry = createRegistry();
-  for (const environment of [counter, slow, faulty, held, fickle]) {
+  for (const environment of [counter, slow, faulty, broken, held, fickle]) {
     registry.register(environment as AnyEnvironment);
   }
   return registry;

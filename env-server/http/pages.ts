@@ -5,6 +5,7 @@ import type { Registry } from 'prom-client';
 import { Problem } from '../../shared/problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import { openApiDocument } from './openapi.ts';
+import { securePages } from './security.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 
@@ -32,9 +33,12 @@ export async function addPages(
   const document = openApiDocument();
   const text = JSON.stringify(document);
   app.get('/openapi.json', (_request, reply) => reply.type('application/json; charset=utf-8').send(text));
-  await app.register(swagger, {
-    mode: 'static',
-    specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
+  await app.register(async pages => {
+    await securePages(pages, { inlineStyles: true });
+    await pages.register(swagger, {
+      mode: 'static',
+      specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
+    });
+    await pages.register(swaggerUi, { routePrefix: '/docs' });
   });
-  await app.register(swaggerUi, { routePrefix: '/docs' });
 }

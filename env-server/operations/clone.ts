@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { sessionOperation } from './operation.ts';
 import { ClonedSessions, Count, GroupId } from './schemas.ts';
-import { sessionView } from './views.ts';
+import { viewsOf } from './views.ts';
 
 export const clone = sessionOperation({
   name: 'clone',
@@ -16,6 +16,6 @@ export const clone = sessionOperation({
   result: ClonedSessions,
   handle({ sessions }, session, input) {
     const clones = sessions.clone(session, input.count ?? 1, input.group_id);
-    return { sessions: clones.map(sessionView) };
+    return { sessions: viewsOf(sessions, clones) };
   },
 });

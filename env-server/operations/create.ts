@@ -13,7 +13,7 @@ import {
   TtlSeconds,
   Wrappers,
 } from './schemas.ts';
-import { sessionView } from './views.ts';
+import { viewsOf } from './views.ts';
 
 export const create = serverOperation({
   name: 'create',
@@ -41,7 +41,7 @@ export const create = serverOperation({
   handle({ sessions, catalogue }, principal, input) {
     const variant = catalogue.variant(input.env_id, input.config, input.wrappers);
     return chain(sessions.create(principal.name, variant, input), members => {
-      const views = members.map(sessionView);
+      const views = viewsOf(sessions, members);
       return views.length > 1 ? { ...views[0], sessions: views } : views[0];
     });
   },

@@ -1,3 +1,4 @@
+import type { SessionManager } from '../sessions/manager.ts';
 import type { Session as LiveSession } from '../sessions/session.ts';
 import type { Session, SessionDetail } from './schemas.ts';
 
@@ -14,6 +15,16 @@ export function sessionView(session: LiveSession): Session {
     info: session.info,
     expires_at: new Date(session.expiresAt).toISOString(),
   };
+}
+
+/** Sessions that were just opened as clients see them; where that fails they are closed again, as nobody knows their ids. */
+export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]): Session[] {
+  try {
+    return opened.map(sessionView);
+  } catch (error) {
+    for (const session of opened) sessions.discard(session);
+    throw error;
+  }
 }
 
 export function sessionDetail(session: LiveSession): SessionDetail {

@@ -5,6 +5,7 @@ import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
+import { guarded } from './environment-fault.ts';
 import type { Variant } from './variant.ts';
 
 /** Seeds drawn by the server lie below this, short enough to type. */
@@ -58,7 +59,7 @@ export interface TrajectoryRecord {
 /**
  * Begins an episode.
  * @param seed drawn at random when absent
- * @throws Problem when the environment refuses a seed; InvalidOptions
+ * @throws Problem when the environment refuses a seed, `environment_fault`; InvalidOptions
  */
 export function beginEpisode(
   variant: Variant,
@@ -72,7 +73,8 @@ export function beginEpisode(
   const options = variant.options(givenOptions);
   const effective = seed ?? randomInt(DRAWN_SEEDS);
   const random = Random.fromSeed(effective);
-  return chain(variant.environment.reset(variant.config, random, options), state => ({
+  const reset = () => variant.environment.reset(variant.config, random, options);
+  return chain(guarded(variant, 'to begin', reset), state => ({
     seed: effective,
     options,
     state,

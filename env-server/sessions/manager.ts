@@ -193,6 +193,11 @@ export class SessionManager {
     if (problem.code === 'unknown_session') throw problem;
   }
 
+  /** Ends a session that no client has heard of. */
+  discard(session: Session): void {
+    this.#end(session, 'session_closed');
+  }
+
   /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
   list(principal: Principal, request: ListRequest): { sessions: Session[]; next: number | null } {
     const all = principal.scopes.has('admin');

@@ -3,6 +3,7 @@ import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
+import { environmentFault, guarded } from './environment-fault.ts';
 import {
   beginEpisode,
   type EpisodeState,
@@ -285,27 +286,29 @@ export class Session implements Expiring {
   }
 
   /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
-  #fault(error: unknown): Problem {
+  #fault(error: unknown): Error {
     if (error instanceof Problem && PROBLEMS[error.code].retryable) return error;
     this.failed = true;
     this.changed = true;
     this.variant.tally.faults++;
-    if (error instanceof Problem) return error;
-    return new Problem(
-      'environment_fault',
-      `${this.variant.environment.spec.id} failed at step ${this.stepCount + 1}: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    return environmentFault(this.variant, `at step ${this.stepCount + 1}`, error);
   }
 
+  /** @throws Problem `environment_fault` */
   observe(format: ObservationFormat): Json {
-    return this.variant.environment.observe(this.#state, format);
+    const { variant } = this;
+    return guarded(variant, `to show step ${this.stepCount}`, () =>
+      variant.environment.observe(this.#state, format),
+    ) as Json;
   }
 
-  /** @throws Problem `unsupported` for an environment without pictures */
+  /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
   picture(): Picture {
-    const picture = this.variant.environment.render?.(this.#state);
-    if (!picture) throw new Problem('unsupported', `${this.variant.environment.spec.id} has no pictures`);
+    const { environment } = this.variant;
+    const picture = guarded(this.variant, `to paint step ${this.stepCount}`, () =>
+      environment.render?.(this.#state),
+    ) as Picture | undefined;
+    if (!picture) throw new Problem('unsupported', `${environment.spec.id} has no pictures`);
     return picture;
   }
 
@@ -420,7 +423,11 @@ export class Session implements Expiring {
   /** The reset and every step of this episode. */
   trajectory(): MaybePromise<TrajectoryRecord[]> {
     return chain(
-      this.#results ? this.#recorded() : replay(this.variant, this.capture(), this.format),
+      this.#results
+        ? this.#recorded()
+        : guarded(this.variant, 'to play its actions again', () =>
+            replay(this.variant, this.capture(), this.format),
+          ),
       records => {
         const [first, ...steps] = records;
         const { variant } = this;
@@ -457,7 +464,7 @@ export class Session implements Expiring {
 
   /**
    * The next actions of a reference policy; draws come from the step, not from the episode's generator.
-   * @throws Problem `unknown_reference` naming those there are
+   * @throws Problem `unknown_reference` naming those there are, `environment_fault`
    */
   plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
     const references = this.variant.environment.references ?? {};
@@ -471,7 +478,9 @@ export class Session implements Expiring {
     if (this.#isOver()) return [];
     const [a, b, c, d] = this.#random.state;
     const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
-    return references[policy].plan(this.#state, count, random, turns);
+    return guarded(this.variant, `to plan with ${policy}`, () =>
+      references[policy].plan(this.#state, count, random, turns),
+    );
   }
 
   /** Lets the environment release what it holds outside the state. */
