@@ -30,12 +30,15 @@ export function planGroups(plan: {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   readonly groupSize: number;
   readonly firstSeed: number;
+  /** Number of the first group; 0 unless told otherwise. */
+  readonly firstGroup?: number;
 }): GroupPlan[] {
+  const { firstGroup = 0 } = plan;
   const groups: GroupPlan[] = [];
   for (const { tag, groups: count } of plan.tags) {
     for (let i = 0; i < count; i++) {
-      const groupId = groups.length;
-      groups.push({ groupId, tag, seed: plan.firstSeed + groupId, size: plan.groupSize });
+      const n = groups.length;
+      groups.push({ groupId: firstGroup + n, tag, seed: plan.firstSeed + n, size: plan.groupSize });
     }
   }
   return groups;

@@ -1,83 +1,48 @@
+import { Random } from '../../shared/random.ts';
+import { planFill } from '../algorithms/filters/fill.ts';
 import { lossScale } from '../algorithms/filters/loss-scaling.ts';
-import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
-import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
-import { mean, unbiasedStd } from '../algorithms/statistics.ts';
 import type { TrainingSequence } from '../policy/policy.ts';
-import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { groupBy, type Metrics } from './episode-metrics.ts';
 import { trainingSequences } from './experience.ts';
+import type { Filtered } from './filtering.ts';
+import type { SampleLogProbs } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
-import { filterSettings } from './settings-derived.ts';
-import { countOnes } from './update.ts';
+import { experienceSettings } from './settings-derived.ts';
 
-/** What an iteration trains on. */
-export interface Batch {
-  readonly sequences: readonly TrainingSequence[];
-  /** Groups that the filter kept. */
-  readonly keptGroups: number;
-  /** Mean in-group std of the returns before filtering; 0 for groups of one. */
-  readonly groupStd: number;
-  readonly metrics: Metrics;
+export interface BatchParts {
+  /** Ids of the tokens that actions are made of, per tag. */
+  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** Seeds the choice of sequences that are repeated or left out. */
+  readonly seed: number;
+  /** log π_ref, where a KL term is on. */
+  readonly reference?: SampleLogProbs;
+  /** log π_prox, where tokens of older weights are corrected for. */
+  readonly proximal?: SampleLogProbs;
 }
 
 /**
- * Episodes of an iteration as the batch to train on: returns normalised, groups filtered, advantages estimated.
- * @param actionTokens ids of the tokens that actions are made of, per tag
+ * Kept episodes as the sequences to train on: advantages estimated, weighed by the share of groups that were kept, and
+ * made to fill whole mini-batches where `filter.fill` says so.
  */
-export function makeBatch(
-  episodes: readonly Episode[],
-  settings: RunSettings,
-  actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
-): Batch {
-  const { algorithm } = settings;
-  const { reward_normalization: normalization, reward_scale: scale, filter } = algorithm;
-  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
-  const filtered = filterGroups(
-    groups.map(group => ({
-      rewards: group.map(episodeReturn),
-      lengths: group.map(episode =>
-        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
-      ),
-    })),
-    filterSettings(settings),
-  );
-  const kept = filtered.kept.flatMap(position => groups[position]);
-  const normalized = new Map<Episode, number>();
-  if (normalization.method !== 'identity') {
-    const rewards = episodes.map(episode => ({
-      reward: scale * episodeReturn(episode),
-      groupId: episode.groupId,
-      tag: episode.tag,
-    }));
-    normalizeRewards(rewards, normalization).forEach((value, i) => {
-      normalized.set(episodes[i], value);
-    });
-  }
-  const weight = lossScale(
+export function makeBatch(filtered: Filtered, settings: RunSettings, parts: BatchParts): TrainingSequence[] {
+  const { filter, mini_batch_size } = settings.algorithm;
+  const scale = lossScale(
     filter.loss_scaling,
-    groups.length === 0 ? 0 : filtered.kept.length / groups.length,
+    filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
   );
   const sequences = trainingSequences(
-    kept,
-    {
-      advantage: algorithm.advantage,
-      gamma: algorithm.gamma,
-      lambda: algorithm.lambda,
-      turnLambda: algorithm.turn_lambda,
-      highLevelGamma: algorithm.high_level_gamma,
-      stepWeight: algorithm.step_weight,
-      whiten: algorithm.whiten,
-      rewardScale: scale,
-      constrained: settings.rollout.constrained,
-      ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
-    },
-    normalized.size > 0 ? kept.map(episode => normalized.get(episode)!) : undefined,
+    filtered.kept.flat(),
+    experienceSettings(settings, parts.actionTokens),
+    parts,
+  ).map(sequence => weighed(sequence, scale));
+  if (filter.fill === 'none' || filter.fill === 'refill') return sequences;
+  const plan = planFill(
+    filter.fill,
+    { count: sequences.length, wanted: sequences.length, multiple: mini_batch_size },
+    Random.fromSeed(parts.seed),
   );
-  const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(episodeReturn)) : 0));
-  return {
-    sequences: weight === 1 ? sequences : sequences.map(sequence => ({ ...sequence, weight })),
-    keptGroups: filtered.kept.length,
-    groupStd: groups.length === 0 ? 0 : mean(stds),
-    metrics: { ...filtered.metrics },
-  };
+  return plan.indices.map((index, i) => weighed(sequences[index], plan.weights[i]));
+}
+
+function weighed(sequence: TrainingSequence, factor: number): TrainingSequence {
+  return factor === 1 ? sequence : { ...sequence, weight: factor * (sequence.weight ?? 1) };
 }

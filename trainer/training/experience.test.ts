@@ -11,8 +11,24 @@ const settings: ExperienceSettings = {
   highLevelGamma: 1,
   stepWeight: 1,
   whiten: false,
+  stdNormalize: true,
+  acrossTurns: true,
   rewardScale: 1,
+  softReweight: false,
+  lengthWeight: false,
+  zeroTask: false,
+  overlongMask: false,
 };
+const sequencesOf = (
+  episodes: readonly Episode[],
+  some: ExperienceSettings,
+  others: Parameters<typeof trainingSequences>[2] = {},
+) =>
+  trainingSequences(
+    episodes.map(episode => ({ episode })),
+    some,
+    others,
+  );
 const rounded = (values: ArrayLike<number>) => Array.from(values, value => Number(value.toFixed(5)));
 
 /** Two turns: prompt, two sampled tokens, observation, one sampled token. */
@@ -29,21 +45,21 @@ const twoTurns = (part: Partial<Episode> = {}) =>
   });
 
 t.test('rewards stand at the end of their turn: the returns to go say so', async t => {
-  const [sequence] = trainingSequences([twoTurns()], settings);
+  const [sequence] = sequencesOf([twoTurns()], settings);
   const returns = rounded(sequence.returns!);
   t.same([returns[1], returns[2], returns[4]], [1.25, 1.25, 1]);
   t.same(rounded(sequence.advantages)[1], 0.75);
-  const [scaled] = trainingSequences([twoTurns()], { ...settings, rewardScale: 0.1 });
+  const [scaled] = sequencesOf([twoTurns()], { ...settings, rewardScale: 0.1 });
   t.equal(rounded(scaled.returns!)[1], 0.125);
 });
 
 t.test('lambda 0 between turns stops the trace at the turn end', async t => {
-  const [sequence] = trainingSequences([twoTurns()], { ...settings, turnLambda: 0 });
+  const [sequence] = sequencesOf([twoTurns()], { ...settings, turnLambda: 0 });
   t.equal(rounded(sequence.returns!)[1], 0.25 + 0.125, 'reward of the turn + value of the next');
 });
 
 t.test('a normalised return takes the place of the turn rewards', async t => {
-  const [sequence] = trainingSequences([twoTurns()], settings, [3]);
+  const [sequence] = trainingSequences([{ episode: twoTurns(), normalized: 3 }], settings);
   const returns = rounded(sequence.returns!);
   t.same([returns[1], returns[4]], [3, 3]);
 });
@@ -51,7 +67,7 @@ t.test('a normalised return takes the place of the turn rewards', async t => {
 t.test('a turn cut off before its first token gives its reward to the turn before', async t => {
   const episode = twoTurns();
   const turns = [...episode.turns, turnOf({ tokens: [5, 5], penalty: -0.5 })];
-  const [sequence] = trainingSequences([{ ...episode, turns }], settings);
+  const [sequence] = sequencesOf([{ ...episode, turns }], settings);
   t.equal(rounded(sequence.returns!)[4], 0.5);
 });
 
@@ -69,7 +85,7 @@ t.test('samples of one episode all carry its return, and one without trained tok
       samples: [sample([0, 1]), sample([0, 1]), sample([0, 0])],
       turns: [turnOf({ tokens: [1, 2], sample: 0 }), turnOf({ tokens: [1, 2], sample: 1, reward: score })],
     });
-  const sequences = trainingSequences([parted(1, 0), parted(0, 1)], { ...settings, advantage: 'dr_grpo' });
+  const sequences = sequencesOf([parted(1, 0), parted(0, 1)], { ...settings, advantage: 'dr_grpo' });
   t.same(
     sequences.map(sequence => sequence.advantages[1]),
     [0.5, 0.5, -0.5, -0.5],
@@ -79,16 +95,65 @@ t.test('samples of one episode all carry its return, and one without trained tok
 
 t.test('entropy is rewarded on the tokens named, never on prompts', async t => {
   const entropyTokens = new Map([['Lake', new Set([2, 9])]]);
-  const [sequence] = trainingSequences([twoTurns()], { ...settings, entropyTokens });
+  const [sequence] = sequencesOf([twoTurns()], { ...settings, entropyTokens });
   t.same(Array.from(sequence.entropyMask!), [0, 0, 1, 0, 0]);
 });
 
 t.test('constrained responses carry the grammar of their tag', async t => {
-  t.equal(trainingSequences([twoTurns()], { ...settings, constrained: true })[0].grammar, 'Lake');
-  t.equal(trainingSequences([twoTurns()], settings)[0].grammar, undefined);
+  t.equal(sequencesOf([twoTurns()], { ...settings, constrained: true })[0].grammar, 'Lake');
+  t.equal(sequencesOf([twoTurns()], settings)[0].grammar, undefined);
 });
 
 t.test('nothing to train on gives nothing', async t => {
-  t.same(trainingSequences([], settings), []);
-  t.same(trainingSequences([episodeOf()], settings), []);
+  t.same(sequencesOf([], settings), []);
+  t.same(sequencesOf([episodeOf()], settings), []);
+});
+
+t.test('KL in the reward is taken off at every sampled token', async t => {
+  const episode = twoTurns({ logProbs: Float32Array.of(0, -1, -2, 0, -3) });
+  const reference = new Map([[episode, Float32Array.of(9, -1.5, -1, 9, -3)]]);
+  const klInReward = { estimator: 'k1' as const, coefficient: 0.5 };
+  const [sequence] = sequencesOf([episode], { ...settings, klInReward }, { reference });
+  const returns = rounded(sequence.returns!);
+  t.same([returns[1], returns[2], returns[4]], [1.25 - 0.25 + 0.5, 1.25 + 0.5, 1]);
+  t.equal(sequence.referenceLogProbs, reference.get(episode));
+});
+
+t.test('log-probabilities of older weights go with their sequence', async t => {
+  const episode = twoTurns();
+  const logProbs = new Float32Array(5).fill(-0.5);
+  const [sequence] = sequencesOf([episode], settings, { proximal: new Map([[episode, logProbs]]) });
+  t.equal(sequence.proximalLogProbs, logProbs);
+  t.throws(() => sequencesOf([episode], settings, { proximal: new Map() }), /was not scored/);
+});
+
+t.test('advantages are reweighed where asked; value targets are not', async t => {
+  const pair = (groupId: number, low: number, high: number) =>
+    [low, high].map((reward, member) =>
+      twoTurns({
+        episodeId: `${groupId}.${member}`,
+        groupId,
+        turns: [turnOf({ tokens: [1, 3] }), turnOf({ tokens: [4, 5], reward })],
+      }),
+    );
+  const episodes = [...pair(0, 0, 2), ...pair(1, 0, 1)];
+  const group = { ...settings, advantage: 'dr_grpo' };
+  const firsts = (some: Partial<ExperienceSettings>) =>
+    sequencesOf(episodes, { ...group, ...some }).map(({ advantages }) => advantages[1]);
+  t.same(firsts({}), [-1, 1, -0.5, 0.5]);
+  t.same(firsts({ softReweight: true }), [-1, 1, -0.25, 0.25]);
+  t.same(firsts({ zeroTask: true }), [0, 0, 0, 0]);
+  t.ok(firsts({ lengthWeight: true }).every((value, i) => Math.abs(value - firsts({})[i]) < 1e-6));
+  const [, best] = sequencesOf(episodes, { ...group, zeroTask: true });
+  t.equal(best.returns![1], 1);
+});
+
+t.test('an episode with a response that was cut off weighs nothing where asked', async t => {
+  const cut = twoTurns({
+    turns: [turnOf({ tokens: [1, 3], finishReason: 'length' }), turnOf({ tokens: [4, 5] })],
+  });
+  const weights = (overlongMask: boolean) =>
+    sequencesOf([cut, twoTurns()], { ...settings, overlongMask }).map(({ weight }) => weight);
+  t.same(weights(true), [0, undefined]);
+  t.same(weights(false), [undefined, undefined]);
 });

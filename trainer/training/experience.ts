@@ -1,8 +1,19 @@
 import type { AdvantageSequence } from '../algorithms/advantages/estimator.ts';
 import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
+import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
+import type { KlEstimator } from '../algorithms/losses/settings.ts';
+import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
 import type { TrainingSequence } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import type { SampleLogProbs } from './scoring.ts';
 import { countOnes } from './update.ts';
+
+/** An episode that is trained on. */
+export interface KeptEpisode {
+  readonly episode: Episode;
+  /** Its normalised return; absent where rewards stay as they are. */
+  readonly normalized?: number;
+}
 
 /** One trainable sample with the episode it was cut from. */
 interface Piece {
@@ -21,7 +32,17 @@ export interface ExperienceSettings {
   readonly highLevelGamma: number;
   readonly stepWeight: number;
   readonly whiten: boolean;
+  readonly stdNormalize: boolean;
+  readonly acrossTurns: boolean;
   readonly rewardScale: number;
+  /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
+  readonly klInReward?: { readonly estimator: KlEstimator; readonly coefficient: number };
+  /** Changes to the advantages, in this order. */
+  readonly softReweight: boolean;
+  readonly lengthWeight: boolean;
+  readonly zeroTask: boolean;
+  /** Episodes with a response that was cut off weigh nothing. */
+  readonly overlongMask: boolean;
   /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
   readonly constrained?: boolean;
   /** Ids of the tokens whose entropy is rewarded, per tag; absent: every trained token. */
@@ -33,41 +54,71 @@ export interface ExperienceSettings {
  * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalised, or an
  * episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
  * Samples without a trained token are left out.
- * @param returns normalised return of each episode, absent where rewards stay as they are
  */
 export function trainingSequences(
-  episodes: readonly Episode[],
+  episodes: readonly KeptEpisode[],
   settings: ExperienceSettings,
-  returns?: ArrayLike<number>,
+  others: { readonly reference?: SampleLogProbs; readonly proximal?: SampleLogProbs } = {},
 ): TrainingSequence[] {
-  const pieces = episodes.flatMap((episode, i) => piecesOf(episode, settings.rewardScale, returns?.[i]));
-  if (pieces.length === 0) return [];
-  const { advantages, returns: targets } = estimateAdvantages(
-    settings.advantage,
-    pieces.map(
-      ({ episode, sample, rewards, turnEnds, states }): AdvantageSequence => ({
-        mask: sample.mask,
-        rewards,
-        values: sample.values,
-        turnEnds,
-        states,
-        groupId: episode.groupId,
-        episodeId: episode.episodeId,
-      }),
-    ),
-    settings,
+  const { reference, proximal } = others;
+  const pieces = episodes.flatMap(({ episode, normalized }) =>
+    piecesOf(episode, settings.rewardScale, normalized),
   );
+  if (pieces.length === 0) return [];
+  const sequences = pieces.map(piece => advantageSequence(piece, settings, reference));
+  const estimated = estimateAdvantages(settings.advantage, sequences, settings);
+  let { advantages } = estimated;
+  if (settings.softReweight) advantages = softReweight(advantages, sequences);
+  if (settings.lengthWeight) advantages = lengthReweight(advantages, sequences);
+  if (settings.zeroTask) advantages = zeroTaskAdvantage(advantages);
   return pieces.map(({ episode, sample }, i) => ({
     tokenIds: sample.tokenIds,
     mask: sample.mask,
     logProbs: sample.logProbs,
     advantages: Float32Array.from(advantages[i]),
-    ...(sample.values ? { values: sample.values, returns: Float32Array.from(targets[i]) } : {}),
+    ...(sample.values ? { values: sample.values, returns: Float32Array.from(estimated.returns[i]) } : {}),
+    ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
+    ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
     ...(settings.constrained ? { grammar: episode.tag } : {}),
     ...(settings.entropyTokens
       ? { entropyMask: tokensIn(sample, settings.entropyTokens.get(episode.tag) ?? new Set()) }
       : {}),
+    ...(settings.overlongMask && wasCut(episode) ? { weight: 0 } : {}),
   }));
+}
+
+function advantageSequence(
+  { episode, sample, rewards, turnEnds, states }: Piece,
+  { klInReward }: ExperienceSettings,
+  reference: SampleLogProbs | undefined,
+): AdvantageSequence {
+  const { mask, values, logProbs } = sample;
+  return {
+    mask,
+    rewards:
+      klInReward && reference
+        ? penalizeRewards(
+            { mask, rewards, logProbs, referenceLogProbs: known(reference, sample) },
+            klInReward.estimator,
+            klInReward.coefficient,
+          )
+        : rewards,
+    values,
+    turnEnds,
+    states,
+    groupId: episode.groupId,
+    episodeId: episode.episodeId,
+  };
+}
+
+function known(logProbs: SampleLogProbs, sample: EpisodeSample): Float32Array {
+  const found = logProbs.get(sample);
+  if (!found) throw new Error('a sample to train on was not scored');
+  return found;
+}
+
+function wasCut({ turns }: Episode): boolean {
+  return turns.some(({ finishReason }) => finishReason === 'length' || finishReason === 'context');
 }
 
 function piecesOf(episode: Episode, scale: number, normalised: number | undefined): Piece[] {

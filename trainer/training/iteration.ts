@@ -1,27 +1,27 @@
-import type { Policy } from '../policy/policy.ts';
+import type { Policy, TrainingSequence } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { mixSeed } from '../rollout/seeds.ts';
-import { planGroups } from '../rollout/tag.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { makeBatch } from './batch.ts';
 import type { TrainerState } from './checkpoint.ts';
 import { batchMetrics, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
-import type { Rollouts } from './rollouts.ts';
+import { type Filtered, filterEpisodes, mergeFiltered } from './filtering.ts';
+import { PURPOSE } from './purposes.ts';
+import type { EpisodeSource, Played } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
+import { logProbsOf, type SampleScores, scoreEpisodes } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
-import { groupsPerTag, lossSettings, optimizerSettings } from './settings-derived.ts';
-import { countOnes, updatePolicy } from './update.ts';
+import { lossSettings, needsProximal, optimizerSettings } from './settings-derived.ts';
+import { averageRows, countOnes, updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
-
-/** Purposes that a run's seed is mixed with, so that no two draw alike. */
-const PURPOSE = { rollout: 1, order: 2 };
 
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<Policy, 'update'>;
-  readonly rollouts: Rollouts;
-  readonly stop: AbortSignal;
+  readonly policy: Pick<Policy, 'update' | 'score'>;
+  /** Whom a KL term compares with; needed where one is on. */
+  readonly reference?: Pick<Policy, 'score'>;
+  readonly source: EpisodeSource;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Seconds on a clock that only rises. */
@@ -40,64 +40,42 @@ export interface IterationResult {
 /**
  * One iteration: collects a batch of groups, turns it into training sequences and updates the policy.
  * Episodes that start from a validation level are left out of everything.
- * @throws the signal's reason when `stop` is aborted before the update has begun
+ * @throws the signal's reason when the run is asked to stop before the update has begun
  */
 export async function runIteration(
   parts: IterationParts,
   state: TrainerState,
   validationLevels: ReadonlySet<string>,
 ): Promise<IterationResult> {
-  const { settings, policy, clock } = parts;
+  const { settings, policy, source, clock } = parts;
   const { rollout, algorithm } = settings;
   const step = state.step + 1;
   const t0 = clock();
-  const groups = planGroups({
-    tags: groupsPerTag(settings),
-    groupSize: rollout.group_size,
-    firstSeed: state.nextSeed,
-  });
-  const played = await parts.rollouts.play(groups, {
-    temperature: rollout.temperature,
-    topK: rollout.top_k,
-    topP: rollout.top_p,
-    seed: mixSeed(settings.seed, PURPOSE.rollout, step),
-    signal: parts.stop,
-  });
+  const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
-  const episodes = played.episodes.filter(episode => !validationLevels.has(levelHash(episode)));
-  const batch = makeBatch(episodes, settings, parts.actionTokens);
+  const { episodes, filtered } = collected;
+  const sequences = await trainingBatch(parts, step, filtered, collected.scores);
   const t2 = clock();
   const optimizer = optimizerSettings(settings, state.step);
-  const update = await updatePolicy(policy, batch.sequences, {
-    settings: {
-      loss: lossSettings(settings),
-      optimizer,
-      temperature: rollout.temperature,
-    },
+  const update = await updatePolicy(policy, sequences, {
+    settings: { loss: lossSettings(settings), optimizer, temperature: rollout.temperature },
     epochs: algorithm.ppo_epochs,
     miniBatch: algorithm.mini_batch_size,
     seed: mixSeed(settings.seed, PURPOSE.order, step),
   });
   const t3 = clock();
-  if (settings.tracking.trajectories_every > 0 && step % settings.tracking.trajectories_every === 0) {
+  const { trajectories_every } = settings.tracking;
+  if (trajectories_every > 0 && step % trajectories_every === 0) {
     writeTrajectories(parts.run.trajectories, 'train', step, episodes);
   }
   const sampled = sampledTokens(episodes);
-  const turns = episodes.reduce((sum, episode) => sum + episode.turns.length, 0);
-  const overall = batchMetrics(episodes);
-  const { response_length, ...lengths } = lengthMetrics(episodes, rollout.response_length);
   const metrics: Metrics = {
-    ...prefixed('train/', tagMetrics(episodes)),
-    'train/success': overall.success,
-    'train/return': overall.return,
-    frac_reward_zero_std: overall.frac_reward_zero_std,
-    'train/response_length': response_length,
-    ...lengths,
-    ...played.metrics,
-    ...batch.metrics,
+    ...collectionMetrics(episodes, settings),
+    ...collected.metrics,
+    ...filtered.metrics,
     ...update.metrics,
     'actor/lr': optimizer.learningRate,
-    'rollout/validation_levels_left_out': played.episodes.length - episodes.length,
+    'rollout/validation_levels_left_out': collected.leftOut,
     'timing_s/gen': t1 - t0,
     'timing_s/adv': t2 - t1,
     'timing_s/update_actor': t3 - t2,
@@ -107,19 +85,112 @@ export async function runIteration(
     'perf/throughput': (sampled + update.trainedTokens) / (clock() - t0),
   };
   return {
-    keptGroups: batch.keptGroups,
-    groupStd: batch.groupStd,
+    keptGroups: filtered.kept.length,
+    groupStd: filtered.groupStd,
     metrics,
     state: {
       ...state,
+      ...source.position,
       step,
       updates: state.updates + update.steps,
-      nextSeed: state.nextSeed + groups.length,
       episodes: state.episodes + episodes.length,
-      turns: state.turns + turns,
+      turns: state.turns + episodes.reduce((sum, episode) => sum + episode.turns.length, 0),
       sampledTokens: state.sampledTokens + sampled,
       trainedTokens: state.trainedTokens + update.trainedTokens,
     },
+  };
+}
+
+/** Metrics of collections that add up over those of an iteration. */
+const SUMMED = [
+  'timing_s/rollout',
+  'rollouter/steps',
+  'rollouter/replayed_episodes',
+  'rollouter/dropped_groups',
+  'errored_rollouts',
+];
+
+interface Round {
+  /** All that were played and do not start from a validation level. */
+  readonly episodes: readonly Episode[];
+  readonly filtered: Filtered;
+  /** Of all samples under the current weights, where they had to be made. */
+  readonly scores: SampleScores | undefined;
+  /** Episodes left out because they start from a validation level. */
+  readonly leftOut: number;
+}
+
+interface Collected extends Round {
+  readonly metrics: Metrics;
+}
+
+/** Collects and filters; again and again for what is missing where the filter's `fill` is `refill`. */
+async function collect(
+  { settings, policy, source }: IterationParts,
+  step: number,
+  validationLevels: ReadonlySet<string>,
+): Promise<Collected> {
+  const { filter } = settings.algorithm;
+  const { env_groups } = settings.rollout;
+  const byEntropy = filter.score.startsWith('entropy');
+  const rounds: (Round & { readonly played: Played })[] = [];
+  let missing = env_groups;
+  do {
+    const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);
+    const episodes = played.episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+    const scores = byEntropy ? await scoreEpisodes(policy, episodes, settings) : undefined;
+    const filtered = filterEpisodes(episodes, settings, scores);
+    const leftOut = played.episodes.length - episodes.length;
+    rounds.push({ played, episodes, filtered, scores, leftOut });
+    missing -= filtered.kept.length;
+  } while (filter.fill === 'refill' && missing > 0 && rounds.length <= filter.refill_rounds);
+  const filtered = mergeFiltered(rounds.map(round => round.filtered));
+  return {
+    episodes: rounds.flatMap(round => round.episodes),
+    filtered: filter.fill === 'refill' ? { ...filtered, kept: filtered.kept.slice(0, env_groups) } : filtered,
+    scores: byEntropy ? new Map(rounds.flatMap(round => [...round.scores!])) : undefined,
+    leftOut: rounds.reduce((sum, round) => sum + round.leftOut, 0),
+    metrics: {
+      ...mergePlayed(rounds.map(round => round.played)),
+      ...(filter.fill === 'refill' ? { 'rollout/refill_rounds': rounds.length - 1 } : {}),
+    },
+  };
+}
+
+/** Seconds and counts of several collections added up, all else averaged. */
+function mergePlayed(rounds: readonly Played[]): Metrics {
+  const merged = averageRows(rounds.map(round => round.metrics));
+  for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;
+  return merged;
+}
+
+/** The sequences to train on, with what the loss wants to know of them under other weights. */
+async function trainingBatch(
+  { settings, policy, reference, actionTokens }: IterationParts,
+  step: number,
+  filtered: Filtered,
+  scores: SampleScores | undefined,
+): Promise<TrainingSequence[]> {
+  const kept = filtered.kept.flat().map(({ episode }) => episode);
+  const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, kept, settings));
+  return makeBatch(filtered, settings, {
+    actionTokens,
+    seed: mixSeed(settings.seed, PURPOSE.fill, step),
+    ...(reference ? { reference: await score(reference) } : {}),
+    ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
+  });
+}
+
+function collectionMetrics(episodes: readonly Episode[], settings: RunSettings): Metrics {
+  const overall = batchMetrics(episodes);
+  const { response_length, ...lengths } = lengthMetrics(episodes, settings.rollout.response_length);
+  return {
+    ...prefixed('train/', tagMetrics(episodes)),
+    'train/success': overall.success,
+    'train/return': overall.return,
+    frac_reward_zero_std: overall.frac_reward_zero_std,
+    'train/response_length': response_length,
+    ...lengths,
   };
 }
 

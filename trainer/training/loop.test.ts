@@ -31,6 +31,10 @@ class OneNumberPolicy {
     return { 'actor/pg_loss': this.weight };
   }
 
+  async score(): Promise<never> {
+    throw new Error('nothing is to be scored here');
+  }
+
   async save(folder: string) {
     mkdirSync(folder, { recursive: true });
     writeFileSync(

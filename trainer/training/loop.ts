@@ -7,6 +7,8 @@ import { writeTrajectories } from '../tracking/trajectories.ts';
 import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
+import { PlannedSource } from './planned-source.ts';
+import type { EpisodeSource, Rollouts } from './rollouts.ts';
 import { earlyStoppingSettings, validationPlan } from './settings-derived.ts';
 import { playValidation, validationMetrics } from './validation.ts';
 
@@ -15,8 +17,10 @@ const KEPT_VALIDATION_EPISODES = 20;
 /** Iterations that the shown numbers are averaged over. */
 const SHOWN_WINDOW = 5;
 
-export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock'> {
-  readonly policy: Pick<Policy, 'update' | 'save'>;
+export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source'> {
+  readonly policy: Pick<Policy, 'update' | 'score' | 'save'>;
+  readonly rollouts: Rollouts;
+  readonly stop: AbortSignal;
   readonly tracker: Tracker;
   readonly progress: Progress;
   /** Seconds on a clock that only rises. */
@@ -45,6 +49,7 @@ class TrainingLoop {
   readonly #watch: EarlyStopping;
   readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
+  readonly #source: EpisodeSource;
   #state: TrainerState;
   /** The state that the last checkpoint holds. */
   #saved: TrainerState | undefined;
@@ -58,6 +63,7 @@ class TrainingLoop {
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
     this.#validationLevels = new Set(start.validationLevels);
+    this.#source = new PlannedSource(parts.settings, parts.rollouts, start, parts.stop);
   }
 
   async run(): Promise<LoopOutcome> {
@@ -137,7 +143,7 @@ class TrainingLoop {
 
   async #iterate(): Promise<EarlyStopType | null> {
     const { tracker } = this.#parts;
-    const parts = { ...this.#parts, clock: this.#clock };
+    const parts = { ...this.#parts, source: this.#source, clock: this.#clock };
     const done = await runIteration(parts, this.#state, this.#validationLevels);
     const early = this.#watch.afterCollection(done.keptGroups, done.groupStd);
     const seconds = this.#elapsed();

@@ -43,3 +43,31 @@ export async function openPolicy(
   if (folder !== undefined) await policy.load(folder);
   return policy;
 }
+
+/**
+ * A policy that only scores: whom KL terms compare with. Its vocabulary and context must be the trained policy's.
+ * @param folder its weights
+ * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
+ */
+export async function openReference(
+  { policy: sizes, seed }: RunSettings,
+  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  folder: string,
+): Promise<LocalPolicy> {
+  const reference = await LocalPolicy.create({
+    model: folder,
+    seed,
+    workers: sizes.workers ?? undefined,
+    threads: sizes.threads,
+    runtime: sizes.runtime,
+    valueHead: false,
+    maxSequenceLength: sizes.context,
+    maxOpenSequences: 1,
+    grammars,
+  });
+  if (reference.vocabularySize >= tokenizer.vocabularySize) return reference;
+  await reference.close();
+  throw new RangeError(
+    `policy.reference: ${folder} knows ${reference.vocabularySize} tokens, the policy's tokenizer has ${tokenizer.vocabularySize}`,
+  );
+}

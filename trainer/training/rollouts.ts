@@ -28,3 +28,21 @@ export interface Rollouts {
    */
   play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played>;
 }
+
+/** Where a source stands, for checkpoints: a source opened there gives what this one would have given. */
+export interface SourcePosition {
+  /** Seed of the next group to open. */
+  readonly nextSeed: number;
+}
+
+/** Gives training its episodes, iteration after iteration. */
+export interface EpisodeSource {
+  readonly position: SourcePosition;
+  /**
+   * The episodes of an iteration, counted from 1: whole groups, each with a number of its own.
+   * @throws the signal's reason of the run when it is asked to stop
+   */
+  collect(step: number): Promise<Played>;
+  /** Further groups for the same iteration, in place of some that were of no use. */
+  refill(step: number, groups: number): Promise<Played>;
+}

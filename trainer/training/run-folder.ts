@@ -14,6 +14,8 @@ export interface RunFolder {
   readonly tensorboard: string;
   readonly trajectories: string;
   readonly checkpoints: string;
+  /** The policy as training found it, kept where a KL term compares with it. */
+  readonly reference: string;
   /** Machine-readable outcome, and the same in words. */
   readonly summary: string;
   readonly report: string;
@@ -27,6 +29,7 @@ export function runFolderAt(path: string): RunFolder {
     tensorboard: join(path, 'tensorboard'),
     trajectories: join(path, 'trajectories'),
     checkpoints: join(path, 'checkpoints'),
+    reference: join(path, 'reference'),
     summary: join(path, 'summary.json'),
     report: join(path, 'report.md'),
   };

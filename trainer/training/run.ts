@@ -8,17 +8,15 @@ import type { Progress } from '../tracking/progress.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { trainLoop } from './loop.ts';
-import { openPolicy } from './open-policy.ts';
+import { openPolicy, openReference } from './open-policy.ts';
+import { PURPOSE } from './purposes.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
-import { splitGroups, validationPlan } from './settings-derived.ts';
+import { needsReference, splitGroups, validationPlan } from './settings-derived.ts';
 import { levelHash, playValidation } from './validation.ts';
 import { warmStart } from './warm-start.ts';
 import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './workbench.ts';
-
-/** Purposes that a run's seed is mixed with; those of the loop are below 10. */
-const PURPOSE = { demonstrations: 10 };
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
 export async function trainRun(
@@ -48,8 +46,15 @@ export async function trainRun(
       if (!state) return undefined;
       const rollouts = agentRollouts(bench, benchAgent(bench, policy), note);
       const { actionTokens } = bench;
-      const parts = { settings, run, policy, rollouts, tracker, progress, stop, actionTokens };
-      return writeReport(run, settings, await trainLoop(parts, state));
+      const reference = needsReference(settings)
+        ? await openReference(settings, bench, settings.policy.reference ?? run.reference)
+        : undefined;
+      try {
+        const parts = { settings, run, policy, reference, rollouts, tracker, progress, stop, actionTokens };
+        return writeReport(run, settings, await trainLoop(parts, state));
+      } finally {
+        await reference?.close();
+      }
     } finally {
       await policy.close();
     }
@@ -76,6 +81,7 @@ async function begin(parts: Beginning): Promise<TrainerState> {
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
   if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
   const seconds = (performance.now() - startedAt) / 1000;
+  if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
   const state = { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
   await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
   return state;

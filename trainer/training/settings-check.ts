@@ -7,10 +7,8 @@ import {
   validateConfig,
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { checkAdvantage } from '../algorithms/advantages/registry.ts';
-import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { RunSettings } from './settings.ts';
-import { filterSettings } from './settings-derived.ts';
+import { type Clash, clashes } from './settings-combinations.ts';
 
 /**
  * The settings of a config file with overrides from the command line, checked in every way that needs no server.
@@ -84,64 +82,22 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
   };
   tagsOf('train_tags', settings.train_tags);
   tagsOf('validation.tags', settings.validation.tags ?? []);
-  const { env_groups, group_size, n_groups } = settings.rollout;
-  const named = Object.keys(n_groups);
-  if (named.length > 0) {
-    for (const name of named) {
-      if (!settings.train_tags.includes(name)) add('rollout.n_groups', `${name} is not among train_tags`);
-    }
-    for (const name of settings.train_tags) {
-      if (!named.includes(name)) add('rollout.n_groups', `gives ${name} of train_tags no groups`);
-    }
-    const sum = Object.values(n_groups).reduce((a, b) => a + b, 0);
-    if (sum !== env_groups) add('rollout.n_groups', `sums to ${sum}, but env_groups is ${env_groups}`);
-  } else if (env_groups < settings.train_tags.length) {
-    add('rollout.env_groups', `${env_groups} groups cannot serve ${settings.train_tags.length} tags`);
-  }
-  const { advantage, mini_batch_size } = settings.algorithm;
-  const refused = (key: string, check: () => void) => {
-    try {
-      check();
-    } catch (error) {
-      add(key, (error as Error).message);
-    }
-  };
-  refused('algorithm.advantage', () =>
-    checkAdvantage(advantage, {
-      valueHead: settings.policy.value_head,
-      groupSize: group_size,
-      contextMode: settings.rollout.context_mode,
-    }),
-  );
-  refused('algorithm.filter', () => checkFilterSettings(filterSettings(settings), group_size));
-  if (mini_batch_size > env_groups * group_size) {
-    add(
-      'algorithm.mini_batch_size',
-      `${mini_batch_size} is more than the ${env_groups * group_size} episodes of an iteration`,
-    );
-  }
-  if (settings.policy.init === 'scratch' && settings.policy.hidden_size % settings.policy.heads !== 0) {
-    add(
-      'policy.heads',
-      `must divide policy.hidden_size ${settings.policy.hidden_size}, got ${settings.policy.heads}`,
-    );
-  }
-  if (settings.policy.init === 'scratch' && settings.rollout.prompt !== 'compact') {
-    add(
-      'rollout.prompt',
-      'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
-    );
-  }
+  for (const { key, message } of clashes(settings)) add(key, message);
   for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
 /** Seeds of levels that two of training, validation and warm start would share. */
-function overlappingSeeds(settings: RunSettings): { key: string; message: string }[] {
-  const { rollout, training, validation, warm_start } = settings;
+function overlappingSeeds(settings: RunSettings): Clash[] {
+  const { rollout, training, validation, warm_start, algorithm } = settings;
+  const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
   const ranges = [
     { key: 'validation.seed', first: validation.seed, count: validation.episodes },
-    { key: 'rollout.start_seed', first: rollout.start_seed, count: rollout.env_groups * training.steps },
+    {
+      key: 'rollout.start_seed',
+      first: rollout.start_seed,
+      count: rounds * rollout.env_groups * training.steps,
+    },
     ...(warm_start
       ? [{ key: 'warm_start.start_seed', first: warm_start.start_seed, count: warm_start.episodes }]
       : []),

@@ -1,19 +1,26 @@
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
-import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { OptimizerSettings } from '../policy/policy.ts';
+import { apportion, curriculumShares } from './curriculum.ts';
+import type { ExperienceSettings } from './experience.ts';
+import type { DrawSettings } from './rollouts.ts';
 import { learningRateAt } from './schedule.ts';
 import type { RunSettings } from './settings.ts';
 import type { ValidationPlan } from './validation.ts';
 
-/** Groups of each training tag in an iteration. */
-export function groupsPerTag(settings: RunSettings): { readonly tag: string; readonly groups: number }[] {
-  const { env_groups, n_groups } = settings.rollout;
+/** Groups of each training tag in an iteration, counted from 1; of `groups` in all, where not of a whole iteration. */
+export function groupsPerTag(
+  settings: RunSettings,
+  step: number,
+  groups = settings.rollout.env_groups,
+): { readonly tag: string; readonly groups: number }[] {
+  const { n_groups, curriculum } = settings.rollout;
   const tags = settings.train_tags;
-  if (Object.keys(n_groups).length > 0) {
-    return tags.map(tag => ({ tag, groups: n_groups[tag] }));
-  }
-  return splitGroups(tags, env_groups);
+  const named = Object.keys(n_groups).length > 0;
+  if (!curriculum && !named) return splitGroups(tags, groups);
+  const weights = curriculum ? curriculumShares(curriculum, tags, step) : tags.map(tag => n_groups[tag]);
+  return apportion(weights, groups).map((count, i) => ({ tag: tags[i], groups: count }));
 }
 
 /** Splits groups over tags as evenly as they go; the first tags get the remainder. */
@@ -21,8 +28,19 @@ export function splitGroups(
   tags: readonly string[],
   groups: number,
 ): { readonly tag: string; readonly groups: number }[] {
-  const base = Math.floor(groups / tags.length);
-  return tags.map((tag, i) => ({ tag, groups: base + (i < groups % tags.length ? 1 : 0) }));
+  return apportion(
+    tags.map(() => 1),
+    groups,
+  ).map((count, i) => ({ tag: tags[i], groups: count }));
+}
+
+/** How tokens are drawn. */
+export function drawSettings(section: {
+  readonly temperature: number;
+  readonly top_k: number;
+  readonly top_p: number;
+}): DrawSettings {
+  return { temperature: section.temperature, topK: section.top_k, topP: section.top_p };
 }
 
 /** The loss as the policy's update takes it. */
@@ -34,14 +52,63 @@ export function lossSettings(settings: RunSettings): LossSettings {
     clipHigh: loss.clip_high,
     dualClip: loss.dual_clip,
     aggregation: loss.aggregation,
-    maxResponseLength: settings.policy.context,
+    maxResponseLength: loss.max_response_length ?? settings.policy.context,
     entropyCoefficient: loss.entropy_coefficient,
-    kl: { estimator: 'k3', coefficient: 0 },
+    kl: loss.kl,
     value: {
       coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
       clip: loss.value_clip,
     },
-    offPolicy: { kind: 'none' },
+    offPolicy: offPolicySettings(settings),
+  };
+}
+
+function offPolicySettings({ loss: { off_policy } }: RunSettings): OffPolicySettings {
+  const { kind, cap, low, high } = off_policy;
+  switch (kind) {
+    case 'auto':
+    case 'none':
+      return { kind: 'none' };
+    case 'tis':
+      return { kind, cap };
+    default:
+      return { kind, low, high };
+  }
+}
+
+/** Whether the update needs log-probabilities under the weights it starts from. */
+export function needsProximal(settings: RunSettings): boolean {
+  return settings.loss.policy === 'decoupled_ppo' || offPolicySettings(settings).kind !== 'none';
+}
+
+/** Whether a KL term compares with a reference policy. */
+export function needsReference({ loss, algorithm }: RunSettings): boolean {
+  return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
+}
+
+/** @param actionTokens ids of the tokens that actions are made of, per tag */
+export function experienceSettings(
+  { algorithm, rollout }: RunSettings,
+  actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
+): ExperienceSettings {
+  return {
+    advantage: algorithm.advantage,
+    gamma: algorithm.gamma,
+    lambda: algorithm.lambda,
+    turnLambda: algorithm.turn_lambda,
+    highLevelGamma: algorithm.high_level_gamma,
+    stepWeight: algorithm.step_weight,
+    stdNormalize: algorithm.std_normalize,
+    acrossTurns: algorithm.across_turns,
+    whiten: algorithm.whiten,
+    softReweight: algorithm.soft_advantage_reweight,
+    lengthWeight: algorithm.advantage_length_weight,
+    zeroTask: algorithm.zero_task_advantage,
+    overlongMask: algorithm.overlong_mask,
+    rewardScale: algorithm.reward_scale,
+    constrained: rollout.constrained,
+    ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
+    ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
   };
 }
 
@@ -97,8 +164,6 @@ export function validationPlan(settings: RunSettings): ValidationPlan {
   return {
     tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
     seed: validation.seed,
-    temperature: validation.temperature,
-    topK: validation.top_k,
-    topP: validation.top_p,
+    ...drawSettings(validation),
   };
 }

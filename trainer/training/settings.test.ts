@@ -63,11 +63,11 @@ t.test('levels of training, validation and warm start never share a seed', async
 t.test('groups are split over the tags evenly or as named', async t => {
   const mixture = ['train_tags=[FrozenLake, Sokoban, Bandit]'];
   t.same(
-    groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, mixture)).map(({ groups }) => groups),
+    groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, mixture), 1).map(({ groups }) => groups),
     [86, 85, 85],
   );
   const named = [...mixture, 'rollout.n_groups={Sokoban: 200, FrozenLake: 50, Bandit: 6}'];
-  t.same(groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, named)), [
+  t.same(groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, named), 1), [
     { tag: 'FrozenLake', groups: 50 },
     { tag: 'Sokoban', groups: 200 },
     { tag: 'Bandit', groups: 6 },
@@ -81,4 +81,50 @@ t.test('the loss has no value term without a value head; the learning rate follo
   t.equal(lossSettings(grpo).value.coefficient, 0);
   t.ok(Math.abs(optimizerSettings(ppo, 0).learningRate - 1e-4) < 1e-12);
   t.equal(optimizerSettings(ppo, 9).learningRate, 1e-3);
+});
+
+t.test('combinations that cannot work are refused with the reason', async t => {
+  const refusal = (file: string, ...overrides: string[]) => {
+    try {
+      loadRunSettings(`${configs}${file}.yaml`, overrides);
+    } catch (error) {
+      if (error instanceof ConfigError)
+        return error.problems.map(({ key, message }) => `${key}: ${message}`).join('\n');
+      throw error;
+    }
+    return '';
+  };
+  const cases: readonly (readonly [string, RegExp])[] = [
+    ['loss.policy=gspo', /loss: loss\.aggregation is token_mean, but gspo/],
+    ['loss.dual_clip=0.5', /loss\.dual_clip is 0\.5/],
+    ['loss.off_policy={kind: icepop, low: 3, high: 2}', /loss\.off_policy\.low … high is 3 … 2/],
+    [
+      'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
+      /kl_in_reward: KL stands in the reward and in/,
+    ],
+    ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
+    ['rollout.temperature=0', /rollout\.temperature: is 0/],
+    ['rollout.top_p=0.9', /rollout\.top_p: tokens are drawn from a cut distribution/],
+    ['rollout.max_model_len=200', /max_model_len: 200 is more than policy\.context 161/],
+    ['rollout.max_model_len=8', /response_length: 8 leaves no room .* raise rollout\.max_model_len/],
+    [
+      'rollout.context_mode=single_turn algorithm.advantage=bi_level_gae',
+      /bi_level_gae needs the turns of an episode/,
+    ],
+    ['rollout.constrained=true rollout.prompt=chat', /constrained: only the `compact` prompt/],
+    [
+      'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',
+      /curriculum: stage 0: Sokoban not among train_tags/,
+    ],
+    ['algorithm.filter.fill=repeat', /filter\.fill: got "repeat".*valid: none, refill, copy, delete, pad/],
+  ];
+  for (const [overrides, reason] of cases) {
+    t.match(refusal('quickstart', ...overrides.split(/ (?=[a-z_.]+=)/)), reason, overrides);
+  }
+  t.equal(
+    refusal('quickstart', 'rollout.top_p=0.9', 'loss.off_policy.kind=tis'),
+    '',
+    'with a correction it may be cut',
+  );
+  t.equal(refusal('frozenlake-grpo', 'loss.policy=gspo', 'loss.aggregation=seq_mean_token_mean'), '');
 });

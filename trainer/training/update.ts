@@ -21,7 +21,7 @@ export interface UpdateResult {
   readonly trainedTokens: number;
 }
 
-/** Runs the optimiser steps of one iteration. An empty batch changes nothing. */
+/** Runs the optimiser steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
 export async function updatePolicy(
   policy: Pick<Policy, 'update'>,
   sequences: readonly TrainingSequence[],
@@ -32,6 +32,7 @@ export async function updatePolicy(
   for (let epoch = 0; epoch < plan.epochs; epoch++) {
     const order = Random.fromSeed(mixSeed(plan.seed, epoch)).shuffle(sequences);
     for (const batch of splitEvenly(order, plan.miniBatch)) {
+      if (batch.every(({ weight }) => weight === 0)) continue;
       rows.push({ ...(await policy.update({ sequences: batch }, plan.settings)) });
       for (const sequence of batch) trainedTokens += countOnes(sequence.mask);
     }

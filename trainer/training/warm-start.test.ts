@@ -1,7 +1,7 @@
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import type { UpdateBatch, UpdateSettings } from '../policy/policy.ts';
-import { WarmStart } from './settings.ts';
+import { WarmStart } from './settings-training.ts';
 import { warmStart } from './warm-start.ts';
 
 const settings = validateConfig(

@@ -3,14 +3,12 @@ import type { Policy, TrainingSequence } from '../policy/policy.ts';
 import type { Demonstration } from '../rollout/demonstrations.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import type { Metrics } from './episode-metrics.ts';
+import { PURPOSE } from './purposes.ts';
 import { learningRateAt } from './schedule.ts';
 import type { RunSettings } from './settings.ts';
 import { countOnes, splitEvenly, updatePolicy } from './update.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
-
-/** Purpose that the run's seed is mixed with for the order of demonstrations. */
-const ORDER_PURPOSE = 3;
 
 /** Negative log-likelihood of the demonstrated responses, averaged over their tokens. */
 const SUPERVISED_LOSS: LossSettings = {
@@ -77,7 +75,7 @@ export async function warmStart(
       },
       epochs: 1,
       miniBatch: settings.batch_size,
-      seed: mixSeed(run.seed, ORDER_PURPOSE, epoch),
+      seed: mixSeed(run.seed, PURPOSE.warmStart, epoch),
     });
     run.onEpoch?.(epoch + 1, metrics);
   }

@@ -65,7 +65,8 @@ export async function openWorkbench(
       prompt: settings.rollout.prompt,
       response,
       tokenizer,
-      maxSequenceLength: settings.policy.context,
+      maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
+      context: { mode: settings.rollout.context_mode, window: settings.rollout.max_context_window },
       concurrency: settings.rollout.concurrency,
     });
     const actionTokens = new Map(

@@ -1,0 +1,153 @@
+import { join } from 'node:path';
+import t from 'tap';
+import { mergeConfig, validateConfig } from '../../shared/config.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { trainRun } from './run.ts';
+import { createRunFolder } from './run-folder.ts';
+import { RunSettings } from './settings.ts';
+import { checkRunSettings } from './settings-check.ts';
+
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const LONGEST_MS = 110_000;
+const never = new AbortController().signal;
+const base = {
+  tags: { Lake: { env_id: 'FrozenLake-v0', max_turn: 3 } },
+  train_tags: ['Lake'],
+  policy: {
+    hidden_size: 16,
+    layers: 1,
+    heads: 2,
+    intermediate_size: 32,
+    context: 100,
+    workers: 1,
+    initializer_range: 0.2,
+  },
+  rollout: { env_groups: 4, group_size: 4, think: false, response_length: 6 },
+  algorithm: { advantage: 'grpo', mini_batch_size: 8 },
+  optimizer: { learning_rate: 1e-3 },
+  training: { steps: 2, validate_first: false, validate_every: 50, checkpoint_every: 50 },
+  validation: { episodes: 4 },
+  tracking: { tensorboard: false, trajectories_every: 0 },
+} satisfies Json;
+
+type Row = { readonly [name: string]: number };
+
+t.test('every choice of algorithm trains against a server', { timeout: LONGEST_MS }, async t => {
+  const pool = await serve(t);
+  const [{ name: url }] = pool.servers;
+  const folder = t.testdir();
+  let runs = 0;
+  /** Rows of the training steps. */
+  const train = async (over: Json): Promise<Row[]> => {
+    const place = { servers: [{ url }], run: { folder, name: `run-${runs++}` } };
+    const settings = validateConfig(mergeConfig(mergeConfig(base, place), over), RunSettings);
+    checkRunSettings(settings, 'test');
+    const run = createRunFolder(settings, 'x');
+    await trainRun(run, settings, silentProgress, never);
+    const rows = readJsonLines(join(run.path, 'metrics.jsonl')) as Row[];
+    return rows.filter(row => 'train/success' in row);
+  };
+
+  await t.test('KL in the loss starts at 0 beside the policy that training found', async t => {
+    const [first, second] = await train({
+      loss: { kl: { coefficient: 0.1 } },
+      algorithm: { mini_batch_size: 16 },
+    });
+    t.ok(first['actor/kl_loss'] < 1e-8);
+    t.ok(Math.abs(first['actor/ppo_kl']) < 1e-6);
+    t.ok(second['actor/kl_loss'] > first['actor/kl_loss']);
+  });
+
+  await t.test('KL in the reward', async t => {
+    const [first] = await train({
+      algorithm: { advantage: 'reinforce_pp', kl_in_reward: { coefficient: 0.1 } },
+    });
+    t.equal(first['actor/kl_loss'], undefined);
+  });
+
+  for (const off_policy of [
+    { kind: 'tis' },
+    { kind: 'icepop' },
+    { kind: 'geometric_mask', low: 0.999, high: 1.001 },
+  ] as readonly ({ readonly kind: string } & JsonObject)[]) {
+    await t.test(`${off_policy.kind}: weights of on-policy tokens are 1`, async t => {
+      for (const row of await train({ loss: { off_policy } })) {
+        t.ok(Math.abs(row['actor/off_policy_weight/mean'] - 1) < 1e-4);
+        t.ok(Math.abs(row['actor/mismatch_kl']) < 1e-5);
+      }
+    });
+  }
+
+  await t.test('decoupled PPO, CISPO and GSPO', async t => {
+    const [row] = await train({ loss: { policy: 'decoupled_ppo' } });
+    t.ok(Math.abs(row['actor/off_policy_weight/max'] - 1) < 1e-4);
+    await train({ loss: { policy: 'cispo' } });
+    await train({ loss: { policy: 'gspo', aggregation: 'seq_mean_token_mean' } });
+  });
+
+  await t.test('groups that the filter drops are collected again', async t => {
+    const filter = { strategy: 'top_p', include_zero: false, fill: 'refill', refill_rounds: 3 };
+    const rows = await train({ algorithm: { filter } });
+    for (const row of rows) {
+      t.ok(row['rollout/refill_rounds'] <= 3);
+      const full = row['rollout/filter_kept_count'] >= 4;
+      t.ok(full || row['rollout/refill_rounds'] === 3, 'refilled until full or out of rounds');
+    }
+  });
+
+  await t.test('filters by entropy score the episodes first', async t => {
+    const filter = { strategy: 'top_k', value: 0.5, score: 'entropy' };
+    const [row] = await train({ algorithm: { filter }, loss: { off_policy: { kind: 'tis' } } });
+    t.equal(row['rollout/filter_kept_count'], 2);
+    t.ok(row['rollout/in_group_entropy_mean'] > 0.5);
+  });
+
+  for (const context_mode of ['limited_multi_turn', 'single_turn']) {
+    await t.test(`${context_mode} trains a sample a turn`, async t => {
+      const [row] = await train({
+        rollout: { context_mode, max_context_window: 2 },
+        optimizer: { learning_rate: 0 },
+      });
+      t.ok(row['num_turns/mean'] > 1);
+      t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
+    });
+  }
+
+  await t.test('a short context drops old turns and goes on', async t => {
+    const [row] = await train({ rollout: { max_model_len: 48 }, algorithm: { advantage: 'gae' } });
+    t.ok(row['num_turns/mean'] > 2);
+  });
+
+  await t.test(
+    'constrained responses are well-formed, and ratios start at 1 under the same mask',
+    async t => {
+      const [row] = await train({ rollout: { constrained: true }, algorithm: { mini_batch_size: 16 } });
+      t.equal(row['train/Lake/format_penalty'], 0);
+      t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6);
+    },
+  );
+
+  await t.test(
+    'extras: advantages reweighed, overlong masked, batches padded, returns normalised',
+    async t => {
+      await train({
+        algorithm: {
+          soft_advantage_reweight: true,
+          advantage_length_weight: true,
+          overlong_mask: true,
+          filter: { fill: 'pad' },
+          reward_normalization: { grouping: 'batch', method: 'mean_std' },
+        },
+        loss: { aggregation: 'dr_grpo', max_response_length: 18 },
+      });
+      const rows = await train({
+        algorithm: { zero_task_advantage: true },
+        loss: { entropy_coefficient: 0 },
+      });
+      for (const row of rows) t.equal(row['actor/grad_norm'], 0);
+    },
+  );
+});

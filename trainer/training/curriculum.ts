@@ -1,0 +1,67 @@
+/** From when on which tags are played, and how much of each. */
+export interface CurriculumStage {
+  /** First iteration of the stage, counted from 1. */
+  readonly from_step: number;
+  /** Shares by tag, in any unit; a tag that is not named is not played. */
+  readonly weights: { readonly [tag: string]: number };
+}
+
+/** A schedule of difficulty: stages in which one may follow another at once (`step`) or gradually (`linear`). */
+export interface Curriculum {
+  readonly blend: 'step' | 'linear';
+  readonly stages: readonly CurriculumStage[];
+}
+
+/** Shares of the tags in an iteration, summing to 1. Before the first stage its shares hold. */
+export function curriculumShares(
+  { blend, stages }: Curriculum,
+  tags: readonly string[],
+  step: number,
+): number[] {
+  const at = Math.max(
+    0,
+    stages.findLastIndex(stage => stage.from_step <= step),
+  );
+  const shares = stageShares(stages[at], tags);
+  const next = stages[at + 1];
+  if (blend === 'step' || next === undefined || step < stages[at].from_step) return shares;
+  const progress = (step - stages[at].from_step) / (next.from_step - stages[at].from_step);
+  const after = stageShares(next, tags);
+  return shares.map((share, i) => share + progress * (after[i] - share));
+}
+
+/** @returns what is wrong with a curriculum over these tags, in words; nothing when it can be followed */
+export function curriculumFaults({ stages }: Curriculum, tags: readonly string[]): string[] {
+  return stages.flatMap(({ from_step, weights }, i) => {
+    const unknown = Object.keys(weights).filter(tag => !tags.includes(tag));
+    return [
+      ...(unknown.length > 0
+        ? [`stage ${i}: ${unknown.join(', ')} not among train_tags: ${tags.join(', ')}`]
+        : []),
+      ...(tags.every(tag => !(weights[tag] > 0)) ? [`stage ${i}: no tag has a weight above 0`] : []),
+      ...(i > 0 && from_step <= stages[i - 1].from_step
+        ? [`stage ${i} begins at step ${from_step}, not after the one before it`]
+        : []),
+    ];
+  });
+}
+
+/**
+ * Splits whole units over parts in proportion to their weights: everyone the whole number below, the rest to the largest
+ * remainders, the first of equals first.
+ */
+export function apportion(weights: readonly number[], units: number): number[] {
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const exact = weights.map(weight => (units * weight) / total);
+  const whole = exact.map(Math.floor);
+  const left = units - whole.reduce((sum, part) => sum + part, 0);
+  const order = exact.map((_, i) => i).sort((a, b) => exact[b] - whole[b] - (exact[a] - whole[a]) || a - b);
+  for (const i of order.slice(0, left)) whole[i]++;
+  return whole;
+}
+
+function stageShares({ weights }: CurriculumStage, tags: readonly string[]): number[] {
+  const values = tags.map(tag => weights[tag] ?? 0);
+  const total = values.reduce((sum, value) => sum + value, 0);
+  return values.map(value => value / total);
+}

@@ -1,0 +1,98 @@
+import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
+import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
+import { mean, unbiasedStd } from '../algorithms/statistics.ts';
+import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { groupBy, type Metrics } from './episode-metrics.ts';
+import type { KeptEpisode } from './experience.ts';
+import { episodeEntropy, type SampleScores } from './scoring.ts';
+import type { RunSettings } from './settings.ts';
+import { filterSettings } from './settings-derived.ts';
+import { countOnes } from './update.ts';
+
+/** What the filter made of the groups of one collection. */
+export interface Filtered {
+  /** The groups that are kept, whole, in their order. */
+  readonly kept: readonly (readonly KeptEpisode[])[];
+  /** Groups that there were. */
+  readonly groups: number;
+  /** Mean in-group std of the returns before filtering; 0 for groups of one. */
+  readonly groupStd: number;
+  readonly metrics: Metrics;
+}
+
+/**
+ * Normalises the returns of a collection and keeps the groups that are worth training on.
+ * @param scores of all samples, where the filter goes by entropy
+ */
+export function filterEpisodes(
+  episodes: readonly Episode[],
+  settings: RunSettings,
+  scores?: SampleScores,
+): Filtered {
+  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const filtered = filterGroups(
+    groups.map(group => ({
+      rewards: group.map(episodeReturn),
+      lengths: group.map(episode =>
+        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
+      ),
+      ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
+    })),
+    filterSettings(settings),
+  );
+  const normalized = normalizedReturns(episodes, settings);
+  const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(episodeReturn)) : 0));
+  return {
+    kept: filtered.kept.map(position =>
+      groups[position].map(episode => ({ episode, normalized: normalized?.get(episode) })),
+    ),
+    groups: groups.length,
+    groupStd: groups.length === 0 ? 0 : mean(stds),
+    metrics: { ...filtered.metrics },
+  };
+}
+
+/** Several collections of one iteration as one: counts added up, means weighted by the groups they are over. */
+export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
+  if (rounds.length === 1) return rounds[0];
+  const groups = rounds.reduce((sum, round) => sum + round.groups, 0);
+  const kept = rounds.flatMap(round => round.kept);
+  const weighted = (pick: (round: Filtered) => number, weight: (round: Filtered) => number) => {
+    const whole = rounds.reduce((sum, round) => sum + weight(round), 0);
+    return whole === 0 ? 0 : rounds.reduce((sum, round) => sum + weight(round) * pick(round), 0) / whole;
+  };
+  const metrics: Metrics = {};
+  for (const name of Object.keys(rounds[0].metrics)) {
+    const weight = name.startsWith('rollout/chosen_')
+      ? (round: Filtered) => round.kept.length
+      : (round: Filtered) => round.groups;
+    metrics[name] = weighted(round => round.metrics[name], weight);
+  }
+  for (const name of ['rollout/filter_kept_count', 'rollout/filter_zero_count']) {
+    metrics[name] = rounds.reduce((sum, round) => sum + round.metrics[name], 0);
+  }
+  return {
+    kept,
+    groups,
+    metrics,
+    groupStd: weighted(
+      round => round.groupStd,
+      round => round.groups,
+    ),
+  };
+}
+
+function normalizedReturns(
+  episodes: readonly Episode[],
+  { algorithm }: RunSettings,
+): ReadonlyMap<Episode, number> | undefined {
+  const { reward_normalization: normalization, reward_scale: scale } = algorithm;
+  if (normalization.method === 'identity') return undefined;
+  const rewards = episodes.map(episode => ({
+    reward: scale * episodeReturn(episode),
+    groupId: episode.groupId,
+    tag: episode.tag,
+  }));
+  const values = normalizeRewards(rewards, normalization);
+  return new Map(episodes.map((episode, i) => [episode, values[i]]));
+}

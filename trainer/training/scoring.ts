@@ -1,0 +1,53 @@
+import type { Policy, Score } from '../policy/policy.ts';
+import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import type { RunSettings } from './settings.ts';
+import { countOnes } from './update.ts';
+
+/** Scores of samples that have sampled tokens. */
+export type SampleScores = ReadonlyMap<EpisodeSample, Score>;
+
+/** Log-probabilities of samples under some weights, over their tokens. */
+export type SampleLogProbs = ReadonlyMap<EpisodeSample, Float32Array>;
+
+/** Scores the sampled tokens of episodes under the conditions they were sampled in: temperature and grammar. */
+export async function scoreEpisodes(
+  policy: Pick<Policy, 'score'>,
+  episodes: readonly Episode[],
+  { rollout }: Pick<RunSettings, 'rollout'>,
+): Promise<SampleScores> {
+  const items = episodes.flatMap(episode =>
+    samplesOf(episode)
+      .filter(sample => countOnes(sample.mask) > 0)
+      .map(sample => ({ sample, tag: episode.tag })),
+  );
+  if (items.length === 0) return new Map();
+  const scores = await policy.score(
+    items.map(({ sample: { tokenIds, mask }, tag }) => ({
+      tokenIds,
+      mask,
+      ...(rollout.constrained ? { grammar: tag } : {}),
+    })),
+    { temperature: rollout.temperature },
+  );
+  return new Map(items.map(({ sample }, i) => [sample, scores[i]]));
+}
+
+/** Mean entropy over an episode's sampled tokens, in nats. */
+export function episodeEntropy(episode: Episode, scores: SampleScores): number {
+  let sum = 0;
+  let tokens = 0;
+  for (const sample of samplesOf(episode)) {
+    const score = scores.get(sample);
+    if (!score) continue;
+    for (let t = 0; t < sample.mask.length; t++) {
+      if (!sample.mask[t]) continue;
+      sum += score.entropies[t];
+      tokens++;
+    }
+  }
+  return tokens === 0 ? 0 : sum / tokens;
+}
+
+export function logProbsOf(scores: SampleScores): SampleLogProbs {
+  return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
+}

@@ -1,0 +1,30 @@
+import Type from 'typebox';
+import { aboveZero, choice, flag, orNull, positive, section, text } from './settings-schema.ts';
+
+/** Size and place of the policy. `init` is `scratch` or a checkpoint folder in the Hugging Face layout. */
+export const PolicySettings = Type.Object(
+  {
+    init: text('scratch'),
+    hidden_size: positive(64),
+    layers: positive(2),
+    heads: positive(4),
+    key_value_heads: orNull(Type.Integer({ minimum: 1 })),
+    intermediate_size: positive(160),
+    /** Longest sequence, prompts and responses together, in tokens. */
+    context: positive(161),
+    rope_theta: aboveZero(10_000),
+    /** Standard deviation of fresh weights. */
+    initializer_range: aboveZero(0.02),
+    value_head: flag(true),
+    /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
+    reference: orNull(Type.String({ minLength: 1 })),
+    runtime: choice(['onnx'], 'onnx'),
+    /**
+     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores. Sums are taken in the
+     * order of the workers, so their number is part of what a run is.
+     */
+    workers: orNull(Type.Integer({ minimum: 1 })),
+    threads: positive(1),
+  },
+  section,
+);

@@ -1,0 +1,27 @@
+import Type from 'typebox';
+
+/** A map that refuses keys it does not know. */
+export const strict = { additionalProperties: false } as const;
+/** A section whose keys all have defaults, so that it may be left out. */
+export const section = { additionalProperties: false, default: {} } as const;
+
+export const positive = (value: number) => Type.Integer({ minimum: 1, default: value });
+export const count = (value: number) => Type.Integer({ minimum: 0, default: value });
+export const share = (value: number) => Type.Number({ minimum: 0, maximum: 1, default: value });
+export const notNegative = (value: number) => Type.Number({ minimum: 0, default: value });
+export const aboveZero = (value: number) => Type.Number({ exclusiveMinimum: 0, default: value });
+export const flag = (value: boolean) => Type.Boolean({ default: value });
+export const text = (value: string) => Type.String({ minLength: 1, default: value });
+/** One of the names, the given one unless told otherwise. */
+export const choice = <T extends string>(names: readonly T[], value: NoInfer<T>) =>
+  Type.Enum([...names], { default: value });
+/** Null unless told otherwise. */
+export const orNull = <T extends Type.TSchema>(schema: T) =>
+  Type.Union([Type.Null(), schema], { default: null });
+
+/** How tokens are drawn. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 turn those off. */
+export const sampling = (temperature: number) => ({
+  temperature: notNegative(temperature),
+  top_k: count(0),
+  top_p: Type.Number({ exclusiveMinimum: 0, maximum: 1, default: 1 }),
+});
