@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { createApp } from './app.ts';
+import { BUILT_IN } from './environments/registry.ts';
 import { hashToken, refuseOpenServer } from './http/auth.ts';
 import { SETTINGS, type Settings } from './settings.ts';
 
@@ -46,6 +47,12 @@ async function serve(settings: Settings, program: Command): Promise<void> {
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const address = await listen();
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
+  for (const { spec, condition } of BUILT_IN) {
+    condition?.().then(
+      ({ summary }) => console.log(`${spec.id}: ${summary}`),
+      (error: unknown) => log.error(error),
+    );
+  }
 
   let stopping = false;
   const stop = (reason: string) => {

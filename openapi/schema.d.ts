@@ -602,6 +602,12 @@ export interface components {
                 render: boolean;
             };
             example_action: unknown;
+            /** @description What this machine offers the environment, e.g. the isolation in force. */
+            condition?: {
+                summary: string;
+            } & {
+                [key: string]: unknown;
+            };
             history: {
                 version: number;
                 change: string;

@@ -51,12 +51,20 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
   readonly references?: { readonly [name: string]: ReferencePolicy<State> };
 
+  /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
+  condition?(): Promise<Condition>;
+
   /** Releases what the environment holds outside its states (a process, a connection). */
   dispose?(state: State): void | Promise<void>;
 }
 
 /** An environment whose own types are not known here: what the registry, sessions and wrappers hold. */
 export type AnyEnvironment = Environment<JsonObject, Json>;
+
+export interface Condition extends JsonObject {
+  /** One sentence, e.g. which isolation is in force. */
+  readonly summary: string;
+}
 
 export interface Transition<State> {
   readonly state: State;

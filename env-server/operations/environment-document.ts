@@ -1,10 +1,17 @@
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import type { EnvironmentSpec } from '../environments/environment.ts';
 import type { Variant } from '../sessions/variant.ts';
 import type { EnvironmentDocument } from './schemas.ts';
 import { gymnasiumSpace, jsonSchema } from './spaces.ts';
 
 /** All that a client may want to know of an environment under its effective configuration. */
-export function environmentDocument(variant: Variant): EnvironmentDocument {
+export function environmentDocument(variant: Variant): MaybePromise<EnvironmentDocument> {
+  const document = plainDocument(variant);
+  const found = variant.environment.condition?.();
+  return found ? found.then(condition => ({ ...document, condition })) : document;
+}
+
+function plainDocument(variant: Variant): EnvironmentDocument {
   const { environment, config } = variant;
   const { spec } = environment;
   const description = environment.describe(config);

@@ -274,6 +274,15 @@ export const EnvironmentDocument = Type.Object(
       render: Type.Boolean(),
     }),
     example_action: Type.Unknown(),
+    condition: Type.Optional(
+      Type.Object(
+        { summary: Type.String() },
+        {
+          additionalProperties: true,
+          description: 'What this machine offers the environment, e.g. the isolation in force.',
+        },
+      ),
+    ),
     history: Type.Array(Type.Object({ version: Type.Integer(), change: Type.String() })),
   },
   { title: 'Environment' },

@@ -88,6 +88,7 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
       validActions: state => environment.validActions?.(unwrap(state)) ?? [],
     }),
     ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
+    ...(environment.condition && { condition: () => environment.condition!() }),
     ...(environment.dispose && { dispose: state => environment.dispose?.(unwrap(state)) }),
     ...(references && {
       references: Object.fromEntries(

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
+import { wrap } from '../../wrappers/wrap.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
+import type { AnyEnvironment } from '../environment.ts';
 import { splitOf } from '../splits.ts';
 import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
@@ -50,6 +52,15 @@ t.test('printed and returned values are compared as said', async t => {
 t.test('the program is taken out of its code block', async t => {
   t.equal(programOf('Some words\n```python\nprint(1)\n```\nand\n```\nprint(2)\n```'), 'print(2)\n');
   t.equal(programOf('print(3)'), 'print(3)');
+});
+
+t.test('which isolation is in force is said, of wrapped environments too', async t => {
+  for (const environment of [deepCoder, wrap(deepCoder as AnyEnvironment, [{ name: 'record' }])]) {
+    const { summary, isolated: inForce, isolation } = await environment.condition!();
+    t.equal(inForce, isolated);
+    t.match(summary, isolated ? /^programs run isolated by .*seccomp/ : /^(no program is|programs) run/);
+    if (isolated) t.ok((isolation as string[]).every(wall => summary.includes(wall)));
+  }
 });
 
 t.test('the solutions of all shipped tasks pass their tests', { skip }, async t => {

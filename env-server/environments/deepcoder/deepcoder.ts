@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
 import {
+  type Condition,
   type Environment,
   InvalidConfig,
   InvalidOptions,
@@ -13,7 +14,14 @@ import { splitSchema } from '../splits.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
 import { SandboxPool } from './pool.ts';
 import { readTask } from './records.ts';
-import { type RunResult, SandboxFailed } from './sandbox.ts';
+import {
+  findIsolation,
+  type Isolation,
+  isIsolated,
+  type RunResult,
+  SandboxFailed,
+  UNISOLATED_VARIABLE,
+} from './sandbox.ts';
 import type { Task, Test } from './task.ts';
 import { CALL_TASKS } from './tasks-call.ts';
 import { STDIN_TASKS } from './tasks-stdin.ts';
@@ -153,7 +161,7 @@ export const deepCoder = {
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. Where the machine offers no isolation, no program is run unless the operator says so (`RAGEN_DEEPCODER_UNISOLATED=1`). `info` has `passed`, `total`, `failure` and `isolation`.',
+      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. Where the machine offers no isolation, no program is run unless the operator says so (`RAGEN_DEEPCODER_UNISOLATED=1`). Which isolation is in force is said when the server starts, in `condition` of `GET /v1/envs/DeepCoder-v0` and in the `isolation` of each `info`, beside `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,
@@ -233,6 +241,15 @@ export const deepCoder = {
     return lines.join('\n').trimEnd();
   },
 
+  async condition() {
+    try {
+      return describeIsolation(await findIsolation());
+    } catch (error) {
+      if (!(error instanceof SandboxFailed)) throw error;
+      return { summary: `no program is run: ${error.message}`, isolated: false, isolation: [] };
+    }
+  },
+
   references: {
     oracle: {
       title: 'The solution that comes with the task',
@@ -247,6 +264,14 @@ export const deepCoder = {
     },
   },
 } satisfies Environment<DeepCoderConfig, DeepCoderState>;
+
+function describeIsolation(isolation: Isolation): Condition {
+  const walls = [...isolation.walls];
+  const summary = isIsolated(isolation)
+    ? `programs run isolated by ${walls.join(', ')}`
+    : `programs run WITHOUT isolation, as ${UNISOLATED_VARIABLE}=1 allows; only ${walls.join(', ')}`;
+  return { summary, isolated: isIsolated(isolation), isolation: walls };
+}
 
 /** The code of the last fenced block, or the whole text where there is none. */
 export function programOf(answer: string): string {
