@@ -96,8 +96,8 @@ const comparisonCases = (['less', 'greater', 'equal', 'lessEqual', 'greaterEqual
 
 const angles = { cos: floats([2, 3, 4], -1, 1), sin: floats([2, 3, 4], -1, 1) };
 
-const attentionInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 4, 4]), v: floats([2, 5, 4, 4]) };
-const groupedInputs = { q: floats([2, 5, 4, 4]), k: floats([2, 5, 2, 4]), v: floats([2, 5, 2, 4]) };
+const attentionInputs = { q: floats([2, 5, 4, 8]), k: floats([2, 5, 4, 8]), v: floats([2, 5, 4, 8]) };
+const groupedInputs = { q: floats([2, 5, 4, 8]), k: floats([2, 5, 2, 8]), v: floats([2, 5, 2, 8]) };
 const attentionCases = [
   define('attention', 'with causal mask', attentionInputs, (g, { q, k, v }) =>
     g.attention(q, k, v, { causal: true }),
@@ -122,7 +122,7 @@ const attentionCases = [
   define(
     'attention',
     'with fewer queries than keys',
-    { ...groupedInputs, q: floats([2, 3, 4, 4]) },
+    { ...groupedInputs, q: floats([2, 3, 4, 8]) },
     (g, { q, k, v }) => g.attention(q, k, v),
   ),
   define(

@@ -21,7 +21,7 @@ const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
 /** Vector sums kept in registers at once; x86-64 has sixteen vector registers. */
 const SUMS = 2 * VECTORS_PER_PAGE;
-/** Score of positions that are not there yet; its weight is 2⁻¹²⁶. Scores are in units of log 2. */
+/** Score of positions that are not there yet; its weight is 0. Scores are in units of log 2. */
 const NO_SCORE = -1e30;
 
 /**

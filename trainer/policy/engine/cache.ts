@@ -2,7 +2,6 @@ import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { ropeTables } from '../../models/decoder.ts';
 import { PAGE_BYTES } from '../../runtime/wasm/code.ts';
 import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
-import { roundUp, TILE_ROWS } from '../../runtime/wasm/product.ts';
 import {
   type AttentionKernel,
   type AttentionPlaces,
@@ -43,7 +42,7 @@ export interface RowArrays {
  */
 export class PagedCache {
   readonly rows: RowArrays;
-  /** Where the rows lie in the memory; there is room for whole tiles of them. */
+  /** Where the rows lie in the memory. */
   readonly places: AttentionPlaces;
   readonly memory: WebAssembly.Memory;
   /** Most pages one sequence can have. */
@@ -62,9 +61,8 @@ export class PagedCache {
     if (config.headDimension % 8 !== 0) {
       throw new ModelConfigError(`generation needs heads of a multiple of 8, got ${config.headDimension}`);
     }
-    const { maxOpenSequences, maxSequenceLength, plan = new MemoryPlan() } = limits;
+    const { maxRows, maxOpenSequences, maxSequenceLength, plan = new MemoryPlan() } = limits;
     const { heads, keyValueHeads, headDimension } = config;
-    const maxRows = roundUp(limits.maxRows, TILE_ROWS);
     this.pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
     const positions = this.pagesPerSequence * PAGE_POSITIONS;
     const places: AttentionPlaces = {

@@ -2,14 +2,7 @@ import type { DecoderConfig } from '../../models/config.ts';
 import { layerPrefix } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
-import {
-  INPUT_STEP,
-  PANEL_OUTPUTS,
-  packedSize,
-  packMatrix,
-  roundUp,
-  TILE_ROWS,
-} from '../../runtime/wasm/product.ts';
+import { PANEL_OUTPUTS, packedSize, packMatrix, roundUp } from '../../runtime/wasm/product.ts';
 
 /** A linear layer in the kernels' memory. */
 export interface Linear {
@@ -67,7 +60,6 @@ export function placeKernels(
   const { hiddenSize, intermediateSize, headDimension, vocabularySize } = config;
   const queries = config.heads * headDimension;
   const keys = config.keyValueHeads * headDimension;
-  const rowCount = roundUp(maxRows, TILE_ROWS);
   const linear = (name: string, outputs: number, inputs: number, biased: boolean): Linear => ({
     name,
     inputs,
@@ -79,7 +71,7 @@ export function placeKernels(
   const norm = (name: string, width: number): NormPlace => ({
     name,
     width,
-    weight: plan.place(roundUp(width, INPUT_STEP)),
+    weight: plan.place(roundUp(width, PANEL_OUTPUTS)),
   });
   const layers = Array.from({ length: config.layers }, (_, layer): LayerPlaces => {
     const prefix = layerPrefix(layer);
@@ -116,17 +108,17 @@ export function placeKernels(
     ),
     value: valueHead ? linear('value_head', 1, hiddenSize, true) : null,
     rows: {
-      hidden: plan.place(rowCount * hiddenStride),
-      normed: plan.place(rowCount * hiddenStride),
-      gate: plan.place(rowCount * middleStride),
-      up: plan.place(rowCount * middleStride),
-      logits: plan.place(rowCount * vocabularyStride),
-      values: plan.place(rowCount * PANEL_OUTPUTS),
+      hidden: plan.place(maxRows * hiddenStride),
+      normed: plan.place(maxRows * hiddenStride),
+      gate: plan.place(maxRows * middleStride),
+      up: plan.place(maxRows * middleStride),
+      logits: plan.place(maxRows * vocabularyStride),
+      values: plan.place(maxRows * PANEL_OUTPUTS),
     },
     hiddenStride,
     middleStride,
     vocabularyStride,
-    maxRows: rowCount,
+    maxRows,
   };
 }
 

@@ -55,6 +55,11 @@ export class LoweringContext {
     return name;
   }
 
+  /** Whether the graph gives this value out, so that it has to exist by itself. */
+  isOutput(tensor: Tensor): boolean {
+    return this.#outputNames.has(tensor);
+  }
+
   isLowered(tensor: Tensor): boolean {
     return this.#values.has(tensor);
   }

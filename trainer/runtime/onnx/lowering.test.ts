@@ -46,6 +46,18 @@ t.test('a norm with its weight is one kernel, and so is a product with its bias'
   t.strictSame(opTypes(g.build()), ['SimplifiedLayerNormalization', 'Gemm']);
 });
 
+t.test('a product or norm that goes out itself is not fused away', async t => {
+  const g = new GraphBuilder();
+  const x = g.input('x', 'float32', [2, 4]);
+  const normed = g.rmsNormalize(x, 1e-6);
+  const product = g.matmul(normed, g.parameter('w', [3, 4]), { transposeB: true });
+  g.output('normed', normed);
+  g.output('scaled', g.mul(normed, g.parameter('norm', [4])));
+  g.output('product', product);
+  g.output('sum', g.add(product, g.parameter('bias', [3])));
+  t.strictSame(opTypes(g.build()), ['SimplifiedLayerNormalization', 'Mul', 'Gemm', 'Add']);
+});
+
 t.test('the gradient of a large embedding table is scattered, never a one-hot product', async t => {
   const g = new GraphBuilder();
   const table = g.parameter('table', [150_000, 2]);

@@ -76,6 +76,7 @@ function biasedSum(context: LoweringContext, product: Tensor): { node: Tensor; b
   const users = context.usersOf(product);
   if (
     users.length !== 1 ||
+    context.isOutput(product) ||
     users[0].operation !== 'add' ||
     product.inputs.some(input => input.shape.length !== 2)
   ) {
@@ -168,7 +169,9 @@ const rmsNormalize: Lowering = (context, node, [x], result) => {
   const attributes = { axis: -1, epsilon: { float: epsilon } };
   const users = context.usersOf(node);
   const weight =
-    users.length === 1 && users[0].operation === 'mul' ? columnOperand(context, users[0], node) : undefined;
+    users.length === 1 && !context.isOutput(node) && users[0].operation === 'mul'
+      ? columnOperand(context, users[0], node)
+      : undefined;
   if (weight !== undefined) {
     const name = context.resultName(users[0]);
     context.emit('SimplifiedLayerNormalization', [x, weight], { attributes }, name);

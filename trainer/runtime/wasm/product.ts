@@ -1,16 +1,17 @@
-import { type Code, compileKernel, FunctionLocals, f32x4, forLoop, i32, when } from './code.ts';
+import { type Code, compileKernel, FunctionLocals, f32x4, forLoop, i32, type Local, when } from './code.ts';
 import { times } from './vector-math.ts';
 
-/** Rows taken at once: operands need room for a multiple of it. */
-export const TILE_ROWS = 4;
 /** Outputs of a panel: results need room for a multiple of it. */
 export const PANEL_OUTPUTS = 8;
-/** Inputs are padded with zeros to a multiple of this. */
-export const INPUT_STEP = 8;
+/** Rows taken at once, but for the last few. */
+const TILE_ROWS = 4;
+/** Inputs taken in one turn of the inner loop, but for the last few. */
+const UNROLLED_INPUTS = 8;
 const LANES = 4;
 const VECTORS = PANEL_OUTPUTS / LANES;
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
+const PANEL_BYTES = PANEL_OUTPUTS * FLOAT_BYTES;
 
 export function roundUp(count: number, step: number): number {
   return Math.ceil(count / step) * step;
@@ -18,12 +19,12 @@ export function roundUp(count: number, step: number): number {
 
 /** Floats a matrix of this size takes when packed. */
 export function packedSize(outputs: number, inputs: number): number {
-  return roundUp(outputs, PANEL_OUTPUTS) * roundUp(inputs, INPUT_STEP);
+  return roundUp(outputs, PANEL_OUTPUTS) * inputs;
 }
 
 /**
- * Rewrites a weight [outputs, inputs] as {@link compileProduct} reads it: panels of eight outputs, in each the eight
- * weights of one input side by side; what is missing at the edges is 0.
+ * Rewrites a weight [outputs, inputs] in panels of eight outputs, in each the eight weights of one input side by side; what
+ * is missing in the last panel is 0.
  */
 export function packMatrix(
   weight: Float32Array,
@@ -31,25 +32,25 @@ export function packMatrix(
   inputs: number,
   packed: Float32Array,
 ): void {
-  const depth = roundUp(inputs, INPUT_STEP);
   packed.fill(0);
   for (let output = 0; output < outputs; output++) {
-    let to = Math.floor(output / PANEL_OUTPUTS) * PANEL_OUTPUTS * depth + (output % PANEL_OUTPUTS);
+    const panel = Math.floor(output / PANEL_OUTPUTS) * PANEL_OUTPUTS * inputs;
     const from = output * inputs;
+    let to = panel + (output % PANEL_OUTPUTS);
     for (let input = 0; input < inputs; input++, to += PANEL_OUTPUTS) packed[to] = weight[from + input];
   }
 }
 
 /** Operands of a product; addresses and strides in bytes. */
 export interface ProductOperands {
-  /** [rows, inputs], rows rounded up to {@link TILE_ROWS}, inputs to {@link INPUT_STEP} with zeros. */
   readonly rows: number;
-  readonly x: number;
-  readonly xStride: number;
-  /** A packed matrix. */
-  readonly weight: number;
   readonly inputs: number;
   readonly outputs: number;
+  /** [rows, inputs] */
+  readonly x: number;
+  readonly xStride: number;
+  /** From {@link packMatrix}. */
+  readonly weight: number;
   /** One number per output, rounded up to {@link PANEL_OUTPUTS}. */
   readonly bias: number;
   readonly result: number;
@@ -61,84 +62,86 @@ export interface ProductOperands {
 export type Product = (operands: ProductOperands) => void;
 
 /**
- * x · weightᵀ + bias for few rows and a packed weight, at about three quarters of what 128-bit vectors can give. Every
- * result is one chain of multiply-adds over the inputs in order, whatever the number of rows.
+ * x · weightᵀ + bias for few rows, at about three quarters of what 128-bit vectors can give. Every result is one chain of
+ * multiply-adds over the inputs in order, whatever the number of rows.
  */
 export function compileProduct(memory: WebAssembly.Memory): Product {
   const locals = new FunctionLocals(Array<'i32'>(10).fill('i32'));
-  const [x, xStride, tiles, weight, depthBytes, panels, bias, result, resultStride, accumulate] =
+  const [rows, inputs, panels, x, xStride, weight, bias, result, resultStride, accumulate] =
     locals.parameters;
-  const [panel, tile, at, end, from, to] = locals.locals('i32', 6);
+  const [panel, row, input, at, from, to, tiledRows, tiledInputs] = locals.locals('i32', 8);
   const sources = locals.locals('i32', TILE_ROWS);
   const sums = locals.locals('v128', TILE_ROWS * VECTORS);
   const columns = locals.locals('v128', VECTORS);
   const factor = locals.local('v128');
-  const rowOf = (base: Code, stride: Code): Code =>
-    i32.add(base, i32.mul(i32.mul(tile.get, i32.const(TILE_ROWS)), stride));
-  const step = (input: number): Code => [
-    ...columns.map((column, v) =>
-      column.set(f32x4.load(at.get, input * PANEL_OUTPUTS * FLOAT_BYTES + v * VECTOR_BYTES)),
+
+  const forward = (pointer: Local, bytes: Code): Code => pointer.set(i32.add(pointer.get, bytes));
+  const rowStart = (base: Local, stride: Local): Code => i32.add(base.get, i32.mul(row.get, stride.get));
+  /** Adds the products of `count` inputs from where the pointers stand, and moves them on. */
+  const multiply = (tileRows: number, count: number): Code => [
+    times(count, step => [
+      columns.map((column, v) => column.set(f32x4.load(at.get, step * PANEL_BYTES + v * VECTOR_BYTES))),
+      times(tileRows, r => [
+        factor.set(f32x4.loadSplat(sources[r].get, step * FLOAT_BYTES)),
+        columns.map((column, v) => {
+          const sum = sums[r * VECTORS + v];
+          return sum.set(f32x4.multiplyAdd(factor.get, column.get, sum.get));
+        }),
+      ]),
+    ]),
+    forward(at, i32.const(count * PANEL_BYTES)),
+    times(tileRows, r => forward(sources[r], i32.const(count * FLOAT_BYTES))),
+  ];
+  const tile = (tileRows: number): Code => [
+    times(tileRows, r =>
+      sources[r].set(r === 0 ? rowStart(x, xStride) : i32.add(sources[r - 1].get, xStride.get)),
     ),
-    ...sources.map((source, row) => [
-      factor.set(f32x4.loadSplat(source.get, input * FLOAT_BYTES)),
-      ...columns.map((column, v) => {
-        const sum = sums[row * VECTORS + v];
-        return sum.set(f32x4.multiplyAdd(factor.get, column.get, sum.get));
+    to.set(i32.add(bias.get, i32.mul(panel.get, i32.const(PANEL_BYTES)))),
+    times(tileRows * VECTORS, s => sums[s].set(f32x4.load(to.get, (s % VECTORS) * VECTOR_BYTES))),
+    at.set(from.get),
+    forLoop(
+      input,
+      i32.const(0),
+      tiledInputs.get,
+      i32.const(UNROLLED_INPUTS),
+      multiply(tileRows, UNROLLED_INPUTS),
+    ),
+    forLoop(input, tiledInputs.get, inputs.get, i32.const(1), multiply(tileRows, 1)),
+    to.set(i32.add(rowStart(result, resultStride), i32.mul(panel.get, i32.const(PANEL_BYTES)))),
+    times(tileRows, r => [
+      times(VECTORS, v => {
+        const sum = sums[r * VECTORS + v];
+        return [
+          when(accumulate.get, sum.set(f32x4.add(f32x4.load(to.get, v * VECTOR_BYTES), sum.get))),
+          f32x4.store(to.get, sum.get, v * VECTOR_BYTES),
+        ];
       }),
+      forward(to, resultStride.get),
     ]),
   ];
-  const body = forLoop(
-    panel,
-    i32.const(0),
-    panels.get,
-    i32.const(1),
-    from.set(i32.add(weight.get, i32.mul(panel.get, depthBytes.get))),
-    end.set(i32.add(from.get, depthBytes.get)),
+  const body = [
+    tiledRows.set(i32.and(rows.get, i32.const(-TILE_ROWS))),
+    tiledInputs.set(i32.and(inputs.get, i32.const(-UNROLLED_INPUTS))),
+    from.set(weight.get),
     forLoop(
-      tile,
+      panel,
       i32.const(0),
-      tiles.get,
+      panels.get,
       i32.const(1),
-      ...sources.map((source, row) =>
-        source.set(row === 0 ? rowOf(x.get, xStride.get) : i32.add(sources[row - 1].get, xStride.get)),
-      ),
-      to.set(i32.add(bias.get, i32.mul(panel.get, i32.const(PANEL_OUTPUTS * FLOAT_BYTES)))),
-      ...sums.map((sum, s) => sum.set(f32x4.load(to.get, (s % VECTORS) * VECTOR_BYTES))),
-      forLoop(
-        at,
-        from.get,
-        end.get,
-        i32.const(INPUT_STEP * PANEL_OUTPUTS * FLOAT_BYTES),
-        ...times(INPUT_STEP, step),
-        ...sources.map(source => source.set(i32.add(source.get, i32.const(INPUT_STEP * FLOAT_BYTES)))),
-      ),
-      to.set(
-        i32.add(
-          rowOf(result.get, resultStride.get),
-          i32.mul(panel.get, i32.const(PANEL_OUTPUTS * FLOAT_BYTES)),
-        ),
-      ),
-      ...times(TILE_ROWS, row => [
-        ...times(VECTORS, v => {
-          const sum = sums[row * VECTORS + v];
-          return [
-            when(accumulate.get, sum.set(f32x4.add(f32x4.load(to.get, v * VECTOR_BYTES), sum.get))),
-            f32x4.store(to.get, sum.get, v * VECTOR_BYTES),
-          ];
-        }),
-        to.set(i32.add(to.get, resultStride.get)),
-      ]),
+      forLoop(row, i32.const(0), tiledRows.get, i32.const(TILE_ROWS), tile(TILE_ROWS)),
+      forLoop(row, tiledRows.get, rows.get, i32.const(1), tile(1)),
+      forward(from, i32.mul(inputs.get, i32.const(PANEL_BYTES))),
     ),
-  );
-  const run = compileKernel(locals, [body], memory);
+  ];
+  const run = compileKernel(locals, body, memory);
   return operands =>
     run(
+      operands.rows,
+      operands.inputs,
+      Math.ceil(operands.outputs / PANEL_OUTPUTS),
       operands.x,
       operands.xStride,
-      Math.ceil(operands.rows / TILE_ROWS),
       operands.weight,
-      roundUp(operands.inputs, INPUT_STEP) * PANEL_OUTPUTS * FLOAT_BYTES,
-      Math.ceil(operands.outputs / PANEL_OUTPUTS),
       operands.bias,
       operands.result,
       operands.resultStride,
