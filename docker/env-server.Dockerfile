@@ -1,0 +1,36 @@
+# The environment server. From the root of the repository:
+#   docker build -f docker/env-server.Dockerfile -t ragen-env-server .
+
+FROM node:24.21.0-bookworm-slim AS packages
+WORKDIR /app
+COPY package.json package-lock.json ./
+COPY docker/packages.ts docker/
+RUN node docker/packages.ts env-server \
+ && npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+
+FROM node:24.21.0-bookworm-slim
+# python3 runs the programs of DeepCoder, util-linux starts its sandboxes, tini collects what they leave behind.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends python3 tini util-linux \
+ && rm -rf /var/lib/apt/lists/* \
+    /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
+    /opt/yarn-* /usr/local/bin/yarn /usr/local/bin/yarnpkg \
+ && install --directory --owner=node --group=node /data
+WORKDIR /app
+COPY --from=packages /app/package.json ./
+COPY --from=packages /app/node_modules node_modules
+COPY shared shared
+COPY env-server env-server
+COPY docker/healthcheck.ts docker/
+
+# Any address but loopback needs tokens: give RAGEN_TOKENS, or mount a file and name it there.
+ENV NODE_ENV=production \
+    RAGEN_HOST=0.0.0.0 \
+    RAGEN_PORT=8080 \
+    RAGEN_DATA=/data
+USER 1000:1000
+VOLUME /data
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["node", "docker/healthcheck.ts"]
+ENTRYPOINT ["tini", "--", "node", "env-server/main.ts"]

@@ -1,0 +1,224 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import t, { type Test } from 'tap';
+import { hashToken } from '../env-server/http/auth.ts';
+import { SETTINGS } from '../env-server/settings.ts';
+import { freePort } from '../env-server/walkthrough.test-data.ts';
+import {
+  assemble,
+  copies,
+  exists,
+  IMAGES,
+  isIgnored,
+  lastStage,
+  ROOT,
+  said,
+  stagesOf,
+  variablesOf,
+} from './images.test-data.ts';
+import { reachable } from './imports.test-data.ts';
+import { cutDown, PACKAGES } from './packages.ts';
+
+const MANIFEST = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'));
+
+for (const image of IMAGES) {
+  t.test(`${image}: in stages, from the Node.js of package.json, as a user without rights`, async t => {
+    const stages = stagesOf(image);
+    t.equal(stages.length, 2);
+    const base = `node:${MANIFEST.dependencies.node}-bookworm-slim`;
+    t.same(
+      stages.map(stage => said(stage, 'FROM')[0].split(' ')[0]),
+      [base, base],
+    );
+    const last = lastStage(image);
+    t.same(said(last, 'USER'), ['1000:1000']);
+    t.equal(said(last, 'VOLUME').length, 1);
+    t.equal(said(last, 'HEALTHCHECK').length, 1);
+    t.same(said(last, 'STOPSIGNAL'), ['SIGTERM']);
+    t.match(JSON.parse(said(last, 'ENTRYPOINT')[0]), ['tini', '--']);
+    t.match(said(last, 'RUN')[0], /\/usr\/local\/bin\/npm/, 'without tools to install more');
+  });
+
+  t.test(`${image}: what is copied exists and reaches the image`, async t => {
+    for (const stage of stagesOf(image)) {
+      for (const { sources } of copies(stage)) {
+        for (const source of sources) t.ok(exists(source) && !isIgnored(source), source);
+      }
+    }
+  });
+
+  t.test(`${image}: holds the packages that the program loads, and no others`, async t => {
+    const { packages } = reachable(`${image}/main.ts`);
+    t.same(
+      [...PACKAGES[image]].sort(),
+      [...packages].sort(),
+      'after adding or dropping a package, list it in docker/packages.ts',
+    );
+    for (const name of packages) t.ok(MANIFEST.dependencies[name], `${name} is a dependency`);
+  });
+
+  t.test(`${image}: every file that the program loads is in it`, async t => {
+    const copied = copies(lastStage(image)).flatMap(({ sources }) => sources);
+    for (const file of reachable(`${image}/main.ts`).files) {
+      const within = copied.some(source => file === source || file.startsWith(`${source}/`));
+      if (!within || isIgnored(file)) t.fail(`${file} is not copied`);
+    }
+    t.not(isIgnored(`${image}/main.ts`), true);
+  });
+}
+
+t.test('tests, tools and the work of a day stay out of images', async t => {
+  for (const path of [
+    '.git/config',
+    'node_modules/fastify/package.json',
+    'runs/quickstart-001/config.yaml',
+    'env-server/app.test-data.ts',
+    'env-server/main.test.ts',
+    'bench/server.ts',
+    'docs/errors.md',
+    'test-data/golden',
+    'docker/compose.yaml',
+    '.env',
+  ]) {
+    t.ok(isIgnored(path), path);
+  }
+});
+
+t.test('a manifest is cut down to what is wanted', async t => {
+  const manifest = {
+    name: 'x',
+    dependencies: { a: '1', b: '2' },
+    devDependencies: { c: '3' },
+    overrides: {},
+  };
+  t.same(cutDown(manifest, ['b']), { name: 'x', dependencies: { b: '2' } });
+  t.throws(() => cutDown(manifest, ['z']), /no dependency z/);
+  const folder = t.testdir({ 'package.json': JSON.stringify(MANIFEST) });
+  const run = (program: string) =>
+    spawnSync(process.execPath, [`${ROOT}docker/packages.ts`, program, join(folder, 'package.json')], {
+      encoding: 'utf8',
+    });
+  t.equal(run('trainer').status, 0);
+  const { dependencies, devDependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  t.same(Object.keys(dependencies), [...PACKAGES.trainer]);
+  t.equal(devDependencies, undefined);
+  t.match(run('both'), { status: 1, stderr: /one of env-server, trainer, not "both"/ });
+});
+
+t.test('the variables of the server image are settings of the server', async t => {
+  const known = new Set(
+    Object.keys(SETTINGS).map(
+      name => `RAGEN_${name.replaceAll(/[A-Z]/g, letter => `_${letter}`).toUpperCase()}`,
+    ),
+  );
+  for (const name of Object.keys(variablesOf('env-server'))) {
+    t.ok(name === 'NODE_ENV' || known.has(name), name);
+  }
+  t.same(said(lastStage('env-server'), 'VOLUME'), [variablesOf('env-server').RAGEN_DATA]);
+  t.same(said(lastStage('env-server'), 'EXPOSE'), [variablesOf('env-server').RAGEN_PORT]);
+});
+
+/** Starts a program of an assembled image with the image's variables. */
+function start(t: Test, folder: string, command: string[], env: { [name: string]: string }) {
+  const { PATH = '' } = process.env;
+  const [program, ...args] = command;
+  const child = spawn(program, args, {
+    cwd: folder,
+    env: { PATH: `${process.execPath.replace(/\/node$/, '')}:${PATH}`, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  return child;
+}
+
+async function finished(child: ReturnType<typeof start>): Promise<{ code: number; text: string }> {
+  let text = '';
+  child.stdout.on('data', data => {
+    text += data;
+  });
+  child.stderr.on('data', data => {
+    text += data;
+  });
+  const [code] = await once(child, 'close');
+  return { code, text };
+}
+
+const withoutTini = (image: 'env-server' | 'trainer'): string[] =>
+  JSON.parse(said(lastStage(image), 'ENTRYPOINT')[0]).slice(2);
+
+t.test('server and trainer run from what their images hold', { timeout: 60_000 }, async t => {
+  const folders = { 'env-server': t.testdir({ data: {} }), trainer: '' };
+  folders.trainer = join(folders['env-server'], 'trainer-app');
+  const app = join(folders['env-server'], 'app');
+  assemble('env-server', app);
+  assemble('trainer', folders.trainer);
+  const tokens = join(folders['env-server'], 'tokens.json');
+  writeFileSync(tokens, JSON.stringify([{ name: 'me', sha256: hashToken('secret'), scopes: ['play'] }]));
+  const port = String(await freePort());
+  const env = {
+    ...variablesOf('env-server'),
+    RAGEN_HOST: '127.0.0.1',
+    RAGEN_PORT: port,
+    RAGEN_DATA: join(folders['env-server'], 'data'),
+    RAGEN_TOKENS: tokens,
+  };
+  const health = () => finished(start(t, app, [process.execPath, 'docker/healthcheck.ts'], env));
+  t.match(await health(), { code: 1, text: /readyz/ }, 'nobody is there yet');
+
+  const open = start(t, app, withoutTini('env-server'), {
+    ...env,
+    RAGEN_HOST: variablesOf('env-server').RAGEN_HOST,
+    RAGEN_TOKENS: '',
+  });
+  t.match(await finished(open), { code: 1, text: /refusing to listen on 0\.0\.0\.0 without tokens/ });
+
+  const server = start(t, app, withoutTini('env-server'), env);
+  for await (const line of createInterface({ input: server.stdout })) {
+    if (line.includes('listening on')) break;
+  }
+  t.match(await health(), { code: 0, text: /: 200/ });
+
+  const evaluate = ['evaluate', 'configs/quickstart.yaml', '--policy', 'random', '--quiet', '--json'];
+  const trainer = start(
+    t,
+    folders.trainer,
+    [
+      'sh',
+      ...withoutTini('trainer'),
+      ...evaluate,
+      `servers=[{url: "http://127.0.0.1:${port}"}]`,
+      'validation.episodes=4',
+    ],
+    { ...variablesOf('trainer'), RAGEN_TOKEN: 'secret' },
+  );
+  const { code, text } = await finished(trainer);
+  t.match({ code, text }, { code: 0, text: /success/ });
+
+  server.kill('SIGTERM');
+  t.equal((await once(server, 'exit'))[0], 0);
+});
+
+t.test('a named run is begun once and then gone on with', async t => {
+  const folder = t.testdir({ bin: { node: '#!/bin/sh\necho "$@"\n' }, app: { runs: {} } });
+  spawnSync('chmod', ['+x', join(folder, 'bin/node')]);
+  const run = (name: string | undefined, ...args: string[]) =>
+    spawnSync('sh', [`${ROOT}docker/trainer.sh`, ...args], {
+      cwd: join(folder, 'app'),
+      env: { PATH: `${join(folder, 'bin')}:${process.env.PATH}`, ...(name && { RAGEN_RUN: name }) },
+      encoding: 'utf8',
+    }).stdout.trim();
+  const settings = ['configs/quickstart.yaml', 'servers=[{url: "http://a b"}]', 'seed=1', 'training.steps=9'];
+  t.equal(run(undefined, 'train', ...settings), `trainer/main.ts train ${settings.join(' ')}`);
+  t.equal(run('one', 'evaluate', 'runs/one'), 'trainer/main.ts evaluate runs/one');
+  t.equal(run('one', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=one`);
+  spawnSync('mkdir', ['-p', join(folder, 'app/runs/one')]);
+  writeFileSync(join(folder, 'app/runs/one/config.yaml'), '');
+  t.equal(
+    run('one', 'train', ...settings),
+    'trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9',
+  );
+  t.equal(run('two', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=two`);
+});

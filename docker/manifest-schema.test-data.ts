@@ -1,0 +1,160 @@
+import { type TProperties, type TSchema, Type } from 'typebox';
+
+/**
+ * The parts of Compose and Kubernetes that our files use, as closed schemas: a key that is misspelt or in the wrong place is
+ * an error here, where the programs that read the files may pass over it.
+ */
+
+const closed = (properties: TProperties) => Type.Object(properties, { additionalProperties: false });
+const maybe = Type.Optional;
+const text = Type.String({ minLength: 1 });
+const texts = Type.Array(text);
+const map = (value: TSchema = text) => Type.Record(Type.String(), value);
+const literal = (...values: string[]) => Type.Enum(values);
+const duration = Type.String({ pattern: '^[0-9]+(s|m)$' });
+
+const ComposeService = closed({
+  build: closed({ context: text, dockerfile: text }),
+  image: text,
+  command: maybe(texts),
+  environment: map(),
+  ports: maybe(Type.Array(Type.String({ pattern: '^127\\.0\\.0\\.1:[0-9]+:[0-9]+$' }))),
+  depends_on: maybe(map(closed({ condition: literal('service_healthy') }))),
+  volumes: Type.Array(Type.String({ pattern: '^[a-z]+:/[a-z]+$' })),
+  read_only: Type.Literal(true),
+  tmpfs: Type.Array(Type.Literal('/tmp')),
+  cap_drop: Type.Array(Type.Literal('ALL'), { minItems: 1 }),
+  security_opt: Type.Array(Type.Literal('no-new-privileges:true'), { minItems: 1 }),
+  healthcheck: maybe(
+    closed({
+      test: texts,
+      interval: duration,
+      timeout: duration,
+      start_period: duration,
+      retries: Type.Integer(),
+    }),
+  ),
+  stop_grace_period: duration,
+  restart: literal('unless-stopped', 'on-failure'),
+});
+
+export const Compose = closed({ name: text, services: map(ComposeService), volumes: map(Type.Null()) });
+
+const labels = map();
+const metadata = closed({ name: text, labels: maybe(labels) });
+const selector = closed({ matchLabels: labels });
+const storage = closed({
+  accessModes: Type.Array(Type.Literal('ReadWriteOnce')),
+  resources: closed({ requests: closed({ storage: text }) }),
+});
+const seconds = Type.Integer({ minimum: 1 });
+
+const probe = closed({
+  httpGet: closed({ path: text, port: text }),
+  periodSeconds: seconds,
+  timeoutSeconds: maybe(seconds),
+  failureThreshold: seconds,
+});
+
+const Container = closed({
+  name: text,
+  image: text,
+  args: maybe(texts),
+  env: maybe(
+    Type.Array(
+      Type.Union([
+        closed({ name: text, value: text }),
+        closed({ name: text, valueFrom: closed({ secretKeyRef: closed({ name: text, key: text }) }) }),
+      ]),
+    ),
+  ),
+  envFrom: maybe(Type.Array(closed({ configMapRef: closed({ name: text }) }))),
+  ports: maybe(Type.Array(closed({ name: text, containerPort: Type.Integer() }))),
+  startupProbe: maybe(probe),
+  livenessProbe: maybe(probe),
+  readinessProbe: maybe(probe),
+  resources: closed({
+    requests: closed({ cpu: text, memory: text }),
+    limits: closed({ memory: text }),
+  }),
+  securityContext: closed({
+    allowPrivilegeEscalation: Type.Literal(false),
+    readOnlyRootFilesystem: Type.Literal(true),
+    capabilities: closed({ drop: Type.Array(Type.Literal('ALL'), { minItems: 1 }) }),
+  }),
+  volumeMounts: Type.Array(closed({ name: text, mountPath: text, readOnly: maybe(Type.Boolean()) })),
+});
+
+const PodSpec = closed({
+  restartPolicy: maybe(literal('OnFailure')),
+  automountServiceAccountToken: Type.Literal(false),
+  enableServiceLinks: Type.Literal(false),
+  terminationGracePeriodSeconds: seconds,
+  securityContext: closed({
+    runAsNonRoot: Type.Literal(true),
+    runAsUser: Type.Literal(1000),
+    runAsGroup: Type.Literal(1000),
+    fsGroup: Type.Literal(1000),
+    seccompProfile: closed({ type: Type.Literal('RuntimeDefault') }),
+  }),
+  topologySpreadConstraints: maybe(
+    Type.Array(
+      closed({
+        maxSkew: Type.Integer(),
+        topologyKey: text,
+        whenUnsatisfiable: literal('ScheduleAnyway', 'DoNotSchedule'),
+        labelSelector: selector,
+      }),
+    ),
+  ),
+  containers: Type.Array(Container, { minItems: 1, maxItems: 1 }),
+  volumes: Type.Array(
+    Type.Union([
+      closed({ name: text, emptyDir: closed({}) }),
+      closed({
+        name: text,
+        secret: closed({ secretName: text, items: Type.Array(closed({ key: text, path: text })) }),
+      }),
+      closed({ name: text, persistentVolumeClaim: closed({ claimName: text }) }),
+    ]),
+  ),
+});
+
+const template = closed({ metadata: closed({ labels }), spec: PodSpec });
+
+const kind = (apiVersion: string, name: string, properties: TProperties) =>
+  closed({ apiVersion: Type.Literal(apiVersion), kind: Type.Literal(name), metadata, ...properties });
+
+/** Objects of Kubernetes, by kind. */
+export const KINDS: { readonly [kind: string]: TSchema } = {
+  ConfigMap: kind('v1', 'ConfigMap', { data: map() }),
+  Secret: kind('v1', 'Secret', { type: Type.Literal('Opaque'), stringData: map() }),
+  Service: kind('v1', 'Service', {
+    spec: closed({
+      clusterIP: maybe(Type.Literal('None')),
+      selector: labels,
+      ports: Type.Array(closed({ name: text, port: Type.Integer(), targetPort: text })),
+      sessionAffinity: maybe(Type.Literal('ClientIP')),
+      sessionAffinityConfig: maybe(
+        closed({ clientIP: closed({ timeoutSeconds: Type.Integer({ minimum: 1, maximum: 86_400 }) }) }),
+      ),
+    }),
+  }),
+  StatefulSet: kind('apps/v1', 'StatefulSet', {
+    spec: closed({
+      serviceName: text,
+      replicas: Type.Integer({ minimum: 1 }),
+      podManagementPolicy: literal('Parallel', 'OrderedReady'),
+      selector,
+      template,
+      volumeClaimTemplates: Type.Array(closed({ metadata: closed({ name: text }), spec: storage })),
+    }),
+  }),
+  PodDisruptionBudget: kind('policy/v1', 'PodDisruptionBudget', {
+    spec: closed({ maxUnavailable: Type.Integer(), selector }),
+  }),
+  PersistentVolumeClaim: kind('v1', 'PersistentVolumeClaim', { spec: storage }),
+  Job: kind('batch/v1', 'Job', {
+    spec: closed({ backoffLimit: Type.Integer(), template }),
+  }),
+};

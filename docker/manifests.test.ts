@@ -1,0 +1,226 @@
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import type { TSchema } from 'typebox';
+import { Value } from 'typebox/value';
+import { parse, parseAllDocuments } from 'yaml';
+import type { Body } from '../env-server/app.test-data.ts';
+import { Authenticator } from '../env-server/http/auth.ts';
+import { DEFAULT_SETTINGS, SETTINGS, type Settings } from '../env-server/settings.ts';
+import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
+import { Compose, KINDS } from './manifest-schema.test-data.ts';
+
+/** What the server takes to close after its last operation; see env-server/main.ts. */
+const CLOSE_S = 10;
+/** Variables of the trainer and of the files here; the server's are made from its settings. */
+const OTHER_VARIABLES = [
+  'RAGEN_TOKEN',
+  'RAGEN_RUN',
+  'RAGEN_TOKEN_SHA256',
+  'RAGEN_CONFIG',
+  'RAGEN_DEEPCODER_UNISOLATED',
+];
+
+const settingOf = new Map(
+  Object.keys(SETTINGS).map(name => [
+    `RAGEN_${name.replaceAll(/[A-Z]/g, letter => `_${letter}`).toUpperCase()}`,
+    name as keyof Settings,
+  ]),
+);
+
+const read = (path: string): string => readFileSync(`${ROOT}${path}`, 'utf8');
+
+const objects = readdirSync(`${ROOT}docker/kubernetes`)
+  .filter(name => name !== 'kustomization.yaml')
+  .flatMap(name =>
+    parseAllDocuments(read(`docker/kubernetes/${name}`)).map(document => document.toJS() as Body),
+  );
+
+function one(kind: string, name: string): Body {
+  const found = objects.find(object => String(object.kind) === kind && String(object.metadata.name) === name);
+  if (!found) throw new Error(`there is no ${kind} ${name}`);
+  return found;
+}
+
+const list = (value: Body): Body[] => value as unknown as Body[];
+const faults = (schema: TSchema, value: unknown) =>
+  [...Value.Errors(schema, value)].map(error => `${error.instancePath} ${error.message}`);
+
+/** A setting as a file sets it, or its default. */
+function setting(variables: Body, name: keyof Settings): number {
+  const [variable] = [...settingOf].find(([, setting]) => setting === name)!;
+  return Number(variables[variable] ?? DEFAULT_SETTINGS[name]);
+}
+
+t.test('compose: of the right form, with a healthy server before its trainer', async t => {
+  const compose = parse(read('docker/compose.yaml')) as Body;
+  t.same(faults(Compose, compose), []);
+  const { 'env-server': server, trainer } = compose.services;
+  t.ok(server.healthcheck);
+  t.match(trainer.depends_on, { 'env-server': { condition: 'service_healthy' } });
+  for (const [image, service] of [
+    ['env-server', server],
+    ['trainer', trainer],
+  ] as const) {
+    t.equal(service.build.context as unknown, '..');
+    t.equal(service.build.dockerfile as unknown, `docker/${image}.Dockerfile`);
+    t.ok(exists(`docker/${image}.Dockerfile`));
+    const places = list(service.volumes).map(volume => String(volume).split(':')[1]);
+    t.same(places, said(lastStage(image), 'VOLUME'), 'what is to last is in volumes');
+    for (const volume of list(service.volumes)) t.ok(String(volume).split(':')[0] in compose.volumes);
+  }
+  const grace = Number.parseInt(String(server.stop_grace_period), 10);
+  const { environment } = server;
+  const needed = setting(environment, 'drainSeconds') + setting(environment, 'graceSeconds') + CLOSE_S;
+  t.ok(grace >= needed, `${grace} s to stop, ${needed} s needed`);
+});
+
+t.test('compose: the tokens it makes are those the server reads', async t => {
+  const compose = parse(read('docker/compose.yaml')) as Body;
+  const tokens = String(compose.services['env-server'].environment.RAGEN_TOKENS);
+  const digest = 'ab'.repeat(32);
+  const given = tokens.replace(/\$\{RAGEN_TOKEN_SHA256:\?[^}]*\}/, digest);
+  t.ok(new Authenticator(given).required);
+  t.match(String(compose.services.trainer.environment.RAGEN_TOKEN), /^\$\{RAGEN_TOKEN:\?/);
+});
+
+t.test('kubernetes: every object is of the right form', async t => {
+  t.ok(objects.length > 6);
+  for (const object of objects) {
+    const schema = KINDS[String(object.kind)];
+    t.same(schema ? faults(schema, object) : ['unknown kind'], [], `${object.kind} ${object.metadata.name}`);
+  }
+});
+
+t.test('kubernetes: what is referred to is there', async t => {
+  const set = one('StatefulSet', 'ragen-env-server').spec;
+  const job = one('Job', 'ragen-trainer').spec;
+  const labels = set.template.metadata.labels;
+  t.same(set.selector.matchLabels, labels);
+  t.same(one('PodDisruptionBudget', 'ragen-env-server').spec.selector.matchLabels, labels);
+  for (const name of ['ragen-env-server', 'ragen-env-servers']) {
+    const { spec } = one('Service', name);
+    t.same(spec.selector, labels);
+    t.match(list(spec.ports), [{ port: 8080, targetPort: 'http' }]);
+  }
+  t.equal(String(one('Service', String(set.serviceName)).spec.clusterIP), 'None');
+  const secret = one('Secret', 'ragen-tokens').stringData;
+  for (const [pod, claims] of [
+    [set.template.spec, list(set.volumeClaimTemplates).map(claim => String(claim.metadata.name))],
+    [job.template.spec, []],
+  ] as const) {
+    const volumes = [...list(pod.volumes).map(volume => String(volume.name)), ...claims];
+    const [container] = list(pod.containers);
+    const mounts = list(container.volumeMounts);
+    t.same(mounts.map(mount => String(mount.name)).sort(), volumes.sort());
+    const image = String(container.name) as 'env-server' | 'trainer';
+    t.equal(String(container.image), `ragen-${image}`);
+    const lasting = said(lastStage(image), 'VOLUME')[0];
+    t.ok(
+      mounts.some(mount => String(mount.mountPath) === lasting),
+      `${lasting} is a volume`,
+    );
+  }
+  const [env] = list(set.template.spec.containers);
+  one('ConfigMap', String(list(env.envFrom)[0].configMapRef.name));
+  t.match(list(env.ports), [{ name: 'http', containerPort: Number(variablesOf('env-server').RAGEN_PORT) }]);
+  for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
+    t.equal(String(env[probe].httpGet.port), 'http');
+    t.match(String(env[probe].httpGet.path), probe === 'readinessProbe' ? '/readyz' : '/livez');
+  }
+  const [trainer] = list(job.template.spec.containers);
+  const token = list(trainer.env).find(variable => String(variable.name) === 'RAGEN_TOKEN')!.valueFrom
+    .secretKeyRef;
+  t.ok(String(token.key) in secret);
+  const tokens = list(set.template.spec.volumes).find(volume => String(volume.name) === 'tokens')!.secret;
+  t.ok(String(list(tokens.items)[0].key) in secret);
+  const mounted = list(env.volumeMounts).find(mount => String(mount.name) === 'tokens')!;
+  t.equal(
+    `${mounted.mountPath}/${list(tokens.items)[0].path}`,
+    String(one('ConfigMap', 'ragen-env-server').data.RAGEN_TOKENS),
+  );
+  const servers = [...String(list(trainer.args)).matchAll(/http:\/\/([\w-]+)\.([\w-]+):8080/g)];
+  t.equal(servers.length, Number(set.replicas));
+  for (const [index, [, pod, service]] of servers.entries()) {
+    t.equal(pod, `ragen-env-server-${index}`);
+    t.equal(service, String(set.serviceName));
+  }
+});
+
+t.test('kubernetes: times fit together', async t => {
+  const { data } = one('ConfigMap', 'ragen-env-server');
+  const pod = one('StatefulSet', 'ragen-env-server').spec.template.spec;
+  const grace = Number(pod.terminationGracePeriodSeconds);
+  const needed = setting(data, 'drainSeconds') + setting(data, 'graceSeconds') + CLOSE_S;
+  t.ok(grace >= needed, `${grace} s to stop, ${needed} s needed`);
+  const { readinessProbe } = list(pod.containers)[0];
+  const unready = Number(readinessProbe.periodSeconds) * Number(readinessProbe.failureThreshold);
+  t.ok(setting(data, 'drainSeconds') > unready, 'it serves until it is seen to be not ready');
+  const { clientIP } = one('Service', 'ragen-env-server').spec.sessionAffinityConfig;
+  t.ok(Number(clientIP.timeoutSeconds) >= setting(data, 'lifetimeSeconds'), 'affinity outlives sessions');
+});
+
+t.test('kubernetes: the example of a secret is refused, and its file has the form that is read', async t => {
+  const example = String(one('Secret', 'ragen-tokens').stringData['tokens.json']);
+  t.throws(() => new Authenticator(example), /sha256/);
+  t.ok(new Authenticator(example.replace(/SHA-256[^"]*/, 'ab'.repeat(32))).required);
+});
+
+t.test('variables are ones that the programs read, with values they take', async t => {
+  const files = ['docker/compose.yaml', 'docs/deployment.md', 'docker/trainer.sh'];
+  const dockerfiles = ['env-server', 'trainer'].map(image => `docker/${image}.Dockerfile`);
+  const manifests = readdirSync(`${ROOT}docker/kubernetes`).map(name => `docker/kubernetes/${name}`);
+  for (const file of [...files, ...dockerfiles, ...manifests]) {
+    for (const [name] of read(file).matchAll(/RAGEN_[A-Z0-9_]+/g)) {
+      t.ok(settingOf.has(name) || OTHER_VARIABLES.includes(name), `${file}: ${name}`);
+    }
+  }
+  const compose = parse(read('docker/compose.yaml')) as Body;
+  for (const variables of [
+    one('ConfigMap', 'ragen-env-server').data,
+    compose.services['env-server'].environment,
+  ]) {
+    for (const [variable, value] of Object.entries(variables)) {
+      const { default: usual, choices } = SETTINGS[settingOf.get(variable)!];
+      if (typeof usual === 'number') t.ok(Number(value) >= 0, `${variable}=${value}`);
+      if (choices) t.ok(choices.includes(String(value)), `${variable}=${value}`);
+    }
+  }
+});
+
+t.test('the page names files that exist and commands as they are', async t => {
+  const page = read('docs/deployment.md');
+  for (const [, path] of page.matchAll(/\]\(\.\.\/([^)#]+)\)/g)) t.ok(exists(path), path);
+  for (const [path] of page.matchAll(/\bdocker\/[\w./-]+\w/g)) t.ok(exists(path), path);
+  for (const object of objects.filter(({ kind }) => String(kind) !== 'Secret')) {
+    if (!['ConfigMap', 'PersistentVolumeClaim'].includes(String(object.kind))) {
+      t.ok(page.includes(`\`${object.kind}\``), `explains ${object.kind}`);
+    }
+  }
+  const grace = one('StatefulSet', 'ragen-env-server').spec.template.spec.terminationGracePeriodSeconds;
+  t.ok(page.includes(`\`terminationGracePeriodSeconds: ${grace}\``));
+});
+
+const kustomize = spawnSync('kubectl', ['kustomize', `${ROOT}docker/kubernetes`], { encoding: 'utf8' });
+t.test(
+  'kustomize puts the objects together',
+  { skip: kustomize.error ? 'needs kubectl' : false },
+  async t => {
+    t.equal(kustomize.status, 0, kustomize.stderr);
+    const made = parseAllDocuments(kustomize.stdout).map(document => document.toJS() as Body);
+    t.equal(made.length, objects.length - 1, 'all but the example of a secret');
+  },
+);
+
+const hasCompose = spawnSync('docker', ['compose', 'version']).status === 0;
+t.test('docker compose reads its file', { skip: hasCompose ? false : 'needs docker compose' }, async t => {
+  const { status, stderr } = spawnSync(
+    'docker',
+    ['compose', '-f', `${ROOT}docker/compose.yaml`, 'config', '--quiet'],
+    {
+      encoding: 'utf8',
+      env: { ...process.env, RAGEN_TOKEN: 'x', RAGEN_TOKEN_SHA256: 'ab'.repeat(32) },
+    },
+  );
+  t.equal(status, 0, stderr);
+});

@@ -1,0 +1,73 @@
+/**
+ * Cuts a package.json down to what one of the two programs needs, so that an image holds nothing else:
+ * `node docker/packages.ts env-server|trainer [package.json]`. The versions stay those of the lock file.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+
+/** Packages that each program loads. */
+export const PACKAGES = {
+  'env-server': [
+    '@fastify/helmet',
+    '@fastify/swagger',
+    '@fastify/swagger-ui',
+    '@fastify/websocket',
+    '@jitl/quickjs-ng-wasmfile-release-sync',
+    '@msgpack/msgpack',
+    'amaro',
+    'commander',
+    'fastify',
+    'hyparquet',
+    'pino',
+    'pngjs',
+    'prom-client',
+    'quickjs-emscripten-core',
+    'typebox',
+    'undici',
+    'ws',
+  ],
+  trainer: [
+    '@huggingface/jinja',
+    '@huggingface/tokenizers',
+    'cli-progress',
+    'commander',
+    'onnxruntime-node',
+    'protobufjs',
+    'typebox',
+    'undici',
+    'ws',
+    'yaml',
+  ],
+} as const satisfies { readonly [program: string]: readonly string[] };
+
+interface Manifest {
+  readonly dependencies: { readonly [name: string]: string };
+  readonly devDependencies?: unknown;
+  readonly overrides?: unknown;
+}
+
+/**
+ * A manifest with only some of its dependencies.
+ * @throws Error for one that it does not have
+ */
+export function cutDown<M extends Manifest>(manifest: M, packages: readonly string[]): object {
+  const { devDependencies: _tools, overrides: _overrides, ...rest } = manifest;
+  const dependencies = Object.fromEntries(
+    packages.map(name => {
+      const version = manifest.dependencies[name];
+      if (version === undefined) throw new Error(`package.json has no dependency ${name}`);
+      return [name, version];
+    }),
+  );
+  return { ...rest, dependencies };
+}
+
+if (import.meta.main) {
+  const [program = '', file = 'package.json'] = process.argv.slice(2);
+  if (!(program in PACKAGES)) {
+    throw new Error(
+      `which program? one of ${Object.keys(PACKAGES).join(', ')}, not ${JSON.stringify(program)}`,
+    );
+  }
+  const manifest: Manifest = JSON.parse(readFileSync(file, 'utf8'));
+  writeFileSync(file, JSON.stringify(cutDown(manifest, PACKAGES[program as keyof typeof PACKAGES]), null, 2));
+}

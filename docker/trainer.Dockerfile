@@ -1,0 +1,36 @@
+# The trainer. From the root of the repository:
+#   docker build -f docker/trainer.Dockerfile -t ragen-trainer .
+
+FROM node:24.21.0-bookworm-slim AS packages
+WORKDIR /app
+COPY package.json package-lock.json ./
+COPY docker/packages.ts docker/
+RUN node docker/packages.ts trainer \
+ && npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
+ && rm -rf node_modules/onnxruntime-node/bin/napi-v*/darwin node_modules/onnxruntime-node/bin/napi-v*/win32
+
+FROM node:24.21.0-bookworm-slim
+# Runs go to the volume, where the trainer looks for them: runs/ in its folder.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends tini \
+ && rm -rf /var/lib/apt/lists/* \
+    /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
+    /opt/yarn-* /usr/local/bin/yarn /usr/local/bin/yarnpkg \
+ && install --directory --owner=node --group=node /runs /app \
+ && ln --symbolic /runs /app/runs
+WORKDIR /app
+COPY --from=packages /app/package.json ./
+COPY --from=packages /app/node_modules node_modules
+COPY shared shared
+COPY trainer trainer
+COPY configs configs
+COPY docker/trainer.sh docker/
+
+ENV NODE_ENV=production
+USER 1000:1000
+VOLUME /runs
+STOPSIGNAL SIGTERM
+# A run ends by itself, well or not: what restarts it watches its exit status.
+HEALTHCHECK NONE
+ENTRYPOINT ["tini", "--", "docker/trainer.sh"]
+CMD ["train", "configs/quickstart.yaml"]

@@ -1,0 +1,19 @@
+#!/bin/sh
+# The trainer's command line. With RAGEN_RUN, `train` begins a run of that name the first time and goes on with it
+# whenever the container starts again; of the settings given, a run that goes on takes those that may change.
+set -eu
+run="runs/${RAGEN_RUN:-}"
+if [ "${1:-}" != train ] || [ -z "${RAGEN_RUN:-}" ]; then
+  exec node trainer/main.ts "$@"
+fi
+if [ ! -e "$run/config.yaml" ]; then
+  exec node trainer/main.ts "$@" "run.name=$RAGEN_RUN"
+fi
+shift
+for argument; do
+  shift
+  case $argument in
+    servers* | training.* | tracking.*) set -- "$@" "$argument" ;;
+  esac
+done
+exec node trainer/main.ts train --resume "$run" "$@"
