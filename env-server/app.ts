@@ -1,6 +1,7 @@
 import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
+import type { WebSocket } from 'ws';
 import { Problem } from '../shared/problems.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
@@ -140,21 +141,25 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     desk.reply(new Problem('not_found', `there is no ${request.method} ${request.url}`), request, reply),
   );
   readJson(server);
-  await server.register(fastifyWebsocket, {
-    preClose(done) {
-      for (const socket of this.websocketServer.clients)
-        socket.close(GOING_AWAY, 'the server is shutting down');
-      this.websocketServer.close(done);
-    },
-    options: {
-      maxPayload: settings.bodyLimitBytes,
-      handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
-    },
-  });
   addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
-  addWebSocketRoute(server, dispatcher, desk, settings);
-  await addCompatibilityDoors(server, dispatcher, desk, settings);
+  let sockets: ReadonlySet<WebSocket> = new Set();
+  // In a scope of its own: the plugin adds to every request around it.
+  await server.register(async doors => {
+    await doors.register(fastifyWebsocket, {
+      preClose(done) {
+        for (const socket of sockets) socket.close(GOING_AWAY, 'the server is shutting down');
+        this.websocketServer.close(done);
+      },
+      options: {
+        maxPayload: settings.bodyLimitBytes,
+        handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
+      },
+    });
+    sockets = doors.websocketServer.clients;
+    addWebSocketRoute(doors, dispatcher, desk, settings);
+    await addCompatibilityDoors(doors, dispatcher, desk, settings);
+  });
   await server.register(async pages => {
     await securePages(pages);
     addPlayground(pages);
@@ -162,7 +167,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   await addPages(
     server,
     sessions,
-    createMetrics(dispatcher.services, desk, () => server.websocketServer.clients.size),
+    createMetrics(dispatcher.services, desk, () => sockets.size),
   );
   keeper?.start();
   sessions.start();
@@ -178,7 +183,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     keeper?.finish();
     if (late > 0) {
       log.warn({ late }, `${late} operations were not done in time`);
-      for (const socket of server.websocketServer.clients) socket.terminate();
+      for (const socket of sockets) socket.terminate();
       server.server.closeAllConnections();
     }
     await server.close();

@@ -26,9 +26,13 @@ export function hashToken(token: string): string {
   return hash('sha256', token, 'hex');
 }
 
+/** Headers whose principal is remembered, so that a client's token is hashed once and not for every request. */
+const HEADERS_REMEMBERED = 1024;
+
 /** Knows tokens by their digests. */
 export class Authenticator {
   readonly #principals: ReadonlyMap<string, Principal>;
+  readonly #byHeader = new Map<string, Principal>();
 
   /** @param tokens a path to a JSON file, the JSON itself, or empty for none */
   constructor(tokens: string) {
@@ -50,11 +54,15 @@ export class Authenticator {
    */
   principal(authorization: string | undefined): Principal {
     if (!this.required) return LOCAL;
+    const known = authorization === undefined ? undefined : this.#byHeader.get(authorization);
+    if (known) return known;
     if (authorization === undefined || !/^bearer /i.test(authorization)) {
       throw new Problem('unauthorized', 'the header "Authorization: Bearer <token>" is missing');
     }
     const principal = this.#principals.get(hashToken(authorization.slice('bearer '.length).trim()));
     if (!principal) throw new Problem('unauthorized', 'the token is not known to this server');
+    if (this.#byHeader.size >= HEADERS_REMEMBERED) this.#byHeader.clear();
+    this.#byHeader.set(authorization, principal);
     return principal;
   }
 }

@@ -1,3 +1,5 @@
+import { bytesOf, MOST_BYTES_A_UNIT, type Text, unitsOf, writeText, written } from './texts.ts';
+
 /** First bytes of unfragmented frames (RFC 6455, section 5.2). */
 const FINAL_TEXT = 0x81;
 const FINAL_BINARY = 0x82;
@@ -5,21 +7,21 @@ const LARGEST_SHORT = 125;
 const LARGEST_16_BIT = 0xffff;
 const LENGTH_16_BIT = 126;
 const LENGTH_64_BIT = 127;
+const MEDIUM_HEADER = 4;
 const LARGEST_HEADER = 10;
-/** A UTF-16 unit takes at most so many bytes in UTF-8. */
-const MOST_BYTES_A_UNIT = 3;
 
 /**
  * Texts as the WebSocket frames of a server (unmasked, not compressed), one behind the other in one buffer,
  * so that all replies of a moment cost one write.
  */
-export function textFrames(texts: readonly string[]): Buffer {
+export function textFrames(texts: readonly Text[]): Buffer {
   let bound = 0;
-  for (const text of texts) bound += LARGEST_HEADER + text.length * MOST_BYTES_A_UNIT;
-  const buffer = Buffer.allocUnsafe(bound);
-  let end = 0;
-  for (const text of texts) end = writeFrame(buffer, end, text);
-  return buffer.subarray(0, end);
+  for (const text of texts) bound += LARGEST_HEADER + unitsOf(text) * MOST_BYTES_A_UNIT;
+  return written(bound, buffer => {
+    let end = 0;
+    for (const text of texts) end = writeFrame(buffer, end, text);
+    return end;
+  });
 }
 
 /** Messages as binary frames, all in one buffer as well. */
@@ -37,14 +39,16 @@ export function binaryFrames(messages: readonly Uint8Array[]): Buffer {
   return buffer.subarray(0, end);
 }
 
-function writeFrame(buffer: Buffer, start: number, text: string): number {
-  // The header's size depends on the text's, which is known only when it is written: short texts, which are
-  // nearly all, are written where they belong, others counted first.
-  const surelyMedium = text.length * MOST_BYTES_A_UNIT <= LARGEST_16_BIT && text.length > LARGEST_SHORT;
-  const length = surelyMedium ? buffer.write(text, start + 4, 'utf8') : Buffer.byteLength(text);
+function writeFrame(buffer: Buffer, start: number, text: Text): number {
+  // The header's size depends on the text's, which is known only when it is written: texts that surely have
+  // the header of middle size, which are nearly all, are written where they belong, others counted first.
+  const units = unitsOf(text);
+  const surelyMedium = units > LARGEST_SHORT && units * MOST_BYTES_A_UNIT <= LARGEST_16_BIT;
   buffer[start] = FINAL_TEXT;
-  const body = writeLength(buffer, start, length);
-  return body + (surelyMedium ? length : buffer.write(text, body, 'utf8'));
+  if (!surelyMedium) return writeText(buffer, writeLength(buffer, start, bytesOf(text)), text);
+  const end = writeText(buffer, start + MEDIUM_HEADER, text);
+  writeLength(buffer, start, end - start - MEDIUM_HEADER);
+  return end;
 }
 
 /** Writes the length of a frame that begins at `start`, and gives where its body begins. */
@@ -56,7 +60,7 @@ function writeLength(buffer: Buffer, start: number, length: number): number {
   if (length <= LARGEST_16_BIT) {
     buffer[start + 1] = LENGTH_16_BIT;
     buffer.writeUInt16BE(length, start + 2);
-    return start + 4;
+    return start + MEDIUM_HEADER;
   }
   buffer[start + 1] = LENGTH_64_BIT;
   buffer.writeBigUInt64BE(BigInt(length), start + 2);

@@ -4,17 +4,18 @@ import { plainForm, type ReplyForm, textForm } from '../operations/reply-form.ts
 import { binaryFrames, textFrames } from './frames.ts';
 import { parseJson } from './json.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
+import type { Text } from './texts.ts';
 
 /** Id of a frame; null in the reply to a frame whose id could not be read. */
 export type FrameId = string | number | null;
 
-/** How frames are written and read on a socket: its WebSocket subprotocol. `T` is what results are, `M` a whole message. */
-export interface Protocol<T, M> {
+/** How frames are written and read on a socket: its WebSocket subprotocol. `T` is what results are, `B` those of batches, `M` a whole message. */
+export interface Protocol<T, B, M> {
   readonly name: string;
-  readonly form: ReplyForm<T>;
+  readonly form: ReplyForm<T, B>;
   /** @throws Problem `bad_json` */
   parse(data: RawData, isBinary: boolean): unknown;
-  success(id: FrameId, result: T): M;
+  success(id: FrameId, result: T | B): M;
   failure(id: FrameId, problem: T): M;
   /** The result of a ping. */
   readonly pong: T;
@@ -22,20 +23,23 @@ export interface Protocol<T, M> {
   frames(messages: readonly M[]): Buffer;
 }
 
-export const jsonProtocol: Protocol<string, string> = {
+export const jsonProtocol: Protocol<string, readonly string[], Text> = {
   name: 'ragen.json',
   form: textForm,
   parse(data, isBinary) {
     if (isBinary) throw wrongKind('ragen.json', 'text');
     return parseJson(data.toString());
   },
-  success: (id, result) => `{"id":${JSON.stringify(id)},"ok":true,"result":${result}}`,
+  success(id, result) {
+    const head = `{"id":${JSON.stringify(id)},"ok":true,"result":`;
+    return typeof result === 'string' ? `${head}${result}}` : [head, ...result, '}'];
+  },
   failure: (id, problem) => `{"id":${JSON.stringify(id)},"ok":false,"error":${problem}}`,
   pong: '{"pong":true}',
   frames: textFrames,
 };
 
-export const msgpackProtocol: Protocol<unknown, Uint8Array> = {
+export const msgpackProtocol: Protocol<unknown, unknown, Uint8Array> = {
   name: 'ragen.msgpack',
   form: plainForm,
   parse(data, isBinary) {

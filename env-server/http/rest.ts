@@ -10,6 +10,7 @@ import { textForm } from '../operations/reply-form.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
 import { type ProblemDesk, traceIdOf } from './problems.ts';
+import { encodeText } from './texts.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -115,6 +116,8 @@ export function addBatchRoute(
     const call = newCall(dispatcher.services, request.principal);
     const result = runBatch(dispatcher, call, batch, textForm);
     reply.header('content-type', JSON_TYPE);
-    return result instanceof Promise ? result.then(text => reply.send(text)) : reply.send(result);
+    return result instanceof Promise
+      ? result.then(pieces => reply.send(encodeText(pieces)))
+      : reply.send(encodeText(result));
   });
 }

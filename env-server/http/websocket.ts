@@ -89,14 +89,14 @@ interface Frame {
   readonly op?: unknown;
 }
 
-class Connection<T, M> {
+class Connection<T, B, M> {
   readonly #socket: WebSocket;
   readonly #stream: Socket;
   readonly #principal: Principal;
   readonly #dispatcher: Dispatcher;
   readonly #desk: ProblemDesk;
   readonly #settings: WebSocketSettings;
-  readonly #protocol: Protocol<T, M>;
+  readonly #protocol: Protocol<T, B, M>;
   #inFlight = 0;
   #outgoing: M[] = [];
 
@@ -106,7 +106,7 @@ class Connection<T, M> {
     dispatcher: Dispatcher,
     desk: ProblemDesk,
     settings: WebSocketSettings,
-    protocol: Protocol<T, M>,
+    protocol: Protocol<T, B, M>,
   ) {
     this.#socket = socket;
     this.#stream = request.raw.socket;
@@ -145,7 +145,7 @@ class Connection<T, M> {
     }
   }
 
-  #run(frame: Frame): MaybePromise<T> {
+  #run(frame: Frame): MaybePromise<T | B> {
     if (frame.op === 'ping') {
       checkPing(frame);
       return this.#protocol.pong;
@@ -167,7 +167,7 @@ class Connection<T, M> {
       : form.result(compiled, result);
   }
 
-  #batch(frame: Frame, call: Call): MaybePromise<T> {
+  #batch(frame: Frame, call: Call): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
     const request = {

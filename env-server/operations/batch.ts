@@ -21,12 +21,12 @@ export interface BatchRequest {
  * @returns a `BatchResult` in the form asked for
  * @throws Problem `body_too_large`, `invalid_request`
  */
-export function runBatch<T>(
+export function runBatch<T, B>(
   dispatcher: Dispatcher,
   call: Call,
   request: BatchRequest,
-  form: ReplyForm<T>,
-): MaybePromise<T> {
+  form: ReplyForm<T, B>,
+): MaybePromise<B> {
   const { items, mostItems } = request;
   if (items.length > mostItems) {
     throw new Problem(
@@ -50,7 +50,7 @@ export function runBatch<T>(
     );
   }
   const { wait } = request;
-  const finish = (): T =>
+  const finish = (): B =>
     form.batch(replies, wait === undefined ? undefined : positionsOf(form.pending, replies));
   if (late.length === 0) return finish();
   const missing =
@@ -77,7 +77,7 @@ function runItem<T>(
   call: Call,
   request: BatchRequest,
   index: number,
-  form: ReplyForm<T>,
+  form: ReplyForm<T, unknown>,
 ): MaybePromise<T> {
   const failed = (error: unknown): T => form.failure(form.problem(request.problem(error)));
   try {

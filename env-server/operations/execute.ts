@@ -2,7 +2,6 @@ import { performance } from 'node:perf_hooks';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { ReplyMemory } from '../sessions/replies.ts';
 import type { Operation, OperationInput, Services } from './operation.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
@@ -45,12 +44,20 @@ export function execute(
   }
   if (operation.target === 'server') {
     const work = () => operation.handle(services, principal, input);
-    const reply = keyed(operation, input, call, work, () => services.sessions.replies(principal.name));
+    const key = keyOf(operation, input);
+    const reply =
+      key === undefined
+        ? work()
+        : services.sessions.replies(principal.name).once(key, operation.name, input, call.request, work);
     return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
   }
   const session = services.sessions.find(principal, input.session_id as string, call.now);
-  const work = () => session.exclusive(() => operation.handle(services, session, input));
-  const result = keyed(operation, input, call, work, () => session.replies);
+  const work = () => operation.handle(services, session, input);
+  const key = keyOf(operation, input);
+  const result =
+    key === undefined
+      ? session.exclusive(work)
+      : session.replies.once(key, operation.name, input, call.request, () => session.exclusive(work));
   const { tally } = session.variant;
   const start = call.mark;
   if (!(result instanceof Promise)) {
@@ -65,16 +72,8 @@ export function execute(
   });
 }
 
-function keyed(
-  operation: Operation,
-  input: OperationInput,
-  call: Call,
-  work: () => MaybePromise<unknown>,
-  memory: () => ReplyMemory,
-): MaybePromise<unknown> {
-  const key = input.request_key;
-  if (typeof key !== 'string' || !operation.keyed) return work();
-  return memory().once(key, operation.name, input, call.request, work);
+function keyOf(operation: Operation, { request_key }: OperationInput): string | undefined {
+  return operation.keyed && typeof request_key === 'string' ? request_key : undefined;
 }
 
 function inTime<T>(result: Promise<T>, timeoutMs: number, operation: Operation): Promise<T> {

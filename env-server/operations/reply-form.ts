@@ -1,8 +1,8 @@
 import type { ProblemDocument } from '../../shared/problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
 
-/** What replies are made of: JSON text as it leaves, or plain values that something else writes. */
-export interface ReplyForm<T> {
+/** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
+export interface ReplyForm<T, B = T> {
   /** The result of an operation. */
   result(compiled: CompiledOperation, value: unknown): T;
   problem(document: ProblemDocument): T;
@@ -13,23 +13,24 @@ export interface ReplyForm<T> {
   readonly pending: T;
   /**
    * The result of a batch.
-   * @param items may be changed
    * @param pending positions of items without a reply; absent where the batch waited for all
    */
-  batch(items: T[], pending: readonly number[] | undefined): T;
+  batch(items: readonly T[], pending: readonly number[] | undefined): B;
 }
 
-export const textForm: ReplyForm<string> = {
+/** Batches come in pieces that stand one behind the other: whoever writes them encodes each by itself. */
+export const textForm: ReplyForm<string, readonly string[]> = {
   result: (compiled, value) => compiled.serialise(value),
   problem: document => JSON.stringify(document),
   success: result => `{"ok":true,"result":${result}}`,
   failure: problem => `{"ok":false,"error":${problem}}`,
   pending: '{"ok":false,"pending":true}',
-  // What stands around the items goes into the first and the last, so that one join makes one flat string.
   batch(items, pending) {
-    items[0] = `{"results":[${items[0]}`;
-    items[items.length - 1] += pending ? `],"pending":[${pending.join(',')}]}` : ']}';
-    return items.join(',');
+    const pieces = new Array<string>(items.length + 1);
+    pieces[0] = `{"results":[${items[0]}`;
+    for (let index = 1; index < items.length; index++) pieces[index] = `,${items[index]}`;
+    pieces[items.length] = pending ? `],"pending":[${pending.join(',')}]}` : ']}';
+    return pieces;
   },
 };
 

@@ -9,20 +9,28 @@ export function serialiserOf(operation: Operation): Serialise {
   return operation.name === 'step' ? (serialiseStep as Serialise) : JSON.stringify;
 }
 
-/** Environments share their frozen `info` objects between steps, so their text is made once. */
-const infoTexts = new WeakMap<object, string>();
-
-function infoText(info: object): string {
-  if (!Object.isFrozen(info)) return JSON.stringify(info);
-  let text = infoTexts.get(info);
-  if (text === undefined) {
-    text = JSON.stringify(info);
-    infoTexts.set(info, text);
-  }
-  return text;
-}
-
 /** Ids are URL-safe and need no escaping. */
 function serialiseStep(result: StepResult): string {
-  return `{"session_id":"${result.session_id}","episode_id":"${result.episode_id}","step":${result.step},"observation":${JSON.stringify(result.observation)},"reward":${result.reward},"terminated":${result.terminated},"truncated":${result.truncated},"info":${infoText(result.info)}}`;
+  return `{"session_id":"${result.session_id}","episode_id":"${result.episode_id}","step":${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
+}
+
+interface KnownOutcome {
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly text: string;
+}
+
+/** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
+const knownOutcomes = new WeakMap<object, KnownOutcome>();
+
+/** What stands behind the observation. */
+function outcomeText({ reward, terminated, truncated, info }: StepResult): string {
+  const known = knownOutcomes.get(info);
+  if (known?.reward === reward && known.terminated === terminated && known.truncated === truncated) {
+    return known.text;
+  }
+  const text = `,"reward":${reward},"terminated":${terminated},"truncated":${truncated},"info":${JSON.stringify(info)}}`;
+  if (Object.isFrozen(info)) knownOutcomes.set(info, { reward, terminated, truncated, text });
+  return text;
 }
