@@ -27,6 +27,12 @@ export interface Policy {
   /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
+  /**
+   * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
+   * middle of a response. What waits goes on afterwards.
+   */
+  holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
+
   /** Writes weights, config and tokenizer in the Hugging Face layout, optimiser state beside them. */
   save(folder: string): Promise<void>;
   load(folder: string): Promise<void>;

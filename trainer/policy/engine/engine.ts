@@ -164,10 +164,15 @@ export class GenerationEngine {
     this.#sequences.delete(sequenceId);
   }
 
-  /** The weights have changed: what is cached under the old ones is computed again when it is needed. */
-  weightsChanged(version: number): void {
+  /**
+   * The weights have changed: what is cached under the old ones is computed again when it is needed, or kept where
+   * `keepStaleCache` says so. Tokens are then sampled from a mixture of old states and new weights; their log-probabilities
+   * are those of that mixture.
+   */
+  weightsChanged(version: number, keepStaleCache = false): void {
     this.version = version;
     this.#program.weightsChanged();
+    if (keepStaleCache) return;
     for (const sequence of this.#sequences.values()) sequence.cached = 0;
   }
 

@@ -63,6 +63,8 @@ export class LocalPolicy implements Policy {
   /** Updates, scores, saves and loads run one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
+  /** Those who want nothing to be sampled now. */
+  #holders = 0;
 
   private constructor(parts: PolicyParts, workers: readonly WorkerHandle[]) {
     const { options, config, weights } = parts;
@@ -223,6 +225,18 @@ export class LocalPolicy implements Policy {
     }
   }
 
+  async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertOpen();
+    this.#holders++;
+    try {
+      await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
+      return await work();
+    } finally {
+      this.#holders--;
+      await this.#resume();
+    }
+  }
+
   /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();
@@ -282,6 +296,7 @@ export class LocalPolicy implements Policy {
 
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
+    if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
     await Promise.all(this.#workers.map(worker => worker.run(task)));
   }

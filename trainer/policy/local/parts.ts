@@ -31,6 +31,8 @@ export interface LocalPolicyOptions {
   readonly maxOpenSequences?: number;
   /** What constrained requests may name. */
   readonly grammars?: Grammars;
+  /** After an update, sequences go on from what older weights computed of them instead of computing it again. */
+  readonly keepStaleCache?: boolean;
   /** Padded tokens that go through the model at once while it learns or scores. */
   readonly tokenBudget?: number;
   /** Written beside the weights: a tokenizer's files by name. */
@@ -106,6 +108,7 @@ export function workerSetups({
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
     threads: options.threads ?? 1,
     grammars: options.grammars ?? {},
+    keepStaleCache: options.keepStaleCache ?? false,
     weights: weights.share(),
     firstMoments: first.share(),
     secondMoments: second.share(),

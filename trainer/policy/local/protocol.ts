@@ -15,6 +15,8 @@ export interface WorkerSetup {
   readonly tokenBudget: number;
   readonly threads: number;
   readonly grammars: Grammars;
+  /** Sequences in the middle of a response go on from what older weights computed of them. */
+  readonly keepStaleCache: boolean;
   readonly weights: SharedParameters;
   readonly firstMoments: SharedParameters;
   readonly secondMoments: SharedParameters;

@@ -51,7 +51,9 @@ export function buildSequenceGraph(
       ? undefined
       : selectPositions(g, config, g.input('positions', 'int32', [rows, predictions]), time);
   const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time), selection);
-  let logits = g.mul(decoderLogits(g, config, hidden), g.input('inverseTemperature', 'float32', []));
+  // The temperature divides the logits; on the hidden states it is the same and less to multiply.
+  const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
+  let logits = decoderLogits(g, config, tempered);
   if (options.grammar !== null) {
     const table = g.constant(forbiddenLogits(options.grammar), [
       options.grammar.stateCount + 1,

@@ -66,7 +66,7 @@ export class GradientProgram {
    */
   async run(task: GradientTask, total: Float32Array): Promise<Record<string, number>> {
     const metrics: Record<string, number> = {};
-    total.fill(0);
+    let begun = false;
     for (const [name, members] of byGrammar(task.sequences)) {
       const grammar = grammarOf(this.#options, name);
       const group = members.map(index => task.sequences[index]);
@@ -77,10 +77,13 @@ export class GradientProgram {
         fillLoss(program.inputs, batch, sequences, task);
         const outputs = await program.executable.run(program.inputs);
         const partial = this.#partial.flat;
-        for (let i = 0; i < total.length; i++) total[i] += partial[i];
+        if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
+        else total.set(partial);
+        begun = true;
         for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
       }
     }
+    if (!begun) total.fill(0);
     return metrics;
   }
 

@@ -33,6 +33,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     maxOpenSequences: 2,
     tokenBudget: 256,
     threads: 1,
+    keepStaleCache: false,
     grammars: {},
     weights: store(),
     firstMoments: store(),

@@ -139,7 +139,7 @@ class PolicyWorker {
       case 'resume':
         this.#held = false;
         if (task.weightsReplaced || task.version !== this.#engine.version)
-          this.#engine.weightsChanged(task.version);
+          this.#engine.weightsChanged(task.version, this.#setup.keepStaleCache && !task.weightsReplaced);
         return null;
     }
   }

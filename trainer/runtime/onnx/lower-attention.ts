@@ -8,10 +8,11 @@ import type { Tensor } from '../../graph/tensor.ts';
 import { type LoweringContext, MICROSOFT } from './lowering-context.ts';
 
 /**
- * Queries taken at once in training, as a multiple of the head size. A block sees only the keys up to its last query;
- * what that saves grows with the number of keys, what cutting costs with the head size.
+ * Queries taken at once in training: this many times the head size, but no fewer than the least. A block sees only the keys
+ * up to its last query; what that saves grows with the number of keys, what cutting costs with the head size.
  */
-const BLOCK_SIZES = 3.5;
+const BLOCK_SIZES = 2;
+const LEAST_BLOCK = 56;
 /** Score of a key that is not seen; its weight underflows to 0. */
 const MASKED_SCORE = -1e9;
 
@@ -207,7 +208,8 @@ function sumPrefixes(context: LoweringContext, parts: readonly string[], blocks:
 }
 
 function blockBounds({ queries, size }: AttentionSizes, causal: boolean): [number, number][] {
-  const count = causal ? Math.max(1, Math.round(queries / (BLOCK_SIZES * size))) : 1;
+  const block = Math.max(LEAST_BLOCK, BLOCK_SIZES * size);
+  const count = causal ? Math.max(1, Math.round(queries / block)) : 1;
   const bound = (i: number): number => Math.round((i * queries) / count);
   return Array.from({ length: count }, (_, i) => [bound(i), bound(i + 1)]);
 }
