@@ -210,7 +210,13 @@ t.test('a named run is begun once and then gone on with', async t => {
       env: { PATH: `${join(folder, 'bin')}:${process.env.PATH}`, ...(name && { RAGEN_RUN: name }) },
       encoding: 'utf8',
     }).stdout.trim();
-  const settings = ['configs/quickstart.yaml', 'servers=[{url: "http://a b"}]', 'seed=1', 'training.steps=9'];
+  const settings = [
+    'configs/quickstart.yaml',
+    'servers=[{url: "http://a b"}]',
+    'seed=1',
+    'training.steps=9',
+    '--quiet',
+  ];
   t.equal(run(undefined, 'train', ...settings), `trainer/main.ts train ${settings.join(' ')}`);
   t.equal(run('one', 'evaluate', 'runs/one'), 'trainer/main.ts evaluate runs/one');
   t.equal(run('one', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=one`);
@@ -218,7 +224,7 @@ t.test('a named run is begun once and then gone on with', async t => {
   writeFileSync(join(folder, 'app/runs/one/config.yaml'), '');
   t.equal(
     run('one', 'train', ...settings),
-    'trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9',
+    'trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9 --quiet',
   );
   t.equal(run('two', 'train', ...settings), `trainer/main.ts train ${settings.join(' ')} run.name=two`);
 });

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The trainer's command line. With RAGEN_RUN, `train` begins a run of that name the first time and goes on with it
-# whenever the container starts again; of the settings given, a run that goes on takes those that may change.
+# whenever the container starts again, with the options it is given and those settings that a run may change.
 set -eu
 run="runs/${RAGEN_RUN:-}"
 if [ "${1:-}" != train ] || [ -z "${RAGEN_RUN:-}" ]; then
@@ -13,7 +13,7 @@ shift
 for argument; do
   shift
   case $argument in
-    servers* | training.* | tracking.*) set -- "$@" "$argument" ;;
+    -* | servers* | training.* | tracking.*) set -- "$@" "$argument" ;;
   esac
 done
 exec node trainer/main.ts train --resume "$run" "$@"
