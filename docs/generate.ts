@@ -3,9 +3,16 @@
  * not been measured; `--measure [ids…]` measures these again (all without ids).
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { encodePng } from '../env-server/environments/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
+import { PICTURES } from '../env-server/pages/environment-page.ts';
 import { measure } from '../env-server/pages/measure.ts';
-import { environmentPages, MEASURED_FILE, readMeasured } from '../env-server/pages/pages.ts';
+import {
+  environmentPages,
+  environmentPictures,
+  MEASURED_FILE,
+  readMeasured,
+} from '../env-server/pages/pages.ts';
 
 const EPISODES = 500;
 /** Where an episode of the best policy takes a second or more. */
@@ -28,8 +35,12 @@ for (const environment of registry.list()) {
   writeFileSync(MEASURED_FILE, `${JSON.stringify(measured, null, 2)}\n`);
   console.log(`measured ${id}`);
 }
-mkdirSync(new URL('docs/environments', ROOT), { recursive: true });
+mkdirSync(new URL(`docs/environments/${PICTURES}`, ROOT), { recursive: true });
 for (const [path, content] of await environmentPages(measured)) {
   writeFileSync(new URL(path, ROOT), content);
+  console.log(`wrote ${path}`);
+}
+for (const [path, picture] of await environmentPictures()) {
+  writeFileSync(new URL(path, ROOT), encodePng(picture));
   console.log(`wrote ${path}`);
 }

@@ -445,7 +445,7 @@ export interface components {
              * @default text
              * @enum {string}
              */
-            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "structured";
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
         };
         CreateItem: {
             /** @constant */
@@ -474,7 +474,7 @@ export interface components {
              * @default text
              * @enum {string}
              */
-            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "structured";
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };

@@ -84,8 +84,11 @@ export interface StepInfo extends JsonObject {
   readonly action_is_effective: boolean;
 }
 
-/** `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. */
-export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'structured';
+/**
+ * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
+ * is text too: a PNG as `data:` URL.
+ */
+export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
 
 export interface EnvironmentSpec {
   /** `[namespace/]Name-vN`; changed behaviour means a new version. */

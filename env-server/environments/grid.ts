@@ -1,5 +1,15 @@
+import Type from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { type Description, InvalidConfig, InvalidOptions, type ObservationFormat } from './environment.ts';
+import {
+  type Description,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Picture,
+} from './environment.ts';
+import { pictureUrl } from './png.ts';
+
+type Legend = NonNullable<Description['legend']>;
 
 /** `(1, 1), (1, 3)`: cells of a row-major grid as zero-indexed (row, col). */
 export function coordinates(cells: readonly number[], cols: number): string {
@@ -90,11 +100,23 @@ export function backdrop(symbols: readonly string[], cols: number): Backdrop {
   return { text, starts, ends };
 }
 
-/** What a state looks like as a picture in symbols, as coordinates in words, and as data. */
+/** The forms that the configuration of a grid may choose for its text observation. */
+const TEXT_FORMS = ['grid', 'coord', 'grid_coord', 'image'] as const;
+
+export const textFormSchema = Type.Union(
+  TEXT_FORMS.map(form => Type.Literal(form)),
+  {
+    default: 'grid',
+    description: 'The form of the text observation; image is a PNG as `data:` URL, for policies that see.',
+  },
+);
+
+/** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
 interface Forms<State> {
   readonly grid: (state: State) => string;
   readonly coord: (state: State) => string;
   readonly structured: (state: State) => Json;
+  readonly render: (state: State) => Picture;
 }
 
 /** The observation of a grid in one of RAGEN's forms; any other form gets the data. */
@@ -106,21 +128,24 @@ export function inForm<State>(state: State, form: ObservationFormat, forms: Form
       return forms.coord(state);
     case 'grid_coord':
       return `Coordinates: \n${forms.coord(state)}\nGrid Map: \n${forms.grid(state)}`;
+    case 'image':
+      return pictureUrl(forms.render(state));
     default:
       return forms.structured(state);
   }
 }
 
 /**
- * What belongs into the description of a grid shown in `form`: coordinates need no legend, and only a bare grid is
- * made of a closed vocabulary.
+ * What belongs into the description of a grid shown in `form`: coordinates need no legend, a picture one of what is
+ * painted, and only a bare grid is made of a closed vocabulary.
  */
 export function describeInForm(
   form: ObservationFormat,
-  full: { instruction: string; legend: { symbol: string; meaning: string }[]; actions: readonly string[] },
+  full: { instruction: string; legend: Legend; painted: Legend; actions: readonly string[] },
 ): Description {
-  const { instruction, legend, actions } = full;
+  const { instruction, legend, painted, actions } = full;
+  if (form === 'image') return { instruction, legend: painted, actions };
   if (form === 'coord') return { instruction, actions };
-  if (form === 'grid_coord') return full;
+  if (form === 'grid_coord') return { instruction, legend, actions };
   return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
 }

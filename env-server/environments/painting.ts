@@ -86,27 +86,149 @@ function pixelOf(color: Color): number {
   return word[0];
 }
 
+/** A part of a canvas with its own origin and scale; rectangles that meet there meet in pixels, too. */
+export class Sketch {
+  readonly #canvas: Canvas;
+  readonly #x: number;
+  readonly #y: number;
+  readonly #scale: number;
+
+  constructor(canvas: Canvas, x: number, y: number, scale: number) {
+    this.#canvas = canvas;
+    this.#x = x;
+    this.#y = y;
+    this.#scale = scale;
+  }
+
+  fill(x: number, y: number, width: number, height: number, color: Color): void {
+    const left = Math.round(x * this.#scale);
+    const top = Math.round(y * this.#scale);
+    const right = Math.round((x + width) * this.#scale);
+    const bottom = Math.round((y + height) * this.#scale);
+    this.#canvas.fill(this.#x + left, this.#y + top, right - left, bottom - top, color);
+  }
+
+  disc(centerX: number, centerY: number, radius: number, color: Color): void {
+    const scale = this.#scale;
+    this.#canvas.disc(this.#x + centerX * scale, this.#y + centerY * scale, radius * scale, color);
+  }
+}
+
 /** Pixels that a line of text takes. */
 export function textWidth(text: string, scale: number): number {
   return Math.max(text.length * ADVANCE - 1, 0) * scale;
 }
 
+/** Longest side of a picture of a board, in pixels; very long boards get longer ones. */
+const LONGEST_SIDE = 768;
+const SMALLEST_CELL = 8;
+
+/** Pixels of a cell's side: `usual` unless the board is too large for that. */
+export function cellSize(rows: number, cols: number, usual: number): number {
+  return Math.max(SMALLEST_CELL, Math.min(usual, Math.floor(LONGEST_SIDE / Math.max(rows, cols))));
+}
+
+/** Punctuation that ASCII writes otherwise. */
+const PLAIN: { readonly [character: string]: string } = {
+  '‘': "'",
+  '’': "'",
+  '“': '"',
+  '”': '"',
+  '–': '-',
+  '—': '-',
+  '−': '-',
+  '×': 'x',
+  '•': '*',
+  '·': '*',
+};
+
+/** Text in the characters that can be painted, as far as they have a likeness: accents go, quotation marks become plain. */
+export function printable(text: string): string {
+  return text
+    .normalize('NFKD')
+    .replaceAll(/\p{M}/gu, '')
+    .replaceAll(/[^ -~\n]/g, character => PLAIN[character] ?? character);
+}
+
+/** Lines of a page; buttons that follow each other share rows. */
+export interface PagePart {
+  readonly text: string;
+  readonly look: 'heading' | 'text' | 'button' | 'pressed';
+}
+
 const PAGE_WIDTH = 720;
 const PAGE_MARGIN = 16;
 const PAGE_SCALE = 2;
-const LINE_HEIGHT = (GLYPH_HEIGHT + 3) * PAGE_SCALE;
+const HEADING_SCALE = 3;
+const LINE_GAP = 6;
+const BUTTON_PADDING = 6;
 const PAPER: Color = 0xfdfdfb;
 const INK: Color = 0x202428;
+const ACCENT: Color = 0x1f5fae;
+const ACCENT_PALE: Color = 0xe3ecf7;
 
-/** Text as a page, its long lines wrapped between words. */
-export function paintPage(text: string): Picture {
-  const columns = Math.floor((PAGE_WIDTH - 2 * PAGE_MARGIN) / (ADVANCE * PAGE_SCALE));
-  const lines = text.split('\n').flatMap(line => wrap(line, columns));
-  const page = new Canvas(PAGE_WIDTH, 2 * PAGE_MARGIN + lines.length * LINE_HEIGHT, PAPER);
-  for (const [index, line] of lines.entries()) {
-    page.text(line, PAGE_MARGIN, PAGE_MARGIN + index * LINE_HEIGHT, PAGE_SCALE, INK);
+interface Placed {
+  readonly text: string;
+  readonly look: PagePart['look'];
+  readonly x: number;
+  readonly y: number;
+}
+
+/** A page of text, its long lines wrapped between words, with buttons. */
+export function paintPage(parts: readonly PagePart[]): Picture {
+  const { placed, height } = layOut(parts);
+  const page = new Canvas(PAGE_WIDTH, height, PAPER);
+  for (const { text, look, x, y } of placed) {
+    if (look === 'button' || look === 'pressed') paintButton(page, text, x, y, look === 'pressed');
+    else page.text(text, x, y, scaleOf(look), INK);
   }
   return page;
+}
+
+function layOut(parts: readonly PagePart[]): { placed: readonly Placed[]; height: number } {
+  const placed: Placed[] = [];
+  const inner = PAGE_WIDTH - 2 * PAGE_MARGIN;
+  let x = PAGE_MARGIN;
+  let y = PAGE_MARGIN;
+  const buttonHeight = GLYPH_HEIGHT * PAGE_SCALE + 2 * BUTTON_PADDING;
+  const endRow = (): void => {
+    if (x > PAGE_MARGIN) y += buttonHeight + LINE_GAP;
+    x = PAGE_MARGIN;
+  };
+  for (const { text, look } of parts) {
+    const plain = printable(text);
+    if (look === 'heading' || look === 'text') {
+      endRow();
+      const scale = scaleOf(look);
+      for (const line of plain
+        .split('\n')
+        .flatMap(whole => wrap(whole, Math.floor(inner / (ADVANCE * scale))))) {
+        placed.push({ text: line, look, x, y });
+        y += GLYPH_HEIGHT * scale + LINE_GAP;
+      }
+      continue;
+    }
+    const fits = Math.floor((inner - 2 * BUTTON_PADDING) / (ADVANCE * PAGE_SCALE));
+    const label = plain.length > fits ? `${plain.slice(0, fits - 3)}...` : plain;
+    const width = textWidth(label, PAGE_SCALE) + 2 * BUTTON_PADDING;
+    if (x + width > PAGE_WIDTH - PAGE_MARGIN) endRow();
+    placed.push({ text: label, look, x, y });
+    x += width + LINE_GAP;
+  }
+  endRow();
+  return { placed, height: y - LINE_GAP + PAGE_MARGIN };
+}
+
+function scaleOf(look: PagePart['look']): number {
+  return look === 'heading' ? HEADING_SCALE : PAGE_SCALE;
+}
+
+function paintButton(page: Canvas, text: string, x: number, y: number, pressed: boolean): void {
+  const width = textWidth(text, PAGE_SCALE) + 2 * BUTTON_PADDING;
+  const height = GLYPH_HEIGHT * PAGE_SCALE + 2 * BUTTON_PADDING;
+  page.fill(x, y, width, height, ACCENT);
+  if (!pressed) page.fill(x + 1, y + 1, width - 2, height - 2, ACCENT_PALE);
+  page.text(text, x + BUTTON_PADDING, y + BUTTON_PADDING + 1, PAGE_SCALE, pressed ? PAPER : ACCENT);
 }
 
 /** Lines of at most `columns` characters; a word longer than that is cut. */

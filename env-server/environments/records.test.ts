@@ -3,7 +3,14 @@ import { join } from 'node:path';
 import { parquetWriteFile } from 'hyparquet-writer';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import { DATA_FOLDER_VARIABLE, numberField, numbersField, readRecords, textField } from './records.ts';
+import {
+  DATA_FOLDER_VARIABLE,
+  NO_DATA,
+  numberField,
+  numbersField,
+  readRecords,
+  textField,
+} from './records.ts';
 
 const puzzle = (record: JsonObject) => ({
   nums: numbersField(record, 'nums'),
@@ -69,4 +76,6 @@ t.test('the data folder confines paths', async t => {
   t.same(await readRecords('/data', 'a.jsonl', read), ['x']);
   await t.rejects(readRecords('/data', '../b.jsonl', read), /must lie under the folder/);
   await t.rejects(readRecords('/data', join(folder, 'b.jsonl'), read), /must lie under the folder/);
+  process.env[DATA_FOLDER_VARIABLE] = NO_DATA;
+  await t.rejects(readRecords('/data', 'a.jsonl', read), /reads no data files/);
 });

@@ -8,6 +8,8 @@ import { InvalidConfig } from './environment.ts';
 
 /** When set, data files must lie under this folder, and relative paths start there. */
 export const DATA_FOLDER_VARIABLE = 'RAGEN_DATA_DIR';
+/** Its value where no file may be read. */
+export const NO_DATA = 'none';
 
 /** What is wrong with one field of a record; `readRecords` adds file and row. */
 export class InvalidField extends Error {
@@ -68,6 +70,12 @@ export async function readRecords<T>(
 export function locate(pointer: string, path: string): string {
   const folder = process.env[DATA_FOLDER_VARIABLE];
   if (!folder) return resolve(path);
+  if (folder === NO_DATA) {
+    throw new InvalidConfig(
+      pointer,
+      `this server reads no data files; its operator can name a folder for them by ${DATA_FOLDER_VARIABLE}`,
+    );
+  }
   const file = resolve(folder, path);
   if (relative(folder, file).startsWith('..')) {
     throw new InvalidConfig(

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
+import { encodePng } from '../environments/png.ts';
 import { sessionOperation } from './operation.ts';
-import { encodePng } from './png.ts';
 import { Rendering, RenderMode } from './schemas.ts';
 
 export const render = sessionOperation({

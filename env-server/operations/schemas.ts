@@ -53,7 +53,7 @@ export const TtlSeconds = Type.Number({
   description: 'Idle seconds after which the session expires; the server’s default when absent.',
 });
 export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });
-export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'structured'], {
+export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'], {
   type: 'string',
   default: 'text',
   description: 'Form of the observations, one of the environment’s `observation_formats`.',

@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { PNG } from 'pngjs';
 import t from 'tap';
 import { createRegistry } from '../environments/registry.ts';
 import { measure } from './measure.ts';
-import { environmentPages, readMeasured } from './pages.ts';
+import { environmentPages, environmentPictures, readMeasured } from './pages.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const measured = readMeasured();
@@ -17,8 +18,17 @@ t.test('every environment and policy has been measured', async t => {
 t.test('the pages are what the source says; `npm run docs` makes them anew', async t => {
   const pages = await environmentPages(measured);
   for (const [path, content] of pages) t.equal(readFileSync(new URL(path, ROOT), 'utf8'), content, path);
-  const files = readdirSync(new URL('docs/environments', ROOT)).map(name => `docs/environments/${name}`);
-  t.same(files.sort(), [...pages.keys()].filter(path => path.startsWith('docs/environments/')).sort());
+  const pictures = await environmentPictures();
+  for (const [path, { width, height, data }] of pictures) {
+    const file = PNG.sync.read(readFileSync(new URL(path, ROOT)));
+    t.same([file.width, file.height], [width, height], path);
+    t.ok(file.data.equals(data), path);
+  }
+  const files = readdirSync(new URL('docs/environments', ROOT), { recursive: true })
+    .map(name => `docs/environments/${name}`)
+    .filter(path => path !== 'docs/environments/pictures');
+  const made = [...pages.keys(), ...pictures.keys()].filter(path => path.startsWith('docs/environments/'));
+  t.same(files.sort(), made.sort());
 });
 
 t.test('measuring again finds the same', async t => {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
+import type { Picture } from '../environments/environment.ts';
 import { createRegistry } from '../environments/registry.ts';
-import { environmentPage, pageName } from './environment-page.ts';
+import { environmentPage, examplePicture, pageName, pictureName } from './environment-page.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 import { overviewPage } from './overview-page.ts';
 
@@ -28,4 +29,14 @@ export async function environmentPages(measured: Measured): Promise<ReadonlyMap<
     pages.set(`docs/environments/${pageName(environment)}`, page);
   }
   return pages;
+}
+
+/** The picture of every environment that paints one: path from the repository's root → picture. */
+export async function environmentPictures(): Promise<ReadonlyMap<string, Picture>> {
+  const pictures = new Map<string, Picture>();
+  for (const environment of createRegistry().list()) {
+    const picture = await examplePicture(environment);
+    if (picture) pictures.set(`docs/environments/${pictureName(environment)}`, picture);
+  }
+  return pictures;
 }

@@ -2,13 +2,22 @@ import Type, { type Static } from 'typebox';
 import type { ObservationFormat } from '../environments/environment.ts';
 import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
-const FORMATS = ['grid', 'coord', 'grid_coord', 'structured'] as const satisfies readonly ObservationFormat[];
+const FORMATS = [
+  'grid',
+  'coord',
+  'grid_coord',
+  'image',
+  'structured',
+] as const satisfies readonly ObservationFormat[];
 
 const optionsSchema = Type.Object(
   {
     format: Type.Union(
       FORMATS.map(format => Type.Literal(format)),
-      { description: 'The form that text observations take; structured is written as JSON.' },
+      {
+        description:
+          'The form that text observations take; structured is written as JSON, image is a PNG as data: URL.',
+      },
     ),
   },
   { additionalProperties: false },

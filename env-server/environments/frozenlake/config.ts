@@ -1,8 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { textFormSchema } from '../grid.ts';
 import { splitSchema } from '../splits.ts';
-
-export const TEXT_FORMS = ['grid', 'coord', 'grid_coord'] as const;
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
 
@@ -50,10 +49,7 @@ export const configSchema = Type.Object(
       maximum: 10_000,
       description: 'Steps before truncation.',
     }),
-    observation_format: Type.Union(
-      TEXT_FORMS.map(form => Type.Literal(form)),
-      { default: 'grid', description: 'The form of the text observation.' },
-    ),
+    observation_format: textFormSchema,
     symbols: symbolsSchema,
   },
   { additionalProperties: false },
@@ -92,6 +88,7 @@ export const PRESETS: { readonly [name: string]: JsonObject } = {
   deterministic: { success_rate: 1 },
   coord: { observation_format: 'coord' },
   grid_coord: { observation_format: 'grid_coord' },
+  visual: { observation_format: 'image' },
   larger: { size: 8, p_frozen: 0.85 },
   classic_4x4: { map: '4x4', success_rate: 1 / 3 },
   classic_8x8: { map: '8x8', success_rate: 1 / 3, max_steps: 200 },

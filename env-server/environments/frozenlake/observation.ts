@@ -1,13 +1,14 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
 import { type Backdrop, backdrop, coordinate, coordinates, inForm, rowCol } from '../grid.ts';
+import { render } from './render.ts';
 import { type FrozenLakeState, HOLE, isHole, type Lake } from './rules.ts';
 
 export function observe(state: FrozenLakeState, format: ObservationFormat): Json {
   return inForm(state, format === 'text' ? state.lake.form : format, FORMS);
 }
 
-const FORMS = { grid, coord, structured };
+const FORMS = { grid, coord, structured, render };
 
 const backdropOf = new WeakMap<Lake, Backdrop>();
 

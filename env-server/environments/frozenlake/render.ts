@@ -1,7 +1,8 @@
 import type { Picture } from '../environment.ts';
-import { Canvas, type Color } from '../painting.ts';
+import { Canvas, type Color, cellSize, Sketch } from '../painting.ts';
 import { type FrozenLakeState, isHole } from './rules.ts';
 
+/** Pixels of a cell's side in which the figures below are drawn. */
 const CELL = 48;
 const ICE: Color = 0xdcecf6;
 const CRACK: Color = 0xb7cfdf;
@@ -11,27 +12,32 @@ const START: Color = 0xf4f8fb;
 const POLE: Color = 0x5a4632;
 const FLAG: Color = 0xd8412f;
 const COAT: Color = 0xe08a1e;
-const FACE: Color = 0xf3d3b0;
+const FACE: Color = 0xdba070;
 
 /** The lake from above: dark holes, a flag on the goal, the player in an orange coat. */
 export function render({ lake, position }: FrozenLakeState): Picture {
-  const canvas = new Canvas(lake.cols * CELL, lake.rows * CELL, CRACK);
+  const side = cellSize(lake.rows, lake.cols, CELL);
+  const canvas = new Canvas(lake.cols * side, lake.rows * side, CRACK);
   for (let cell = 0; cell < lake.cells.length; cell++) {
-    const x = (cell % lake.cols) * CELL;
-    const y = Math.floor(cell / lake.cols) * CELL;
-    canvas.fill(x + 1, y + 1, CELL - 2, CELL - 2, cell === lake.start ? START : ICE);
+    const at = new Sketch(
+      canvas,
+      (cell % lake.cols) * side,
+      Math.floor(cell / lake.cols) * side,
+      side / CELL,
+    );
+    at.fill(1, 1, CELL - 2, CELL - 2, cell === lake.start ? START : ICE);
     if (isHole(lake, cell)) {
-      canvas.disc(x + CELL / 2, y + CELL / 2, 20, SHORE);
-      canvas.disc(x + CELL / 2, y + CELL / 2, 17, WATER);
+      at.disc(CELL / 2, CELL / 2, 20, SHORE);
+      at.disc(CELL / 2, CELL / 2, 17, WATER);
     }
     if (cell === lake.goal) {
-      canvas.fill(x + 15, y + 8, 3, 34, POLE);
-      canvas.fill(x + 18, y + 8, 18, 13, FLAG);
+      at.fill(15, 8, 3, 34, POLE);
+      at.fill(18, 8, 18, 13, FLAG);
     }
     if (cell === position) {
       const depth = isHole(lake, cell) ? 8 : 0;
-      canvas.disc(x + CELL / 2, y + 31 + depth, 11 - depth / 2, COAT);
-      canvas.disc(x + CELL / 2, y + 17 + depth, 7, FACE);
+      at.disc(CELL / 2, 31 + depth, 11 - depth / 2, COAT);
+      at.disc(CELL / 2, 17 + depth, 7, FACE);
     }
   }
   return canvas;

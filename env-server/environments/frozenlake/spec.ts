@@ -24,7 +24,7 @@ export const spec: EnvironmentSpec = {
   presets: PRESETS,
   observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
   actionSpace: ACTIONS.space,
-  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'structured'],
+  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'],
   rewardRange: [0, 1],
   knownOptimum: {
     success: 0.996,
@@ -50,7 +50,15 @@ export function describe(config: FrozenLakeConfig): Description {
     { symbol: symbols.player_in_hole, meaning: 'you in a hole' },
     { symbol: symbols.player_on_goal, meaning: 'you on the goal' },
   ];
-  return describeInForm(form, { instruction, legend, actions: ACTIONS.names });
+  const painted = [
+    { symbol: 'figure in orange', meaning: 'you' },
+    { symbol: 'light blue', meaning: 'ice' },
+    { symbol: 'dark blue disc', meaning: 'hole' },
+    { symbol: 'red flag', meaning: 'goal' },
+    { symbol: 'figure in a dark blue disc', meaning: 'you in a hole' },
+    { symbol: 'figure before a red flag', meaning: 'you on the goal' },
+  ];
+  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
 }
 
 function percent(rate: number): string {

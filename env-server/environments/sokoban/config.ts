@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { textFormSchema } from '../grid.ts';
 import { splitSchema } from '../splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
@@ -55,13 +56,7 @@ export const configSchema = Type.Object(
       }),
     ),
     split: splitSchema,
-    observation_format: Type.Union(
-      [Type.Literal('grid'), Type.Literal('coord'), Type.Literal('grid_coord')],
-      {
-        default: 'grid',
-        description: 'The form of the text observation.',
-      },
-    ),
+    observation_format: textFormSchema,
     symbols: symbolsSchema,
   },
   { additionalProperties: false },
@@ -94,6 +89,7 @@ export const PRESETS: { readonly [name: string]: JsonObject } = {
   larger: { dim_room: [8, 8], num_boxes: 2, search_depth: 10 },
   coord: { num_boxes: 1, observation_format: 'coord' },
   grid_coord: { num_boxes: 1, observation_format: 'grid_coord' },
+  visual: { num_boxes: 1, observation_format: 'image' },
   letters: {
     num_boxes: 1,
     symbols: {

@@ -2,13 +2,14 @@ import type { Json } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../environment.ts';
 import { type Backdrop, backdrop, coordinates, inForm, rowCol } from '../grid.ts';
 import type { Symbols } from './config.ts';
+import { render } from './render.ts';
 import { countOnTarget, type Room, type SokobanState, TARGET, WALL } from './rules.ts';
 
 export function observe(state: SokobanState, format: ObservationFormat): Json {
   return inForm(state, format === 'text' ? state.room.form : format, FORMS);
 }
 
-const FORMS = { grid, coord, structured };
+const FORMS = { grid, coord, structured, render };
 
 const backdropOf = new WeakMap<Room, Backdrop>();
 

@@ -1,7 +1,8 @@
 import type { Picture } from '../environment.ts';
-import { Canvas, type Color } from '../painting.ts';
+import { Canvas, type Color, cellSize, Sketch } from '../painting.ts';
 import { type SokobanState, TARGET, WALL } from './rules.ts';
 
+/** Pixels of a cell's side in which the figures below are drawn. */
 const CELL = 40;
 const FLOOR: Color = 0xe9e2d3;
 const JOINT: Color = 0xd8cfbb;
@@ -13,47 +14,52 @@ const CRATE_EDGE: Color = 0x7d5320;
 const CRATE_HOME: Color = 0x5c9f4a;
 const CRATE_HOME_EDGE: Color = 0x356b28;
 const OVERALL: Color = 0x2f6fb0;
-const FACE: Color = 0xf3d3b0;
+const FACE: Color = 0xdba070;
 
-/** The room from above: brick walls, red marks for targets, brown crates that turn green on a target. */
+/** The room from above: brick walls, red rings for targets, brown crates that turn green on a target. */
 export function render({ room, player, boxes }: SokobanState): Picture {
-  const canvas = new Canvas(room.cols * CELL, room.rows * CELL, JOINT);
+  const cellSide = cellSize(room.rows, room.cols, CELL);
+  const canvas = new Canvas(room.cols * cellSide, room.rows * cellSide, JOINT);
   for (let cell = 0; cell < room.cells.length; cell++) {
-    const x = (cell % room.cols) * CELL;
-    const y = Math.floor(cell / room.cols) * CELL;
+    const at = new Sketch(
+      canvas,
+      (cell % room.cols) * cellSide,
+      Math.floor(cell / room.cols) * cellSide,
+      cellSide / CELL,
+    );
     const isTarget = room.cells[cell] === TARGET;
-    if (room.cells[cell] === WALL) bricks(canvas, x, y);
-    else canvas.fill(x + 1, y + 1, CELL - 2, CELL - 2, FLOOR);
+    if (room.cells[cell] === WALL) bricks(at);
+    else at.fill(1, 1, CELL - 2, CELL - 2, FLOOR);
     if (isTarget) {
-      canvas.disc(x + CELL / 2, y + CELL / 2, 9, MARK);
-      canvas.disc(x + CELL / 2, y + CELL / 2, 5, FLOOR);
+      at.disc(CELL / 2, CELL / 2, 9, MARK);
+      at.disc(CELL / 2, CELL / 2, 5, FLOOR);
     }
-    if (boxes.includes(cell)) crate(canvas, x, y, isTarget);
+    if (boxes.includes(cell)) crate(at, isTarget);
     if (cell === player) {
-      canvas.disc(x + CELL / 2, y + 25, 10, OVERALL);
-      canvas.disc(x + CELL / 2, y + 13, 6, FACE);
+      at.disc(CELL / 2, 25, 10, OVERALL);
+      at.disc(CELL / 2, 13, 6, FACE);
     }
   }
   return canvas;
 }
 
-function bricks(canvas: Canvas, x: number, y: number): void {
+function bricks(at: Sketch): void {
   const course = CELL / 4;
-  canvas.fill(x, y, CELL, CELL, MORTAR);
+  at.fill(0, 0, CELL, CELL, MORTAR);
   for (let i = 0; i < 4; i++) {
     const offset = i % 2 === 0 ? 0 : CELL / 4;
-    canvas.fill(x, y + i * course, offset - 1, course - 1, BRICK);
-    canvas.fill(x + offset, y + i * course, CELL / 2 - 1, course - 1, BRICK);
-    canvas.fill(x + offset + CELL / 2, y + i * course, CELL / 2 - offset, course - 1, BRICK);
+    if (offset > 0) at.fill(0, i * course, offset - 1, course - 1, BRICK);
+    at.fill(offset, i * course, CELL / 2 - 1, course - 1, BRICK);
+    at.fill(offset + CELL / 2, i * course, CELL / 2 - offset, course - 1, BRICK);
   }
 }
 
-function crate(canvas: Canvas, x: number, y: number, home: boolean): void {
+function crate(at: Sketch, home: boolean): void {
   const edge = home ? CRATE_HOME_EDGE : CRATE_EDGE;
-  canvas.fill(x + 4, y + 4, CELL - 8, CELL - 8, edge);
-  canvas.fill(x + 7, y + 7, CELL - 14, CELL - 14, home ? CRATE_HOME : CRATE);
+  at.fill(4, 4, CELL - 8, CELL - 8, edge);
+  at.fill(7, 7, CELL - 14, CELL - 14, home ? CRATE_HOME : CRATE);
   for (let i = 0; i < CELL - 14; i++) {
-    canvas.fill(x + 7 + i, y + 6 + i, 1, 3, edge);
-    canvas.fill(x + 7 + i, y + CELL - 9 - i, 1, 3, edge);
+    at.fill(7 + i, 6 + i, 1, 3, edge);
+    at.fill(7 + i, CELL - 9 - i, 1, 3, edge);
   }
 }

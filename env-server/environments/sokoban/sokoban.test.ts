@@ -1,3 +1,4 @@
+import { PNG } from 'pngjs';
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
@@ -116,6 +117,18 @@ t.test('a custom vocabulary reaches observation, legend, vocabulary and layouts'
   const described = sokoban.describe(resolveConfig(sokoban, { symbols }) as SokobanConfig);
   t.equal(described.legend?.find(entry => entry.meaning === 'box')?.symbol, 'crate');
   t.ok(described.vocabulary?.includes('%'));
+});
+
+t.test('the visual preset shows the picture, and tells what is painted', async t => {
+  const state = start({ preset: 'visual' }, { layout: ['#####', '#PXO#', '#####'] });
+  const { width, height, data } = PNG.sync.read(
+    Buffer.from(String(sokoban.observe(state, 'text')).replace('data:image/png;base64,', ''), 'base64'),
+  );
+  t.same([width, height], [200, 120]);
+  t.ok(data.equals(sokoban.render(state).data));
+  const described = sokoban.describe(resolveConfig(sokoban, { preset: 'visual' }) as SokobanConfig);
+  t.ok(described.legend?.some(({ symbol, meaning }) => symbol === 'brown crate' && meaning === 'box'));
+  t.equal(described.vocabulary, undefined);
 });
 
 t.test('layouts that are no room are refused', async t => {

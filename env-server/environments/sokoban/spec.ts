@@ -26,7 +26,7 @@ export const spec: EnvironmentSpec = {
   presets: PRESETS,
   observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
   actionSpace: ACTIONS.space,
-  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'structured'],
+  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'],
   rewardRange: [STEP_REWARD - BOX_REWARD, STEP_REWARD + BOX_REWARD + SOLVED_REWARD],
   knownOptimum: { success: 1, source: 'breadth-first search solves every generated room' },
   maxEpisodeSteps: 100,
@@ -47,5 +47,14 @@ export function describe(config: SokobanConfig): Description {
     { symbol: symbols.player, meaning: 'you' },
     { symbol: symbols.player_on_target, meaning: 'you on a target' },
   ];
-  return describeInForm(form, { instruction, legend, actions: ACTIONS.names });
+  const painted = [
+    { symbol: 'red bricks', meaning: 'wall' },
+    { symbol: 'bare ground', meaning: 'floor' },
+    { symbol: 'red ring', meaning: 'target' },
+    { symbol: 'green crate', meaning: 'box on target' },
+    { symbol: 'brown crate', meaning: 'box' },
+    { symbol: 'figure in blue', meaning: 'you' },
+    { symbol: 'figure in blue on a red ring', meaning: 'you on a target' },
+  ];
+  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
 }

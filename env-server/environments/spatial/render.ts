@@ -1,39 +1,58 @@
 import type { Picture } from '../environment.ts';
-import { Canvas, type Color } from '../painting.ts';
+import { Canvas, type Color, cellSize, textWidth } from '../painting.ts';
 import { FACINGS } from './room.ts';
 import type { SpatialState } from './spatial.ts';
 
-const CELL = 56;
+const CELL = 84;
+const TEXT_MARGIN = 6;
 const LINE = 1;
 const FLOOR: Color = 0xf3efe6;
 const GRID: Color = 0xcfc8b8;
 const THING: Color = 0x3a6ea5;
 const INK: Color = 0xffffff;
 const PLAYER: Color = 0xc4462f;
-/** Steps east and south of each facing, for the player's nose. */
-const NOSES: readonly (readonly [number, number])[] = [
+/** Steps east and south of each facing. */
+const STEPS: readonly (readonly [number, number])[] = [
   [0, -1],
   [1, 0],
   [0, 1],
   [-1, 0],
 ];
 
-/** The room from above, north up; the player is the red disc with its nose ahead. */
+/** The room from above, north up; the player is the red arrow that points ahead. */
 export function render({ room, position, facing }: SpatialState): Picture {
-  const side = room.size * CELL + LINE;
+  const cell = cellSize(room.size, room.size, CELL);
+  const side = room.size * cell + LINE;
   const canvas = new Canvas(side, side, FLOOR);
   for (let line = 0; line <= room.size; line++) {
-    canvas.fill(line * CELL, 0, LINE, side, GRID);
-    canvas.fill(0, line * CELL, side, LINE, GRID);
+    canvas.fill(line * cell, 0, LINE, side, GRID);
+    canvas.fill(0, line * cell, side, LINE, GRID);
   }
+  const longest = Math.max(...room.things.map(({ name }) => textWidth(name, 1)));
+  const scale = Math.max(1, Math.floor((cell - TEXT_MARGIN) / longest));
   for (const { name, row, col } of room.things) {
-    canvas.fill(col * CELL + 4, row * CELL + 8, CELL - 8, CELL - 16, THING);
-    canvas.label(name, (col + 0.5) * CELL, (row + 0.5) * CELL, CELL - 8, INK);
+    const inset = Math.round(cell / 20);
+    canvas.fill(
+      col * cell + inset + LINE,
+      row * cell + inset + LINE,
+      cell - 2 * inset,
+      cell - 2 * inset,
+      THING,
+    );
+    canvas.label(name, (col + 0.5) * cell, (row + 0.5) * cell, textWidth(name, scale), INK);
   }
-  const [east, south] = NOSES[FACINGS.indexOf(facing)];
-  const x = (position.col + 0.5) * CELL;
-  const y = (position.row + 0.8) * CELL;
-  canvas.disc(x, y, CELL / 8, PLAYER);
-  canvas.disc(x + (east * CELL) / 7, y + (south * CELL) / 7, CELL / 16, PLAYER);
+  const [east, south] = STEPS[FACINGS.indexOf(facing)];
+  arrow(canvas, (position.col + 0.5) * cell, (position.row + 0.5) * cell, (0.3 * cell) | 0, east, south);
   return canvas;
+}
+
+/** A triangle around a point, its tip in the direction. */
+function arrow(canvas: Canvas, x: number, y: number, size: number, east: number, south: number): void {
+  for (let back = 0; back <= 2 * size; back++) {
+    const ahead = size - back;
+    const half = Math.round(back / 2.5);
+    const left = Math.round(x + east * ahead - Math.abs(south) * half);
+    const top = Math.round(y + south * ahead - Math.abs(east) * half);
+    canvas.fill(left, top, south === 0 ? 1 : 2 * half + 1, south === 0 ? 2 * half + 1 : 1, PLAYER);
+  }
 }

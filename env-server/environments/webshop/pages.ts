@@ -1,3 +1,4 @@
+import type { PagePart } from '../painting.ts';
 import { type Goal, type Product, priceTag } from './product.ts';
 import type { Shop } from './shop.ts';
 
@@ -11,6 +12,8 @@ export const BACK = 'Back to Search';
 export const NEXT = 'Next >';
 export const PREVIOUS = '< Prev';
 export const BUY = 'Buy Now';
+/** Behind an option value that was clicked. */
+const CHOSEN = ' (chosen)';
 
 /** Where the customer is. */
 export type Where = {
@@ -57,6 +60,16 @@ export function showPage(shop: Shop, where: Where, goal: Goal): Page {
   return { segments: [...head, BACK, PREVIOUS, ...text], clickables: [BACK, PREVIOUS] };
 }
 
+/** The page as it is painted: what can be clicked as buttons, a chosen option's pressed. */
+export function paintedParts({ segments, clickables }: Page): PagePart[] {
+  return segments.map((text, place) => {
+    const chosen = text.endsWith(CHOSEN) ? text.slice(0, -CHOSEN.length) : undefined;
+    if (chosen !== undefined && clickables.includes(chosen)) return { text: chosen, look: 'pressed' };
+    if (text === SEARCH || clickables.includes(text)) return { text, look: 'button' };
+    return { text, look: place === 0 ? 'heading' : 'text' };
+  });
+}
+
 function resultsPage(shop: Shop, { results, number }: Where, head: readonly string[]): Page {
   const shown = results.slice((number - 1) * PER_PAGE, number * PER_PAGE);
   const turns = [...(number > 1 ? [PREVIOUS] : []), ...(number * PER_PAGE < results.length ? [NEXT] : [])];
@@ -74,7 +87,7 @@ function itemPage(product: Product, { chosen }: Where, head: readonly string[]):
   const options = Object.entries(product.options);
   const lines = options.flatMap(([name, values]) => [
     name,
-    ...values.map(value => (chosen[name] === value ? `${value} (chosen)` : value)),
+    ...values.map(value => (chosen[name] === value ? `${value}${CHOSEN}` : value)),
   ]);
   const details = DETAILS.filter(detail => detail !== 'Attributes' || product.attributes.length > 0);
   return {

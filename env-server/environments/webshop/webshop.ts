@@ -11,7 +11,18 @@ import {
 } from '../environment.ts';
 import { paintPage } from '../painting.ts';
 import { SPLITS } from '../splits.ts';
-import { BACK, BUY, DETAILS, ENTRANCE, NEXT, type Page, PREVIOUS, showPage, type Where } from './pages.ts';
+import {
+  BACK,
+  BUY,
+  DETAILS,
+  ENTRANCE,
+  NEXT,
+  type Page,
+  PREVIOUS,
+  paintedParts,
+  showPage,
+  type Where,
+} from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { oracle, random } from './reference.ts';
 import { judge, type Verdict } from './reward.ts';
@@ -174,9 +185,7 @@ export const webshop = {
       : `${text}\nPossible actions: ${offers(state).join(', ')}`;
   },
 
-  render(state: WebShopState) {
-    return paintPage([...state.page.segments, '', ...offers(state)].join('\n'));
-  },
+  render: ({ page }: WebShopState) => paintPage(paintedParts(page)),
 
   references: { oracle, random },
 } satisfies Environment<WebShopConfig, WebShopState>;
