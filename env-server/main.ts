@@ -1,8 +1,17 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { createApp } from './app.ts';
+import { readConfigFile } from './config-file.ts';
+import { NO_DATA } from './environments/records.ts';
 import { BUILT_IN } from './environments/registry.ts';
 import { hashToken, refuseOpenServer } from './http/auth.ts';
-import { SETTINGS, type Settings } from './settings.ts';
+import {
+  DECLARATIONS,
+  ENVIRONMENT_SETTINGS,
+  type EnvironmentSettings,
+  flagOf,
+  type Settings,
+  variableOf,
+} from './settings.ts';
 
 const MS_PER_S = 1000;
 /** What the server gets to close after the last operation. */
@@ -13,16 +22,23 @@ function command(): Command {
     .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
     .showHelpAfterError();
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
+    const { config } = program.opts<{ config?: string }>();
+    if (config !== undefined) takeFrom(config, program);
     await serve(self.optsWithGlobals(), program);
   });
   program
     .command('hash-token')
     .description('read a token from standard input and print the sha256 that --tokens wants')
     .action(async () => console.log(hashToken((await readAll(process.stdin)).trim())));
-  for (const [name, declaration] of Object.entries(SETTINGS)) {
-    const flag = name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
-    const option = new Option(`--${flag} <value>`, declaration.help)
-      .env(`RAGEN_${flag.replaceAll('-', '_').toUpperCase()}`)
+  program.addOption(
+    new Option(
+      '--config <file>',
+      'YAML file of settings: flags without their dashes; flags and variables win',
+    ).env('RAGEN_CONFIG'),
+  );
+  for (const [name, declaration] of Object.entries(DECLARATIONS)) {
+    const option = new Option(`--${flagOf(name)} <value>`, declaration.help)
+      .env(variableOf(name))
       .default(declaration.default);
     if (declaration.choices) option.choices([...declaration.choices]);
     else if (typeof declaration.default === 'number') {
@@ -41,7 +57,26 @@ function parseNumber(text: string, minimum: number, integer: boolean): number {
   return value;
 }
 
-async function serve(settings: Settings, program: Command): Promise<void> {
+/** Takes settings from a file where neither a flag nor a variable gives them. */
+function takeFrom(file: string, program: Command): void {
+  for (const [name, value] of readConfigFile(file)) {
+    if (program.getOptionValueSource(name) === 'default') {
+      program.setOptionValueWithSource(name, value, 'config');
+    }
+  }
+}
+
+/** Environments read their settings from the variables of the process. Those whom tokens keep apart share no files. */
+function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
+  if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
+  for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
+    const value = settings[name];
+    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = value;
+  }
+}
+
+async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
+  tellEnvironments(settings, settings.tokens);
   const { server, sessions, authenticator, log, shutDown } = await createApp(settings);
   refuseOpenServer(settings.host, authenticator);
   const portChosen = program.getOptionValueSource('port') !== 'default';

@@ -28,7 +28,19 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly checkpointSeconds: number;
 }
 
-interface SettingDeclaration<T> {
+/** What environments read from the variables of the process; a flag or a config file sets those. */
+export interface EnvironmentSettings {
+  readonly dataDir: string;
+  readonly retrieverHosts: string;
+  readonly leanHosts: string;
+  readonly leanApiKey: string;
+  readonly leanRepl: string;
+  readonly leanReplDir: string;
+  readonly deepcoderPython: string;
+  readonly deepcoderUnisolated: '0' | '1';
+}
+
+export interface SettingDeclaration<T> {
   readonly default: T;
   readonly help: string;
   /** Least value of a number. */
@@ -36,6 +48,8 @@ interface SettingDeclaration<T> {
   readonly integer?: boolean;
   readonly choices?: readonly string[];
 }
+
+type Declarations<T> = { readonly [name in keyof T]: SettingDeclaration<T[name]> };
 
 const count = (value: number, help: string): SettingDeclaration<number> => ({
   default: value,
@@ -50,8 +64,8 @@ const seconds = (value: number, help: string): SettingDeclaration<number> => ({
   minimum: 0,
 });
 
-/** Every setting with its default; flags (`--max-sessions`) and variables (`RAGEN_MAX_SESSIONS`) are made from the names. */
-export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<Settings[name]> } = {
+/** Every setting of the server with its default. */
+export const SETTINGS: Declarations<Settings> = {
   host: { default: '127.0.0.1', help: 'address to listen on; any but loopback needs tokens' },
   port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, integer: true },
   tokens: {
@@ -97,6 +111,47 @@ export const SETTINGS: { readonly [name in keyof Settings]: SettingDeclaration<S
     'time between writes of changed sessions to --data, for resuming after a crash; 0 writes them only at the end',
   ),
 };
+
+/** Every setting of environments; an empty one leaves its variable alone. */
+export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
+  dataDir: {
+    default: '',
+    help: 'folder that data files of environments (`config.data`) must lie under; without it they may lie anywhere, or with --tokens nowhere',
+  },
+  retrieverHosts: {
+    default: '',
+    help: 'hosts of retrieval services that SearchQA may ask, separated by commas; none unless listed',
+  },
+  leanHosts: {
+    default: '',
+    help: 'hosts of Kimina servers that Lean may ask, separated by commas; none unless listed',
+  },
+  leanApiKey: { default: '', help: 'key for the Kimina server; better given as a variable than as a flag' },
+  leanRepl: { default: '', help: 'command that starts the Lean REPL, e.g. "lake env repl"' },
+  leanReplDir: { default: '', help: 'folder in which the Lean REPL is started' },
+  deepcoderPython: { default: '', help: 'Python that runs programs of DeepCoder; python3 without it' },
+  deepcoderUnisolated: {
+    default: '0',
+    help: '1 runs programs of DeepCoder although the machine offers no isolation',
+    choices: ['0', '1'],
+  },
+};
+
+/** Every setting there is, by name. */
+export const DECLARATIONS: Declarations<Settings & EnvironmentSettings> = {
+  ...SETTINGS,
+  ...ENVIRONMENT_SETTINGS,
+};
+
+/** `maxSessions` → `max-sessions`: the flag, without its dashes, and the key in a config file. */
+export function flagOf(name: string): string {
+  return name.replaceAll(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
+}
+
+/** `maxSessions` → `RAGEN_MAX_SESSIONS`. */
+export function variableOf(name: string): string {
+  return `RAGEN_${flagOf(name).replaceAll('-', '_').toUpperCase()}`;
+}
 
 export const DEFAULT_SETTINGS = Object.fromEntries(
   Object.entries(SETTINGS).map(([name, declaration]) => [name, declaration.default]),

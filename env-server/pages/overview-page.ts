@@ -56,7 +56,7 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
   episode on every machine.
 - Environments that generate their levels have a configuration key \`split\`: every level belongs to train, validation or
   test by a hash of its content, so that the parts never overlap.
-- Data files (\`config.data\`) are JSON Lines, JSON or Parquet; where \`RAGEN_DATA_DIR\` is set they must lie under it.
+- Data files (\`config.data\`) are JSON Lines, JSON or Parquet; where \`RAGEN_DATA_DIR\` is set they must lie under it, and a server with tokens reads none without it.
 
 ## Wrappers
 
