@@ -4,14 +4,12 @@ import { delimiter, join } from 'node:path';
 import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { type App, createApp } from '../app.ts';
+import { type App, type AppParts, createApp } from '../app.ts';
 import type { Settings } from '../settings.ts';
 
-/** Under this policy the page must work; the server may send a wider one. */
-const POLICY = "default-src 'self'; img-src 'self' data: blob:";
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 /** What a busy machine may need for one thing to show up. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 30_000;
 
 function findChromium(): string | undefined {
   const folders = (process.env.PATH ?? '').split(delimiter);
@@ -54,13 +52,14 @@ export interface Playground extends App {
 export async function openPlayground(
   t: Test,
   hash = '',
-  { settings = {}, context = {} }: { settings?: Partial<Settings>; context?: BrowserContextOptions } = {},
+  {
+    settings = {},
+    parts = {},
+    context = {},
+  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions } = {},
 ): Promise<Playground> {
-  const app = await createApp({ logLevel: 'silent', ...settings });
+  const app = await createApp({ logLevel: 'silent', ...settings }, parts);
   const { server } = app;
-  server.addHook('onSend', async (_request, reply) => {
-    reply.header('content-security-policy', POLICY);
-  });
   await server.listen({ host: '127.0.0.1', port: 0 });
   const origin = `http://127.0.0.1:${(server.server.address() as AddressInfo).port}`;
   const opened = await (await browser()).newContext({ viewport: { width: 1280, height: 900 }, ...context });
@@ -89,6 +88,20 @@ export async function openPlayground(
       return text === '' ? undefined : JSON.parse(text);
     },
   };
+}
+
+export const observation = (page: Page) => page.locator('.observation');
+
+/** The text of the last curl line. */
+export const lastCurl = (page: Page) => page.locator('.curl').textContent();
+
+/** One of the numbers beside the board. */
+export const figure = (page: Page, name: string) =>
+  page.locator('.figures > div', { hasText: name }).locator('dd');
+
+/** Waits until the board says what it should. */
+export async function seeFigure(page: Page, name: string, text: string): Promise<void> {
+  await figure(page, name).filter({ hasText: text }).waitFor();
 }
 
 /** What axe finds wrong with the page as it is now, a line each. */

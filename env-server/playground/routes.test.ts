@@ -9,6 +9,10 @@ t.test('the page and all it loads come without a token, and hold to a strict pol
   const page = await ask('GET', '/');
   t.equal(page.status, 200);
   t.equal(page.headers['content-type'], 'text/html; charset=utf-8');
+  t.match(
+    page.headers['content-security-policy'],
+    /^default-src 'self';style-src 'self';img-src 'self' data: blob:;/,
+  );
   t.notMatch(
     page.text,
     /<script(?![^>]*\bsrc=)|\bstyle=|\bon\w+=|https?:/,

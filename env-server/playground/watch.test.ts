@@ -1,16 +1,9 @@
-import type { Page } from 'playwright-core';
 import t from 'tap';
-import { openPlayground, type Playground, skip } from './browser.test-data.ts';
+import { observation, openPlayground, type Playground, seeFigure, skip } from './browser.test-data.ts';
 import type { Schemas, Session, StepResult } from './page/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(110_000);
-
-const observation = (page: Page) => page.locator('.observation');
-
-async function seeStep(page: Page, text: string): Promise<void> {
-  await page.locator('.figures > div', { hasText: 'Step' }).locator('dd', { hasText: text }).waitFor();
-}
 
 /** Somebody else's session: seeds and actions give the same states as long as the environment stays as it is. */
 async function play(ask: Playground['ask'], envId: string, actions: string[]) {
@@ -41,7 +34,7 @@ t.test('sessions are listed as they come and go', { skip }, async t => {
   t.equal(await rows.count(), 1);
   await page.getByLabel('Environment').selectOption('');
   await page.getByRole('link', { name: id }).click();
-  await seeStep(page, '2 of');
+  await seeFigure(page, 'Step', '2 of');
   await page.getByRole('link', { name: /All sessions/ }).click();
   await ask('DELETE', `v1/sessions/${id}`);
   await rows.filter({ hasText: id }).waitFor({ state: 'detached' });
@@ -67,15 +60,14 @@ t.test(
   'a session is followed live, stepped through with its pictures, and left as it was',
   { skip },
   async t => {
-    const { page, ask } = await openPlayground(t);
+    const { page, ask, origin } = await openPlayground(t);
     const { id, observations, act } = await play(ask, 'Sokoban-v0', ['Up', 'Left', 'Down', 'Right']);
-    await page.goto(`${page.url()}#/watch/${id}`);
-    await page.reload();
-    await seeStep(page, '4 of');
+    await page.goto(`${origin}/#/watch/${id}`);
+    await seeFigure(page, 'Step', '4 of');
     t.equal(await observation(page).textContent(), observations[4]);
 
     await act('Left');
-    await seeStep(page, '5 of');
+    await seeFigure(page, 'Step', '5 of');
     t.equal(await observation(page).textContent(), observations[5], 'without asking for it');
 
     const slider = page.getByRole('slider', { name: 'Step' });
@@ -83,10 +75,10 @@ t.test(
     const pictures: (string | null)[] = [];
     await slider.focus();
     await page.keyboard.press('Home');
-    await seeStep(page, '0 of');
+    await seeFigure(page, 'Step', '0 of');
     t.equal(await slider.getAttribute('aria-valuetext'), 'the start');
     for (let step = 0; step <= 5; step++) {
-      await seeStep(page, `${step} of`);
+      await seeFigure(page, 'Step', `${step} of`);
       t.equal(await observation(page).textContent(), observations[step]);
       if (step > 0) {
         t.match(
@@ -98,7 +90,7 @@ t.test(
       pictures.push(await picture.getAttribute('src'));
       await page.keyboard.press('ArrowRight');
     }
-    const png = await fetch(`${new URL(page.url()).origin}/v1/sessions/${id}/render?mode=png`);
+    const png = await fetch(`${origin}/v1/sessions/${id}/render?mode=png`);
     const base64 = Buffer.from(await png.arrayBuffer()).toString('base64');
     t.equal(pictures[5], `data:image/png;base64,${base64}`, 'the last one is the session’s own');
     t.not(pictures[0], pictures[5]);
@@ -107,7 +99,7 @@ t.test(
     await page.getByRole('button', { name: 'First' }).click();
     await act('Up');
     await page.getByRole('button', { name: 'Replay' }).click();
-    await seeStep(page, '6 of');
+    await seeFigure(page, 'Step', '6 of');
     t.match(await ask('GET', `v1/sessions/${id}`), { step: 6, episode_id: `${id}.1` });
 
     await page.getByRole('link', { name: /All sessions/ }).click();
@@ -121,18 +113,17 @@ t.test(
 );
 
 t.test('an episode is played on from any step, in a session of one’s own', { skip }, async t => {
-  const { page, ask } = await openPlayground(t);
+  const { page, ask, origin } = await openPlayground(t);
   const { id, observations } = await play(ask, 'Game2048-v0', ['Left', 'Up', 'Right', 'Down']);
-  await page.goto(`${page.url()}#/watch/${id}`);
-  await page.reload();
-  await seeStep(page, '4 of');
+  await page.goto(`${origin}/#/watch/${id}`);
+  await seeFigure(page, 'Step', '4 of');
   await page.getByRole('button', { name: 'Back' }).click();
   await page.getByRole('button', { name: 'Play on from here' }).click();
   await page.getByRole('button', { name: 'Down', exact: true }).waitFor();
-  await seeStep(page, '3 of');
+  await seeFigure(page, 'Step', '3 of');
   t.equal(await observation(page).textContent(), observations[3]);
   await page.getByRole('button', { name: 'Down', exact: true }).click();
-  await seeStep(page, '4 of');
+  await seeFigure(page, 'Step', '4 of');
   t.equal(await observation(page).textContent(), observations[4], 'the same draws');
   t.equal((await ask<Session>('GET', `v1/sessions/${id}`)).step, 4);
 });

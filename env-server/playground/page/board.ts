@@ -40,6 +40,7 @@ export class Board {
   );
   readonly element = h('div', { class: 'board' }, this.#figures, this.focusTarget);
   #address: string | undefined;
+  #pictures = 0;
 
   constructor() {
     this.#picture.addEventListener('load', () => {
@@ -72,16 +73,20 @@ export class Board {
   }
 
   /**
-   * @param picture undefined where there is none
+   * Shows a picture when it is there, unless another one was asked for meanwhile.
    * @param step what it is of
+   * @param picture undefined where there is none
    */
-  showPicture(picture: Blob | string | undefined, step: number): void {
+  async paint(step: number, picture: Promise<Blob | string> | undefined): Promise<void> {
+    const turn = ++this.#pictures;
+    const painted = await picture;
+    if (turn !== this.#pictures) return;
     if (this.#address !== undefined) URL.revokeObjectURL(this.#address);
-    this.#address = picture instanceof Blob ? URL.createObjectURL(picture) : undefined;
-    this.#frame.hidden = picture === undefined;
-    const source = this.#address ?? picture;
-    if (typeof source === 'string') this.#picture.src = source;
-    else this.#picture.removeAttribute('src');
+    this.#address = painted instanceof Blob ? URL.createObjectURL(painted) : undefined;
+    this.#frame.hidden = painted === undefined;
+    const source = painted instanceof Blob ? this.#address : painted;
+    if (source === undefined) this.#picture.removeAttribute('src');
+    else this.#picture.src = source;
     this.#picture.dataset.step = String(step);
   }
 }

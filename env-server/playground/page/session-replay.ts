@@ -186,10 +186,9 @@ export class SessionReplay {
 
   async #paint(position: number): Promise<void> {
     if (!this.#hasPictures) return;
-    await this.#pictureNote.around(async () => {
-      const picture = await this.#film!.frame(position, this.#records);
-      if (position === this.#position) this.#board.showPicture(picture, position);
-    });
+    await this.#pictureNote.around(() =>
+      this.#board.paint(position, this.#film!.frame(position, this.#records)),
+    );
   }
 
   #playOn(): void {

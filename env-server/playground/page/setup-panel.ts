@@ -58,9 +58,9 @@ export class SetupPanel {
       'details',
       { class: 'setup' },
       h('summary', {}, 'Settings'),
-      h('h3', {}, 'Configuration'),
+      h('h2', {}, 'Configuration'),
       this.#form.element,
-      h('h3', {}, 'Session'),
+      h('h2', {}, 'Session'),
       h(
         'div',
         { class: 'fields' },
@@ -99,6 +99,7 @@ export class SetupPanel {
 
   /** Asks the server about what is set and shows its answer; the environment under it, or undefined when it is refused. */
   async check(): Promise<Environment | undefined> {
+    clearTimeout(this.#timer);
     const turn = ++this.#checks;
     try {
       const environment = await describe(this.#client, this.#envId, { ...DEFAULT_SETUP, ...this.setup });

@@ -6,13 +6,12 @@ import { formatAddress } from './address.ts';
 import { Board } from './board.ts';
 import { type Client, environmentPath, RequestFailed } from './client.ts';
 import { Episode, type Move, type Setup } from './episode.ts';
-import { formatNumber, formatValue, standing } from './format.ts';
 import { Guide } from './guide.ts';
 import { keyOf } from './keys.ts';
 import { ProblemNote } from './problem-note.ts';
 import { SetupPanel } from './setup-panel.ts';
 import { StartBar } from './start-bar.ts';
-import { remark } from './transcript.ts';
+import { stepReport } from './step-report.ts';
 import type { Environment } from './wire.ts';
 
 /** What is to be played, and from where. */
@@ -27,8 +26,6 @@ export interface PlayRequest {
 
 /** Actions that wait for the one under way; more of them are a key held down. */
 const MOST_WAITING = 4;
-/** What is read out of an observation, in characters. */
-const LONGEST_READING = 300;
 const UNDO_KEY = 'Backspace';
 const GUIDE_KEY = '.';
 /** Problems of a session that is there no more. */
@@ -64,20 +61,25 @@ export class Stage {
   readonly #guidance = h('div', {});
   readonly #play = h(
     'div',
-    { class: 'play', tabindex: -1, hidden: true, onkeydown: (event: KeyboardEvent) => this.#press(event) },
+    { class: 'play', hidden: true },
     this.#board.element,
     this.#actions,
     this.#note.element,
     this.#board.infoElement,
     h('div', { class: 'turns' }, this.#undo, this.#guidance),
     this.#undoProblem,
-    h('p', { class: 'hint' }, 'Keys act while the focus is on the state or on a button near it.'),
+    h('p', { class: 'hint' }, 'Keys act while the focus is in this part of the page and not in a field.'),
   );
   readonly #start = h('div', { class: 'before-play' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
-    { class: 'stage', 'aria-label': 'Play' },
+    {
+      class: 'stage',
+      'aria-label': 'Play',
+      tabindex: -1,
+      onkeydown: (event: KeyboardEvent) => this.#press(event),
+    },
     this.#loadNote.element,
     this.#about,
     this.#start,
@@ -91,10 +93,11 @@ export class Stage {
   #episode: Episode | undefined;
   /** The session ended on the server; the next start opens another one. */
   #gone = false;
+  /** Episodes that the server was asked for; the last one counts. */
+  #beginning = 0;
   #waiting = 0;
   #tail: Promise<unknown> = Promise.resolve();
   #turn = 0;
-  #pictures = 0;
 
   constructor(client: Client, options: StageOptions) {
     this.#client = client;
@@ -112,7 +115,6 @@ export class Stage {
     this.#envId = request.envId;
     this.#title.textContent = request.envId;
     fill(this.#start);
-    this.#play.hidden = true;
     await this.#loadNote.around(async () => {
       const path = environmentPath(request.envId);
       const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
@@ -133,6 +135,9 @@ export class Stage {
     const episode = this.#episode;
     this.#episode = undefined;
     this.#setup = undefined;
+    this.#pad = undefined;
+    this.#play.hidden = true;
+    fill(this.#actions);
     if (episode && !this.#gone) {
       // The session would expire anyway, and the visitor has left it.
       episode.close().catch(() => {});
@@ -176,25 +181,29 @@ export class Stage {
     });
   }
 
-  /** @throws whatever the fields of the setup have no place for */
   async #begin(seed: number | undefined, actions: readonly Json[] = []): Promise<void> {
     const turn = this.#turn;
-    const panel = this.#setup!;
-    const environment = await panel.check();
-    if (!environment || turn !== this.#turn) return;
-    let episode: Episode;
+    this.#beginning++;
     try {
-      episode = await Episode.begin(this.#client, environment, panel.setup, seed);
+      const episode = await this.#newEpisode(this.#setup!, seed);
+      if (actions.length > 0) await episode?.repeat(actions);
+      if (turn === this.#turn && episode) this.#take(episode);
+      else await episode?.close();
+    } finally {
+      this.#beginning--;
+    }
+  }
+
+  /** Undefined when the setup was refused, which its fields tell. */
+  async #newEpisode(panel: SetupPanel, seed: number | undefined): Promise<Episode | undefined> {
+    const environment = await panel.check();
+    if (!environment) return undefined;
+    try {
+      return await Episode.begin(this.#client, environment, panel.setup, seed);
     } catch (error) {
       panel.showFailure(error);
-      return;
+      return undefined;
     }
-    if (actions.length > 0) await episode.repeat(actions);
-    if (turn !== this.#turn) {
-      await episode.close();
-      return;
-    }
-    this.#take(episode);
   }
 
   #take(episode: Episode): void {
@@ -216,7 +225,7 @@ export class Stage {
   }
 
   async #reset(seed: number | undefined): Promise<void> {
-    if (this.#gone || !this.#episode) {
+    if (this.#gone || !this.#episode || this.#beginning > 0) {
       await this.#startOver(seed);
       return;
     }
@@ -233,7 +242,7 @@ export class Stage {
       this.#waiting--;
       const before = this.#episode?.moves.length;
       if (!(await this.#attempt(episode => episode.step(action)))) return false;
-      this.#tell(action);
+      if (this.#episode) this.#options.announce(stepReport(this.#episode));
       const last = this.#episode?.moves.at(-1);
       return (
         last !== undefined && this.#episode?.moves.length !== before && !last.terminated && !last.truncated
@@ -288,20 +297,6 @@ export class Stage {
     event.preventDefault();
   }
 
-  #tell(action: Json): void {
-    const episode = this.#episode;
-    const last = episode?.moves.at(-1);
-    if (!episode || !last) return;
-    const { observation } = last;
-    const isProse = this.#pad?.field !== undefined && typeof observation === 'string';
-    const words = [
-      `Step ${episode.moves.length}, ${formatValue(action)}: reward ${formatNumber(last.reward)}, return ${formatNumber(episode.totalReward)}.`,
-      remark(last),
-      isProse ? observation.slice(0, LONGEST_READING) : '',
-    ];
-    this.#options.announce(words.filter(Boolean).join(' '));
-  }
-
   #refresh(): void {
     const episode = this.#episode!;
     const { environment, session, moves } = episode;
@@ -314,7 +309,6 @@ export class Stage {
       info: {},
       ...last,
     });
-    this.#play.dataset.standing = standing(last ?? { info: {} }).tone;
     this.#bar!.seed = session.seed ?? undefined;
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
@@ -333,17 +327,11 @@ export class Stage {
   }
 
   async #paint(episode: Episode): Promise<void> {
-    const turn = ++this.#pictures;
-    const step = episode.moves.length;
-    if (!episode.environment.capabilities.render) {
-      this.#board.showPicture(undefined, 0);
-      return;
-    }
+    const picture = episode.environment.capabilities.render ? episode.picture() : undefined;
     try {
-      const picture = await episode.picture();
-      if (turn === this.#pictures) this.#board.showPicture(picture, step);
+      await this.#board.paint(episode.moves.length, picture);
     } catch (error) {
-      if (turn === this.#pictures && episode === this.#episode) this.#fail(error);
+      if (episode === this.#episode) this.#fail(error);
     }
   }
 }
