@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
@@ -36,7 +37,12 @@ const MIXTURE = planGroups({
   firstSeed: 10_000,
 });
 
-async function collectorOf(servers: ServerPool, tags = TAGS, concurrency = 16): Promise<Collector> {
+async function collectorOf(
+  servers: ServerPool,
+  tags = TAGS,
+  concurrency = 16,
+  groupTimeoutMs?: number,
+): Promise<Collector> {
   const described = await describeTags(servers, tags);
   const tokenizer = buildWordTokenizer(compactVocabulary(described.map(tag => promptTask(tag, RESPONSE))));
   return new Collector({
@@ -47,6 +53,7 @@ async function collectorOf(servers: ServerPool, tags = TAGS, concurrency = 16): 
     tokenizer,
     maxSequenceLength: 161,
     concurrency,
+    groupTimeoutMs,
   });
 }
 
@@ -264,6 +271,30 @@ t.test("a fault of the environment costs its group; a fault of the agent's ends 
     collector.collect([{ ...plans[0], tag: 'Sea' }], { agent: random, sampling: SAMPLING, samplingSeed: 1 }),
     /no tag is named Sea; there are: Faulty/,
   );
+});
+
+t.test('a group that takes too long is given up and counted, and its sessions are closed', async t => {
+  const servers = await serve(t);
+  const collector = await collectorOf(servers, TAGS, 16, 300);
+  let stuck = (): void => {};
+  const agent: Agent = {
+    async respond(turn) {
+      if (turn.episode.groupId === 2 && turn.episode.turn === 2) {
+        await new Promise<void>(resolve => {
+          stuck = resolve;
+        });
+      }
+      return random.respond(turn);
+    },
+    release() {},
+  };
+  const { episodes, dropped, metrics } = await play(collector, agent);
+  stuck();
+  t.ok(dropped.some(({ plan }) => plan.groupId === 2));
+  t.ok(dropped.every(({ error }) => error.name === 'GroupTimeout'));
+  t.equal(episodes.length + 4 * dropped.length, 48);
+  t.equal(metrics.errored_rollouts, 4 * dropped.length);
+  while ((await servers.servers[0].call('list', {})).sessions.length > 0) await sleep(10);
 });
 
 /** Calls `disturb` at the given turns of the collection. */

@@ -25,6 +25,8 @@ export interface CollectorSettings {
   readonly context?: Pick<ContextSettings, 'mode' | 'window'>;
   /** Episodes open at once. */
   readonly concurrency: number;
+  /** A group that takes longer is given up; no limit when absent. */
+  readonly groupTimeoutMs?: number;
 }
 
 export interface PlayOptions {
@@ -40,6 +42,24 @@ export interface PlayOptions {
 export type GroupOutcome =
   | { readonly plan: GroupPlan; readonly episodes: readonly Episode[] }
   | { readonly plan: GroupPlan; readonly error: Error };
+
+/** A group that did not end within its time. */
+export class GroupTimeout extends Error {
+  constructor(plan: GroupPlan, limitMs: number) {
+    super(
+      `a group of ${plan.tag} with seed ${plan.seed} was not over after ${limitMs / 1000} s (rollout.group_timeout_s)`,
+    );
+    this.name = 'GroupTimeout';
+  }
+}
+
+/** A group being played. */
+interface OpenGroup {
+  readonly plan: GroupPlan;
+  sessions: readonly EnvironmentSession[];
+  /** Why it cannot be completed; its episodes end when they find it set. */
+  failure: Error | undefined;
+}
 
 export interface Collection {
   /** Of the groups that were completed, in the order of their plans and members. */
@@ -202,8 +222,7 @@ export class Collector {
     onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {
     const { described, prompt } = this.#tag(plan.tag);
-    const { tag } = described;
-    let failure: Error | undefined;
+    const group: OpenGroup = { plan, sessions: [], failure: undefined };
     const setting: PlaySetting = {
       described,
       prompt,
@@ -211,51 +230,64 @@ export class Collector {
       agent: options.agent,
       context: this.#context,
       sampling: options.sampling,
-      samplingSeed: options.samplingSeed,
+      samplingSeed: plan.samplingSeed ?? options.samplingSeed,
       newSequence,
       check: () => {
         signal.throwIfAborted();
-        if (failure) throw failure;
+        if (group.failure) throw group.failure;
       },
       waits,
     };
-    let sessions: EnvironmentSession[] = [];
     try {
-      sessions = await EnvironmentSession.openGroup(
-        this.#settings.servers,
-        {
-          environmentId: tag.environmentId,
-          config: tag.config,
-          options: tag.options,
-          seed: described.seedable ? plan.seed : undefined,
-          groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
-        },
-        plan.size,
-      );
-      const played = await Promise.allSettled(
-        sessions.map(async (session, member) => {
-          try {
-            return await playEpisode(plan, member, session, setting);
-          } catch (error) {
-            failure ??= error as Error;
-            throw error;
-          }
-        }),
-      );
-      if (failure) throw failure;
-      const episodes = played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+      const limit = this.#settings.groupTimeoutMs;
+      const playing = this.#playMembers(group, setting);
+      const episodes = await (limit === undefined ? playing : within(playing, limit, plan));
       return { plan, episodes };
     } catch (error) {
+      group.failure ??= error as Error;
       if (!isServersFault(error)) throw error;
       return { plan, error };
     } finally {
       let moves = 0;
-      for (const session of sessions) {
+      for (const session of group.sessions) {
         if (session.moves > 0) moves++;
         session.close();
       }
       if (moves > 0) onMoves(moves);
     }
+  }
+
+  async #playMembers(group: OpenGroup, setting: PlaySetting): Promise<Episode[]> {
+    const { plan } = group;
+    const { tag, seedable } = setting.described;
+    const sessions = await EnvironmentSession.openGroup(
+      this.#settings.servers,
+      {
+        environmentId: tag.environmentId,
+        config: tag.config,
+        options: tag.options,
+        seed: seedable ? plan.seed : undefined,
+        groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
+      },
+      plan.size,
+    );
+    if (group.failure) {
+      for (const session of sessions) session.close();
+      throw group.failure;
+    }
+    group.sessions = sessions;
+    const played = await Promise.allSettled(
+      sessions.map(async (session, member) => {
+        try {
+          return await playEpisode(plan, member, session, setting);
+        } catch (error) {
+          group.failure ??= error as Error;
+          throw error;
+        }
+      }),
+    );
+    if (group.failure) throw group.failure;
+    return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
   }
 
   #tag(name: string): { readonly described: DescribedTag; readonly prompt: Prompt } {
@@ -265,10 +297,24 @@ export class Collector {
   }
 }
 
+/** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */
+async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new GroupTimeout(plan, limitMs)), limitMs);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
 function isServersFault(error: unknown): error is Error {
   if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
   return (
-    error instanceof ReplyTimeout || error instanceof ServerUnavailable || error instanceof ReplayDiverged
+    error instanceof ReplyTimeout ||
+    error instanceof ServerUnavailable ||
+    error instanceof ReplayDiverged ||
+    error instanceof GroupTimeout
   );
 }

@@ -52,6 +52,9 @@ export class EnvironmentSession {
   #observation: Schemas['Observation'];
   readonly #actions: Json[] = [];
   #moves = 0;
+  #closed = false;
+  /** The server counts this episode among its work. */
+  #counted = true;
 
   private constructor(
     servers: ServerPool,
@@ -144,7 +147,8 @@ export class EnvironmentSession {
 
   /** Lets the session go. Failing to is no error: the server ends it when its time is over. */
   async close(): Promise<void> {
-    this.#servers.done(this.#server);
+    this.#closed = true;
+    this.#leave();
     if (this.#server.away) return;
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
   }
@@ -174,7 +178,7 @@ export class EnvironmentSession {
     for (let cause = error; ; ) {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
-      if ((!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
+      if (this.#closed || (!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
       this.#moves++;
       try {
         await this.#reopen(away);
@@ -185,13 +189,23 @@ export class EnvironmentSession {
     }
   }
 
+  #leave(): void {
+    if (this.#counted) this.#servers.done(this.#server);
+    this.#counted = false;
+  }
+
   async #reopen(elsewhere: boolean): Promise<void> {
     if (elsewhere) {
-      this.#servers.done(this.#server);
+      this.#leave();
       this.#server = this.#servers.pick(1, this.#server);
+      this.#counted = true;
     }
     const created = await this.#server.batched('create', createInput(this.#spec));
     this.#sessionId = created.session_id;
+    if (this.#closed) {
+      await this.close();
+      throw new Error('the session was closed while it was being opened again');
+    }
     const played = this.#actions;
     const results = played.length > 0 ? await this.#steps(played, 0) : [];
     const last = results.at(-1)?.observation ?? created.observation;

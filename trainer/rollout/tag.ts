@@ -20,6 +20,8 @@ export interface GroupPlan {
   readonly tag: string;
   readonly seed: number;
   readonly size: number;
+  /** Seeds the draws of its agents; absent: the collection's seed does. */
+  readonly samplingSeed?: number;
 }
 
 /**

@@ -17,6 +17,8 @@ export interface TrainerState {
   readonly updates: number;
   /** Seed of the next group to open. */
   readonly nextSeed: number;
+  /** Groups before it that are still to be trained on, as their distance from the run's first; none when absent. */
+  readonly pendingGroups?: readonly number[];
   readonly episodes: number;
   readonly turns: number;
   /** Tokens sampled and tokens trained on, in all. */

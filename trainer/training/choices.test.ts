@@ -1,55 +1,17 @@
-import { join } from 'node:path';
 import t from 'tap';
-import { mergeConfig, validateConfig } from '../../shared/config.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
-import { readJsonLines } from '../tracking/jsonlines.ts';
-import { silentProgress } from '../tracking/progress.ts';
-import { trainRun } from './run.ts';
-import { createRunFolder } from './run-folder.ts';
-import { RunSettings } from './settings.ts';
-import { checkRunSettings } from './settings-check.ts';
+import { type Row, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const LONGEST_MS = 110_000;
-const never = new AbortController().signal;
-const base = {
-  tags: { Lake: { env_id: 'FrozenLake-v0', max_turn: 3 } },
-  train_tags: ['Lake'],
-  policy: {
-    hidden_size: 16,
-    layers: 1,
-    heads: 2,
-    intermediate_size: 32,
-    context: 100,
-    workers: 1,
-    initializer_range: 0.2,
-  },
-  rollout: { env_groups: 4, group_size: 4, think: false, response_length: 6 },
-  algorithm: { advantage: 'grpo', mini_batch_size: 8 },
-  optimizer: { learning_rate: 1e-3 },
-  training: { steps: 2, validate_first: false, validate_every: 50, checkpoint_every: 50 },
-  validation: { episodes: 4 },
-  tracking: { tensorboard: false, trajectories_every: 0 },
-} satisfies Json;
-
-type Row = { readonly [name: string]: number };
-
 t.test('every choice of algorithm trains against a server', { timeout: LONGEST_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const folder = t.testdir();
   let runs = 0;
-  /** Rows of the training steps. */
-  const train = async (over: Json): Promise<Row[]> => {
-    const place = { servers: [{ url }], run: { folder, name: `run-${runs++}` } };
-    const settings = validateConfig(mergeConfig(mergeConfig(base, place), over), RunSettings);
-    checkRunSettings(settings, 'test');
-    const run = createRunFolder(settings, 'x');
-    await trainRun(run, settings, silentProgress, never);
-    const rows = readJsonLines(join(run.path, 'metrics.jsonl')) as Row[];
-    return rows.filter(row => 'train/success' in row);
-  };
+  const train = async (over: Json): Promise<Row[]> =>
+    trainingRows(await trainTiny(tinySettings(url, folder, `run-${runs++}`, over)));
 
   await t.test('KL in the loss starts at 0 beside the policy that training found', async t => {
     const [first, second] = await train({

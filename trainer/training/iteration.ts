@@ -1,5 +1,6 @@
 import type { Policy, TrainingSequence } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
+import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { makeBatch } from './batch.ts';
@@ -18,12 +19,14 @@ import { levelHash } from './validation.ts';
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<Policy, 'update' | 'score'>;
+  readonly policy: Pick<Policy, 'update' | 'score' | 'holdingGeneration'>;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** Measures when the policy has something to do; absent where nobody asks. */
+  readonly busy?: IntervalMeter;
   /** Seconds on a clock that only rises. */
   readonly clock: () => number;
 }
@@ -49,40 +52,51 @@ export async function runIteration(
 ): Promise<IterationResult> {
   const { settings, policy, source, clock } = parts;
   const { rollout, algorithm } = settings;
+  const alongside = rollout.asynchronous !== null;
+  const busy = parts.busy ?? new IntervalMeter();
+  busy.takeShare();
   const step = state.step + 1;
   const t0 = clock();
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
-  const sequences = await trainingBatch(parts, step, filtered, collected.scores);
+  const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
   const optimizer = optimizerSettings(settings, state.step);
-  const update = await updatePolicy(policy, sequences, {
-    settings: { loss: lossSettings(settings), optimizer, temperature: rollout.temperature },
-    epochs: algorithm.ppo_epochs,
-    miniBatch: algorithm.mini_batch_size,
-    seed: mixSeed(settings.seed, PURPOSE.order, step),
-  });
+  const learn = () =>
+    updatePolicy(policy, sequences, {
+      settings: { loss: lossSettings(settings), optimizer, temperature: rollout.temperature },
+      epochs: algorithm.ppo_epochs,
+      miniBatch: algorithm.mini_batch_size,
+      seed: mixSeed(settings.seed, PURPOSE.order, step),
+    });
+  const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
+  source.trained();
   const t3 = clock();
   const { trajectories_every } = settings.tracking;
   if (trajectories_every > 0 && step % trajectories_every === 0) {
     writeTrajectories(parts.run.trajectories, 'train', step, episodes);
   }
   const sampled = sampledTokens(episodes);
+  const seconds = clock() - t0;
+  const waited = t1 - t0;
   const metrics: Metrics = {
     ...collectionMetrics(episodes, settings),
+    ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
     ...collected.metrics,
     ...filtered.metrics,
     ...update.metrics,
     'actor/lr': optimizer.learningRate,
     'rollout/validation_levels_left_out': collected.leftOut,
-    'timing_s/gen': t1 - t0,
+    'trainer/idle_ratio': waited / seconds,
+    'timing_s/gen': waited,
     'timing_s/adv': t2 - t1,
     'timing_s/update_actor': t3 - t2,
-    'timing_s/step': clock() - t0,
-    'perf/tokens_per_second': sampled / (t1 - t0),
+    'timing_s/step': seconds,
+    'perf/policy_busy_ratio': busy.takeShare(),
+    'perf/tokens_per_second': sampled / (alongside ? seconds : waited),
     'perf/train_tokens_per_second': t3 > t2 ? update.trainedTokens / (t3 - t2) : 0,
-    'perf/throughput': (sampled + update.trainedTokens) / (clock() - t0),
+    'perf/throughput': (sampled + update.trainedTokens) / seconds,
   };
   return {
     keptGroups: filtered.kept.length,

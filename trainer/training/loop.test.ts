@@ -35,6 +35,10 @@ class OneNumberPolicy {
     throw new Error('nothing is to be scored here');
   }
 
+  holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
+    return work();
+  }
+
   async save(folder: string) {
     mkdirSync(folder, { recursive: true });
     writeFileSync(
@@ -136,7 +140,9 @@ const timeless = (file: string) =>
   (readJsonLines(file) as { [name: string]: unknown }[])
     .map(row =>
       Object.fromEntries(
-        Object.entries(row).filter(([name]) => !/^(time|timing_s|perf|training\/seconds)/.test(name)),
+        Object.entries(row).filter(
+          ([name]) => !/^(time|timing_s|perf|training\/seconds|\w+\/idle_ratio)/.test(name),
+        ),
       ),
     )
     .filter(row => Object.keys(row).length > 1);

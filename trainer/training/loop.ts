@@ -8,7 +8,7 @@ import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import { PlannedSource } from './planned-source.ts';
-import type { EpisodeSource, Rollouts } from './rollouts.ts';
+import type { EpisodeSource, Rollouts, SourcePosition } from './rollouts.ts';
 import { earlyStoppingSettings, validationPlan } from './settings-derived.ts';
 import { playValidation, validationMetrics } from './validation.ts';
 
@@ -18,8 +18,10 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source'> {
-  readonly policy: Pick<Policy, 'update' | 'score' | 'save'>;
+  readonly policy: Pick<Policy, 'update' | 'score' | 'holdingGeneration' | 'save'>;
   readonly rollouts: Rollouts;
+  /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
+  readonly openSource?: (start: SourcePosition) => EpisodeSource;
   readonly stop: AbortSignal;
   readonly tracker: Tracker;
   readonly progress: Progress;
@@ -63,14 +65,15 @@ class TrainingLoop {
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
     this.#validationLevels = new Set(start.validationLevels);
-    this.#source = new PlannedSource(parts.settings, parts.rollouts, start, parts.stop);
+    const { settings, rollouts, stop } = parts;
+    this.#source = parts.openSource?.(start) ?? new PlannedSource(settings, rollouts, start, stop);
   }
 
   async run(): Promise<LoopOutcome> {
     const { settings, progress, stop } = this.#parts;
     const { steps } = settings.training;
     progress.begin('training', steps, this.#state.step);
-    const early = await this.#untilEnd();
+    const early = await this.#untilEnd().finally(() => this.#source.close());
     progress.end();
     if (this.#saved !== this.#state) await this.#save();
     const stopped = stop.aborted && this.#state.step < steps;

@@ -38,6 +38,7 @@ export async function openPolicy(
     maxSequenceLength: sizes.context,
     maxOpenSequences: rollout.concurrency,
     grammars,
+    keepStaleCache: rollout.asynchronous?.keep_stale_cache,
     files: tokenizer.files,
   });
   if (folder !== undefined) await policy.load(folder);

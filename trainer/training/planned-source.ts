@@ -34,6 +34,10 @@ export class PlannedSource implements EpisodeSource {
     return this.#play(step, groupsPerTag(this.#settings, step, groups));
   }
 
+  trained(): void {}
+
+  async close(): Promise<void> {}
+
   async #play(step: number, tags: ReturnType<typeof groupsPerTag>): Promise<Played> {
     const { rollout, seed } = this.#settings;
     const groups = planGroups({

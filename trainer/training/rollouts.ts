@@ -33,6 +33,8 @@ export interface Rollouts {
 export interface SourcePosition {
   /** Seed of the next group to open. */
   readonly nextSeed: number;
+  /** Groups that were opened before it and are not trained on yet, as their distance from the run's first. */
+  readonly pendingGroups?: readonly number[];
 }
 
 /** Gives training its episodes, iteration after iteration. */
@@ -45,4 +47,8 @@ export interface EpisodeSource {
   collect(step: number): Promise<Played>;
   /** Further groups for the same iteration, in place of some that were of no use. */
   refill(step: number, groups: number): Promise<Played>;
+  /** The iteration's batch has been trained on. */
+  trained(): void;
+  /** Ends what is still being played. */
+  close(): Promise<void>;
 }

@@ -1,6 +1,8 @@
 import type { Policy } from '../policy/policy.ts';
 import { demonstrate } from '../rollout/demonstrations.ts';
 import { samplesOf } from '../rollout/episode.ts';
+import { IntervalMeter } from '../rollout/interval-meter.ts';
+import { meteredAgent } from '../rollout/metered-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
@@ -11,9 +13,11 @@ import { trainLoop } from './loop.ts';
 import { openPolicy, openReference } from './open-policy.ts';
 import { PURPOSE } from './purposes.ts';
 import { type RunSummary, writeReport } from './report.ts';
+import type { SourcePosition } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference, splitGroups, validationPlan } from './settings-derived.ts';
+import { StreamedSource } from './streamed-source.ts';
 import { levelHash, playValidation } from './validation.ts';
 import { warmStart } from './warm-start.ts';
 import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './workbench.ts';
@@ -44,13 +48,31 @@ export async function trainRun(
         checkpoint?.state ??
         (await unlessStopped(stop, begin({ run, settings, bench, policy, tracker, progress, stop })));
       if (!state) return undefined;
-      const rollouts = agentRollouts(bench, benchAgent(bench, policy), note);
       const { actionTokens } = bench;
+      const busy = new IntervalMeter();
+      const agent = meteredAgent(benchAgent(bench, policy), busy);
+      const rollouts = agentRollouts(bench, agent, note);
+      const openSource = settings.rollout.asynchronous
+        ? (start: SourcePosition) =>
+            new StreamedSource(
+              {
+                settings,
+                collector: bench.collector,
+                agent,
+                stop,
+                note,
+                policyVersion: () => policy.version,
+              },
+              start,
+            )
+        : undefined;
       const reference = needsReference(settings)
         ? await openReference(settings, bench, settings.policy.reference ?? run.reference)
         : undefined;
       try {
-        const parts = { settings, run, policy, reference, rollouts, tracker, progress, stop, actionTokens };
+        const shown = { tracker, progress, busy };
+        const episodes = { rollouts, openSource, actionTokens };
+        const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
       } finally {
         await reference?.close();

@@ -91,12 +91,13 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
 function overlappingSeeds(settings: RunSettings): Clash[] {
   const { rollout, training, validation, warm_start, algorithm } = settings;
   const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
+  const ahead = rollout.asynchronous ? rollout.asynchronous.max_staleness + 1 : 0;
   const ranges = [
     { key: 'validation.seed', first: validation.seed, count: validation.episodes },
     {
       key: 'rollout.start_seed',
       first: rollout.start_seed,
-      count: rounds * rollout.env_groups * training.steps,
+      count: rollout.env_groups * (rounds * training.steps + ahead),
     },
     ...(warm_start
       ? [{ key: 'warm_start.start_seed', first: warm_start.start_seed, count: warm_start.episodes }]

@@ -75,6 +75,12 @@ function rolloutClashes(settings: RunSettings): Clash[] {
         'turn it off, or correct with loss.off_policy.kind: tis',
     );
   }
+  if (rollout.asynchronous && rollout.concurrency < rollout.group_size) {
+    add(
+      'rollout.concurrency',
+      `${rollout.concurrency} has no room for a group of ${rollout.group_size} episodes`,
+    );
+  }
   const longest = rollout.max_model_len ?? policy.context;
   if (longest > policy.context) {
     add('rollout.max_model_len', `${longest} is more than policy.context ${policy.context}`);

@@ -63,10 +63,13 @@ export function lossSettings(settings: RunSettings): LossSettings {
   };
 }
 
-function offPolicySettings({ loss: { off_policy } }: RunSettings): OffPolicySettings {
-  const { kind, cap, low, high } = off_policy;
+function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
+  const { kind, cap, low, high } = loss.off_policy;
   switch (kind) {
     case 'auto':
+      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && loss.policy !== 'decoupled_ppo'
+        ? { kind: 'tis', cap }
+        : { kind: 'none' };
     case 'none':
       return { kind: 'none' };
     case 'tis':

@@ -58,6 +58,16 @@ const Curriculum = Type.Object(
   strict,
 );
 
+const Asynchronous = Type.Object(
+  {
+    /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
+    max_staleness: count(1),
+    /** Responses go on from what older weights computed of their prompt, instead of computing it again. */
+    keep_stale_cache: flag(false),
+  },
+  strict,
+);
+
 export const RolloutSettings = Type.Object(
   {
     /** Groups an iteration collects; the members of a group start from the same seed. */
@@ -81,6 +91,10 @@ export const RolloutSettings = Type.Object(
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
     /** Only well-formed responses can be sampled. */
     constrained: flag(false),
+    /** Collecting goes on while the policy learns; null: one waits for the other. */
+    asynchronous: orNull(Asynchronous),
+    /** A group that takes longer is given up and counted; null: no limit. */
+    group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
     /** How long a server that is away is waited for, in seconds. */
     server_patience_s: aboveZero(600),
     /** Episodes open at once. */

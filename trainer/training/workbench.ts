@@ -68,6 +68,8 @@ export async function openWorkbench(
       maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
       context: { mode: settings.rollout.context_mode, window: settings.rollout.max_context_window },
       concurrency: settings.rollout.concurrency,
+      groupTimeoutMs:
+        settings.rollout.group_timeout_s === null ? undefined : 1000 * settings.rollout.group_timeout_s,
     });
     const actionTokens = new Map(
       tags.map(({ tag }) => [

@@ -187,6 +187,22 @@ t.test('evicted sequences and changed weights are computed again', async t => {
   }
 });
 
+t.test('a stale cache is gone on from where it is to be kept', async t => {
+  for (const program of PROGRAMS) {
+    const changed = randomWeights(config, 1);
+    const engine = engineWith({ program, parameters: changed });
+    await runAll(engine, [{ sequenceId: 1, append: prompt(50, 10), sampling: sampled, seed: 1 }]);
+    const rows = engine.statistics.rows;
+    for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
+    engine.weightsChanged(1, true);
+    const [after] = await runAll(engine, [
+      { sequenceId: 1, append: prompt(51, 5), sampling: sampled, seed: 2 },
+    ]);
+    t.same([...after.versions], Array(8).fill(1));
+    t.equal(engine.statistics.rows - rows, 1 + 5 + 7, 'nothing is computed again');
+  }
+});
+
 t.test('sampling ends at stop tokens, limits and the end of the context', async t => {
   const engine = engineWith({ maxSequenceLength: 20 });
   const every = Array.from({ length: config.vocabularySize }, (_, id) => id);

@@ -133,6 +133,39 @@ t.test('sequences go on under new weights while others generate', async t => {
   }
 });
 
+t.test(
+  'several updates in one hold change the weights once for those in the middle of a response',
+  async t => {
+    for (const keepStaleCache of [false, true]) {
+      const policy = await closing(t, policyWith({ keepStaleCache }));
+      const sequences = await play(policy, 6);
+      const open = Array.from({ length: 4 }, (_, n) =>
+        policy.generate({
+          sequenceId: 1000 + n,
+          append: [1, 2, 3],
+          sampling: { ...sampling, maxNewTokens: 40, stopTokenIds: [] },
+          seed: n,
+        }),
+      );
+      await policy.holdingGeneration(async () => {
+        for (let step = 0; step < 3; step++) await policy.update({ sequences }, settingsWith());
+      });
+      const versions = new Set((await Promise.all(open)).flatMap(generation => [...generation.versions]));
+      t.same(
+        [...versions].filter(version => version === 1 || version === 2),
+        [],
+      );
+      t.ok(versions.has(3), 'the rest was sampled from the last weights');
+      await t.rejects(
+        policy.holdingGeneration(() => Promise.reject(new Error('no luck'))),
+        /no luck/,
+      );
+      const request = { sequenceId: 5, append: [1, 2], sampling, seed: 1 };
+      t.ok((await policy.generate(request)).tokenIds.length > 0, 'a hold that fails ends');
+    }
+  },
+);
+
 t.test('wrong calls and learning rate 0 leave the weights as they are', async t => {
   const policy = await closing(t, policyWith());
   const [sequence] = await play(policy, 1);

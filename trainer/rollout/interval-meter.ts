@@ -1,0 +1,45 @@
+/**
+ * How much of the time something is going on: several things may overlap, and the time in which at least one of them lasts
+ * counts once.
+ */
+export class IntervalMeter {
+  readonly #now: () => number;
+  #open = 0;
+  #since = 0;
+  #busy = 0;
+  #from: number;
+
+  /** @param now a clock that only rises, in any unit */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+    this.#from = now();
+  }
+
+  begin(): void {
+    if (this.#open++ === 0) this.#since = this.#now();
+  }
+
+  end(): void {
+    if (--this.#open === 0) this.#busy += this.#now() - this.#since;
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.begin();
+    try {
+      return await work();
+    } finally {
+      this.end();
+    }
+  }
+
+  /** Share of the time since the last call in which anything went on; begins anew. */
+  takeShare(): number {
+    const now = this.#now();
+    const running = this.#open > 0 ? now - this.#since : 0;
+    const share = now > this.#from ? (this.#busy + running) / (now - this.#from) : 0;
+    this.#busy = 0;
+    this.#since = now;
+    this.#from = now;
+    return share;
+  }
+}

@@ -1,0 +1,110 @@
+import t from 'tap';
+import type { Json } from '../../shared/json.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { trainRun } from './run.ts';
+import type { RunFolder } from './run-folder.ts';
+import { type Row, tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const LONGEST_MS = 110_000;
+
+/** What a run learnt, without what depends on the clock and on how its episodes were collected. */
+const learnt = (run: RunFolder) =>
+  (readJsonLines(run.metrics) as Row[])
+    .map(row =>
+      Object.fromEntries(
+        Object.entries(row).filter(
+          ([name]) => !/^(time|timing_s|perf|rollouter|trainer|training\/seconds|stale|errored)/.test(name),
+        ),
+      ),
+    )
+    .filter(row => Object.keys(row).length > 1);
+
+const asynchronous = (max_staleness: number, steps: number, more: Json = {}) => ({
+  rollout: { asynchronous: { max_staleness, ...(more as object) } },
+  training: { steps, validate_every: 2, checkpoint_every: 2 },
+});
+
+t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t => {
+  const pool = await serve(t);
+  const [{ name: url }] = pool.servers;
+  const folder = t.testdir();
+  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+
+  await t.test('staleness 0 equals synchronous training, bit for bit', async t => {
+    const { training } = asynchronous(0, 4);
+    const synchronous = await trainTiny(settings('sync', { training }));
+    const streamed = await trainTiny(settings('streamed', asynchronous(0, 4)));
+    t.ok(weightsOf(streamed).equals(weightsOf(synchronous)), 'weights');
+    t.same(learnt(streamed), learnt(synchronous));
+    for (const row of trainingRows(streamed)) {
+      t.equal(row['rollouter/staleness_max'], 0);
+      t.equal(row.stale_samples_processed, 0);
+    }
+  });
+
+  await t.test('staleness 0: half, resume and half again equals the whole', async t => {
+    const parted = settings('parted', asynchronous(0, 4));
+    const stop = new AbortController();
+    const half = {
+      ...silentProgress,
+      update: (done: number) => done === 3 && stop.abort(new DOMException('stop', 'AbortError')),
+    };
+    const run = await trainTiny(parted, half, stop.signal);
+    await trainRun(run, parted, silentProgress, new AbortController().signal);
+    const whole = await trainTiny(settings('whole', asynchronous(0, 4)));
+    t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
+    t.same(learnt(run), learnt(whole));
+  });
+
+  for (const keep_stale_cache of [false, true]) {
+    await t.test(`staleness 2, stale cache ${keep_stale_cache ? 'kept' : 'computed again'}`, async t => {
+      const over = asynchronous(2, 8, { keep_stale_cache });
+      const rows = trainingRows(await trainTiny(settings(`ahead-${keep_stale_cache}`, over)));
+      t.equal(rows.length, 8);
+      for (const row of rows) {
+        t.ok(row['rollouter/staleness_max'] <= 2);
+        t.ok(row['rollouter/staleness_mean'] <= row['rollouter/staleness_max']);
+        t.ok(row['actor/off_policy_weight/max'] <= 2, 'truncated importance sampling by default');
+        t.ok(Number.isFinite(row['actor/mismatch_kl']));
+      }
+      t.ok(
+        rows.some(row => row.stale_samples_processed > 0),
+        'collecting ran ahead',
+      );
+      t.ok(rows.some(row => Math.abs(row['actor/mismatch_kl']) > 1e-6));
+      t.equal(rows.at(-1)!['training/episodes'], 8 * 16);
+    });
+  }
+
+  await t.test('after a resume staleness counts anew and stays within its bound', async t => {
+    const parted = settings('ahead-parted', asynchronous(1, 6));
+    const stop = new AbortController();
+    const half = {
+      ...silentProgress,
+      update: (done: number) => done === 3 && stop.abort(new DOMException('stop', 'AbortError')),
+    };
+    const run = await trainTiny(parted, half, stop.signal);
+    await trainRun(run, parted, silentProgress, new AbortController().signal);
+    const rows = trainingRows(run);
+    t.same(
+      rows.map(row => row.step),
+      [1, 2, 3, 4, 5, 6],
+    );
+    t.ok(rows.every(row => row['rollouter/staleness_max'] <= 1));
+    t.equal(rows[3]['rollouter/staleness_max'], 0, 'the first batch after it is fresh');
+    t.equal(rows.at(-1)!['training/episodes'], 6 * 16);
+  });
+
+  await t.test('groups that the filter drops are collected again', async t => {
+    const over = {
+      ...asynchronous(1, 4),
+      algorithm: { filter: { strategy: 'top_p', include_zero: false, fill: 'refill' } },
+    };
+    const rows = trainingRows(await trainTiny(settings('refilled', over)));
+    t.equal(rows.length, 4);
+    t.ok(rows.some(row => row['rollout/refill_rounds'] > 0));
+  });
+});

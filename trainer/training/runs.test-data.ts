@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { mergeConfig, validateConfig } from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
+import { type Progress, silentProgress } from '../tracking/progress.ts';
+import { latestCheckpoint } from './checkpoint.ts';
+import { trainRun } from './run.ts';
+import { createRunFolder, type RunFolder } from './run-folder.ts';
+import { RunSettings } from './settings.ts';
+import { checkRunSettings } from './settings-check.ts';
+
+/** A row of metrics. */
+export type Row = { readonly [name: string]: number };
+
+/** A run of a few seconds: a tiny policy, sixteen episodes an iteration. */
+const TINY = {
+  tags: { Lake: { env_id: 'FrozenLake-v0', max_turn: 3 } },
+  train_tags: ['Lake'],
+  policy: {
+    hidden_size: 16,
+    layers: 1,
+    heads: 2,
+    intermediate_size: 32,
+    context: 100,
+    workers: 1,
+    initializer_range: 0.2,
+  },
+  rollout: { env_groups: 4, group_size: 4, think: false, response_length: 6 },
+  algorithm: { advantage: 'grpo', mini_batch_size: 8 },
+  optimizer: { learning_rate: 1e-3 },
+  training: { steps: 2, validate_first: false, validate_every: 50, checkpoint_every: 50 },
+  validation: { episodes: 4 },
+  tracking: { tensorboard: false, trajectories_every: 0 },
+} satisfies Json;
+
+/** Settings of a tiny run, checked, with what is given instead. */
+export function tinySettings(url: string, folder: string, name: string, over: Json = {}): RunSettings {
+  const place = { servers: [{ url }], run: { folder, name } };
+  const settings = validateConfig(mergeConfig(mergeConfig(TINY, place), over), RunSettings);
+  checkRunSettings(settings, 'test');
+  return settings;
+}
+
+/** Trains a tiny run in a folder of its own. */
+export async function trainTiny(
+  settings: RunSettings,
+  progress: Progress = silentProgress,
+  stop: AbortSignal = new AbortController().signal,
+): Promise<RunFolder> {
+  const run = createRunFolder(settings, 'tiny');
+  await trainRun(run, settings, progress, stop);
+  return run;
+}
+
+/** Rows of the training steps. */
+export function trainingRows(run: RunFolder): Row[] {
+  return (readJsonLines(run.metrics) as Row[]).filter(row => 'train/success' in row);
+}
+
+export function weightsOf(run: RunFolder): Buffer {
+  return readFileSync(join(latestCheckpoint(run)!.policy, 'model.safetensors'));
+}
