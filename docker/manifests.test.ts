@@ -13,13 +13,7 @@ import { Compose, KINDS } from './manifest-schema.test-data.ts';
 /** What the server takes to close after its last operation; see env-server/main.ts. */
 const CLOSE_S = 10;
 /** Variables of the trainer and of the files here; the server's are made from its settings. */
-const OTHER_VARIABLES = [
-  'RAGEN_TOKEN',
-  'RAGEN_RUN',
-  'RAGEN_TOKEN_SHA256',
-  'RAGEN_CONFIG',
-  'RAGEN_DEEPCODER_UNISOLATED',
-];
+const OTHER_VARIABLES = ['RAGEN_TOKEN', 'RAGEN_RUN', 'RAGEN_TOKEN_SHA256', 'RAGEN_CONFIG'];
 
 const settingOf = new Map(
   Object.keys(SETTINGS).map(name => [

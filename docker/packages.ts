@@ -24,6 +24,7 @@ export const PACKAGES = {
     'typebox',
     'undici',
     'ws',
+    'yaml',
   ],
   trainer: [
     '@huggingface/jinja',
