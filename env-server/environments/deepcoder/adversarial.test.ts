@@ -125,6 +125,19 @@ t.test('one sandbox outlives every attack, and tests share nothing', { skip: !is
   );
 });
 
+t.test('what is no program fails every test; ending like it wins nothing', { skip: !isolation }, async t => {
+  const pool = new SandboxPool(1);
+  t.teardown(() => pool.stop());
+  const statuses = async (program: string) =>
+    (await pool.run(job(program, ['1', '2', '3']))).map(({ status, output }) => [status, output]);
+  t.same(await statuses('print(1'), Array(3).fill(['error', '']));
+  t.same(await statuses('n = input(); print(n)\nif n == "2": raise SystemExit(98)'), [
+    ['ok', '1\n'],
+    ['error', ''],
+    ['error', ''],
+  ]);
+});
+
 t.test('time is shared out: tests after the last second fail', { skip: !isolation }, async t => {
   const pool = new SandboxPool(1);
   t.teardown(() => pool.stop());
