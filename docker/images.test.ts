@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
 import { hashToken } from '../env-server/http/auth.ts';
-import { SETTINGS } from '../env-server/settings.ts';
+import { SETTINGS, variableOf } from '../env-server/settings.ts';
 import { freePort } from '../env-server/walkthrough.test-data.ts';
 import {
   assemble,
@@ -109,11 +109,7 @@ t.test('a manifest is cut down to what is wanted', async t => {
 });
 
 t.test('the variables of the server image are settings of the server', async t => {
-  const known = new Set(
-    Object.keys(SETTINGS).map(
-      name => `RAGEN_${name.replaceAll(/[A-Z]/g, letter => `_${letter}`).toUpperCase()}`,
-    ),
-  );
+  const known = new Set(Object.keys(SETTINGS).map(variableOf));
   for (const name of Object.keys(variablesOf('env-server'))) {
     t.ok(name === 'NODE_ENV' || known.has(name), name);
   }

@@ -6,20 +6,17 @@ import { Value } from 'typebox/value';
 import { parse, parseAllDocuments } from 'yaml';
 import type { Body } from '../env-server/app.test-data.ts';
 import { Authenticator } from '../env-server/http/auth.ts';
-import { DEFAULT_SETTINGS, SETTINGS, type Settings } from '../env-server/settings.ts';
+import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/settings.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
 import { Compose, KINDS } from './manifest-schema.test-data.ts';
 
 /** What the server takes to close after its last operation; see env-server/main.ts. */
 const CLOSE_S = 10;
-/** Variables of the trainer and of the files here; the server's are made from its settings. */
-const OTHER_VARIABLES = ['RAGEN_TOKEN', 'RAGEN_RUN', 'RAGEN_TOKEN_SHA256', 'RAGEN_CONFIG'];
+/** Variables of the trainer and of the files here, and the server's file; its others are made from its settings. */
+const OTHER_VARIABLES = ['RAGEN_CONFIG', 'RAGEN_TOKEN', 'RAGEN_RUN', 'RAGEN_TOKEN_SHA256', 'RAGEN_RECIPE'];
 
 const settingOf = new Map(
-  Object.keys(SETTINGS).map(name => [
-    `RAGEN_${name.replaceAll(/[A-Z]/g, letter => `_${letter}`).toUpperCase()}`,
-    name as keyof Settings,
-  ]),
+  (Object.keys(DECLARATIONS) as (keyof typeof DECLARATIONS)[]).map(name => [variableOf(name), name]),
 );
 
 const read = (path: string): string => readFileSync(`${ROOT}${path}`, 'utf8');
@@ -42,8 +39,7 @@ const faults = (schema: TSchema, value: unknown) =>
 
 /** A setting as a file sets it, or its default. */
 function setting(variables: Body, name: keyof Settings): number {
-  const [variable] = [...settingOf].find(([, setting]) => setting === name)!;
-  return Number(variables[variable] ?? DEFAULT_SETTINGS[name]);
+  return Number(variables[variableOf(name)] ?? DEFAULT_SETTINGS[name]);
 }
 
 t.test('compose: of the right form, with a healthy server before its trainer', async t => {
@@ -175,7 +171,7 @@ t.test('variables are ones that the programs read, with values they take', async
     compose.services['env-server'].environment,
   ]) {
     for (const [variable, value] of Object.entries(variables)) {
-      const { default: usual, choices } = SETTINGS[settingOf.get(variable)!];
+      const { default: usual, choices } = DECLARATIONS[settingOf.get(variable)!];
       if (typeof usual === 'number') t.ok(Number(value) >= 0, `${variable}=${value}`);
       if (choices) t.ok(choices.includes(String(value)), `${variable}=${value}`);
     }
