@@ -1,5 +1,5 @@
 import { fill, h } from '../../../shared/web/element.ts';
-import { formatNumber, formatValue, standing } from './format.ts';
+import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
 import type { Observation, Schemas } from './wire.ts';
 
 /** Pictures smaller than this are shown at twice their size, in pixels. */
@@ -44,7 +44,8 @@ export class Board {
 
   constructor() {
     this.#picture.addEventListener('load', () => {
-      const { naturalWidth, naturalHeight, style } = this.#picture;
+      const { naturalWidth, naturalHeight } = this.#picture;
+      const { style } = this.#frame;
       const width = naturalWidth < SMALL_PICTURE ? 2 * naturalWidth : naturalWidth;
       style.setProperty('--width', `${width}px`);
       style.setProperty('--ratio', String(naturalWidth / naturalHeight));
@@ -58,7 +59,7 @@ export class Board {
     fill(
       this.#figures,
       figure('Step', h('span', {}, step, h('span', { class: 'of' }, ` of ${steps}`))),
-      figure('Action', action === undefined ? '–' : formatValue(action)),
+      figure('Action', action === undefined ? '–' : formatValue(action), actionRemark(info)),
       figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
       figure('Return', formatNumber(totalReward)),
       seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
@@ -91,6 +92,7 @@ export class Board {
   }
 }
 
-function figure(name: string, value: string | Node): HTMLDivElement {
-  return h('div', {}, h('dt', {}, name), h('dd', {}, value));
+function figure(name: string, value: string | Node, remark = ''): HTMLDivElement {
+  const note = remark !== '' && h('span', { class: 'chip warn' }, remark);
+  return h('div', {}, h('dt', {}, name, note), h('dd', {}, value));
 }

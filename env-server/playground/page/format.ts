@@ -27,3 +27,12 @@ export function standing(last: {
   if (last.truncated) return { text: 'cut short', tone: 'warn' };
   return { text: 'under way', tone: 'plain' };
 }
+
+/** How the environment took an action; empty for one that did something. */
+export function actionRemark(info: {
+  readonly action_is_valid?: boolean;
+  readonly action_is_effective?: boolean;
+}): string {
+  if (info.action_is_valid === false) return 'not valid';
+  return info.action_is_effective === false ? 'no effect' : '';
+}

@@ -41,6 +41,7 @@ export function tokenBar(client: Client, onchange: () => void): HTMLElement {
   );
   client.addEventListener('unauthorized', () => {
     bar.hidden = false;
+    if (document.activeElement === document.body) field.focus();
     say(client.token === '' ? 'This server wants a token.' : 'This server does not know that token.');
   });
   return bar;

@@ -1,6 +1,6 @@
 import { fill, h } from '../../../shared/web/element.ts';
 import type { Move } from './episode.ts';
-import { formatNumber, formatValue, standing } from './format.ts';
+import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
 
 /** Rows that are shown; a browser need not hold thousands. */
 const MOST_ROWS = 200;
@@ -58,7 +58,5 @@ function row(move: Move, step: number): HTMLTableRowElement {
 
 /** What is to be said of a step besides its reward; empty for an ordinary one. */
 export function remark(move: Move): string {
-  if (move.terminated || move.truncated) return standing(move).text;
-  if (move.info.action_is_valid === false) return 'not valid';
-  return move.info.action_is_effective === false ? 'no effect' : '';
+  return move.terminated || move.truncated ? standing(move).text : actionRemark(move.info);
 }
