@@ -175,6 +175,7 @@ t.test('server and trainer run from what their images hold', { timeout: 60_000 }
   for await (const line of createInterface({ input: server.stdout })) {
     if (line.includes('listening on')) break;
   }
+  t.equal(server.exitCode, null, 'the server runs');
   t.match(await health(), { code: 0, text: /: 200/ });
 
   const evaluate = ['evaluate', 'configs/quickstart.yaml', '--policy', 'random', '--quiet', '--json'];
@@ -187,6 +188,7 @@ t.test('server and trainer run from what their images hold', { timeout: 60_000 }
       ...evaluate,
       `servers=[{url: "http://127.0.0.1:${port}"}]`,
       'validation.episodes=4',
+      'rollout.server_patience_s=5',
     ],
     { ...variablesOf('trainer'), RAGEN_TOKEN: 'secret' },
   );
