@@ -90,6 +90,19 @@ export class HttpDoor {
     );
   }
 
+  /** Whether the server says that it takes requests. Never throws but for the signal. */
+  async ready(signal: AbortSignal): Promise<boolean> {
+    try {
+      const path = `${this.#prefix}/readyz`;
+      const { statusCode, body } = await this.#pool.request({ method: 'GET', path, signal });
+      await body.dump();
+      return statusCode < 400;
+    } catch {
+      signal.throwIfAborted();
+      return false;
+    }
+  }
+
   close(): Promise<void> {
     return this.#pool.destroy();
   }

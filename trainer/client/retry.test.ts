@@ -5,7 +5,7 @@ import type { Schemas } from './operations.ts';
 import { classify, DEFAULT_RETRY, retryDelay, retrying } from './retry.ts';
 
 const NAME = 'http://server';
-const FAST = { baseMs: 1, maxDelayMs: 2, patienceMs: 60_000, attempts: 3 };
+const FAST = { baseMs: 1, maxDelayMs: 2, patienceMs: 60_000, attempts: 3, probeMs: 1 };
 const IDLE = new AbortController().signal;
 
 const problem = (status: number, retryable: boolean, retryAfter?: number): ServerProblem =>

@@ -11,6 +11,8 @@ export interface RetryPolicy {
   readonly patienceMs: number;
   /** Attempts at a request that was sent but got no usable reply. */
   readonly attempts: number;
+  /** How often a server that was given up is asked whether it is back. */
+  readonly probeMs: number;
 }
 
 export const DEFAULT_RETRY: RetryPolicy = {
@@ -18,6 +20,7 @@ export const DEFAULT_RETRY: RetryPolicy = {
   maxDelayMs: 5_000,
   patienceMs: 600_000,
   attempts: 4,
+  probeMs: 1_000,
 };
 
 /**

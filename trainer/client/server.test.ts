@@ -247,6 +247,25 @@ t.test('what is no environment server is named', async t => {
   t.throws(() => new EnvServer({ url: 'http://a', weight: 0 }), /weight of http:\/\/a must be above 0/);
 });
 
+t.test('groups of a tag go where it is played, by weights of its own', async t => {
+  const pool = openServers([
+    { url: 'http://a:1', tagWeights: { Lake: 3, Web: 0 } },
+    { url: 'http://b:1', tagWeights: { Room: 0 } },
+  ]);
+  t.teardown(() => pool.close());
+  const [a, b] = pool.servers;
+  const picks = (tag: string) => Array.from({ length: 4 }, () => pool.pick({ tag }));
+  t.same(picks('Room'), [a, a, a, a]);
+  for (let i = 0; i < 4; i++) pool.done(a, { tag: 'Room' });
+  t.same(picks('Web'), [b, b, b, b]);
+  for (let i = 0; i < 4; i++) pool.done(b, { tag: 'Web' });
+  t.equal(picks('Lake').filter(server => server === a).length, 3);
+  t.equal(pool.pick({ tag: 'Room', except: a }), a, 'the one that failed, where there is no other');
+  const nowhere = openServers([{ url: 'http://a:1', tagWeights: { Web: 0 } }]);
+  t.throws(() => nowhere.pick({ tag: 'Web' }), /no server plays Web/);
+  t.throws(() => openServers([{ url: 'http://a:1', tagWeights: { Web: -1 } }]), /for Web must be at least 0/);
+});
+
 t.test('work is shared by weight and what has been freed is given again', async t => {
   const pool = openServers([
     { url: 'http://a:1', weight: 1 },
@@ -256,7 +275,7 @@ t.test('work is shared by weight and what has been freed is given again', async 
   const picks = Array.from({ length: 8 }, () => pool.pick());
   t.equal(picks.filter(server => server.name === 'http://b:1').length, 6);
   const [a, b] = pool.servers;
-  t.equal(pool.pick(1, a), b);
+  t.equal(pool.pick({ except: a }), b);
   for (let i = 0; i < 6; i++) pool.done(b);
   t.same([pool.pick(), pool.pick()], [b, b]);
   t.throws(() => openServers([]), /no environment server/);

@@ -1,6 +1,6 @@
 import { Availability, type WaitEvents } from './availability.ts';
 import { Batcher } from './batcher.ts';
-import { ClientClosed } from './errors.ts';
+import { ClientClosed, ServerUnavailable } from './errors.ts';
 import { DEFAULT_HTTP, HttpDoor, type HttpDoorSettings } from './http-door.ts';
 import {
   needsKey,
@@ -22,6 +22,8 @@ export interface EnvServerSettings {
   readonly token?: string;
   /** Share of new groups this server gets, relative to the others; 1 unless told otherwise. */
   readonly weight?: number;
+  /** Its weight for groups of single tags, where it is another; 0: none of them. */
+  readonly tagWeights?: { readonly [tag: string]: number };
   /** Door for {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
   readonly transport?: 'websocket' | 'http';
   /** Most requests in one batch. */
@@ -48,6 +50,7 @@ const CLOSING_GRACE_MS = 1_000;
 export class EnvServer {
   readonly name: string;
   readonly weight: number;
+  readonly #tagWeights: { readonly [tag: string]: number };
   readonly #http: HttpDoor;
   readonly #socket: SocketDoor | undefined;
   readonly #batcher: Batcher;
@@ -57,6 +60,7 @@ export class EnvServer {
   readonly #nextKey = requestKeys();
   #underWay = 0;
   #idle: (() => void) | undefined;
+  #watching = false;
 
   /**
    * @param events told when the server is away and when it is back
@@ -68,6 +72,11 @@ export class EnvServer {
     this.weight = settings.weight ?? 1;
     if (!(this.weight > 0))
       throw new RangeError(`the weight of ${this.name} must be above 0, got ${this.weight}`);
+    this.#tagWeights = settings.tagWeights ?? {};
+    for (const [tag, weight] of Object.entries(this.#tagWeights)) {
+      if (!(weight >= 0))
+        throw new RangeError(`the weight of ${this.name} for ${tag} must be at least 0, got ${weight}`);
+    }
     this.#retry = { ...DEFAULT_RETRY, ...settings.retry };
     this.#availability = new Availability(this.name, events);
     const token = settings.token ?? process.env[TOKEN_VARIABLE];
@@ -87,6 +96,11 @@ export class EnvServer {
   /** The server is down, draining or full, and requests wait for it. */
   get away(): boolean {
     return this.#availability.away;
+  }
+
+  /** Its share of the groups of a tag, relative to other servers. */
+  weightFor(tag: string | undefined): number {
+    return tag === undefined ? this.weight : (this.#tagWeights[tag] ?? this.weight);
   }
 
   /** A request with a key of its own where it changes something: repeated as often as need be, it acts once. */
@@ -149,9 +163,29 @@ export class EnvServer {
     this.#underWay++;
     try {
       return await retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
+    } catch (error) {
+      if (error instanceof ServerUnavailable) void this.#watchForReturn();
+      throw error;
     } finally {
       this.#underWay--;
       if (this.#underWay === 0) this.#idle?.();
+    }
+  }
+
+  /** Nobody knocks at a server that all requests have given up: asks now and then, until it is ready. */
+  async #watchForReturn(): Promise<void> {
+    if (this.#watching) return;
+    this.#watching = true;
+    const { signal } = this.#closed;
+    try {
+      while (this.away) {
+        await pause(this.#retry.probeMs, signal);
+        if (await this.#http.ready(signal)) this.#availability.answered();
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      this.#watching = false;
     }
   }
 }

@@ -1,42 +1,72 @@
 import type { WaitEvents } from './availability.ts';
+import { ClientClosed } from './errors.ts';
+import { DEFAULT_RETRY, pause } from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
+
+/** Between two looks at servers that are all away. */
+const LOOK_EVERY_MS = 50;
 
 /** Several environment servers that share the work by weight. */
 export class ServerPool {
   readonly servers: readonly EnvServer[];
+  readonly #patienceMs: number;
+  readonly #closed = new AbortController();
   /** Work each is busy with, in units of its weight. */
   readonly #load = new Map<EnvServer, number>();
 
-  /** @throws Error when there is no server or two have the same URL */
-  constructor(servers: readonly EnvServer[]) {
+  /**
+   * @param patienceMs how long all servers may be away at once
+   * @throws Error when there is no server or two have the same URL
+   */
+  constructor(servers: readonly EnvServer[], patienceMs = DEFAULT_RETRY.patienceMs) {
     if (servers.length === 0) throw new Error('there is no environment server to play on: name at least one');
     const names = servers.map(server => server.name);
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (twice !== undefined) throw new Error(`the server ${twice} is named twice`);
     this.servers = servers;
+    this.#patienceMs = patienceMs;
   }
 
   /**
-   * The server that is to take `amount` of work: the one that is least busy for its weight, among those that are not away;
-   * among all where all are away. Give the work back with {@link done}.
-   * @param except one that has just failed; taken only when it is alone
+   * The server that is to take work: the one that is least busy for its weight, among those that are there; among all where
+   * all are away. Give the work back with {@link done}.
+   * @throws Error when no server plays the tag
    */
-  pick(amount = 1, except?: EnvServer): EnvServer {
-    const others = this.servers.filter(server => server !== except);
-    const there = others.filter(server => !server.away);
-    const candidates = there.length > 0 ? there : others.length > 0 ? others : this.servers;
+  pick({ amount = 1, tag, except }: Work = {}): EnvServer {
+    const playing = this.servers.filter(server => server.weightFor(tag) > 0);
+    if (playing.length === 0) {
+      throw new Error(`no server plays ${tag}: all of them have weight 0 for it under \`servers\``);
+    }
+    const there = playing.filter(server => !server.away);
+    const others = (some: readonly EnvServer[]) => some.filter(server => server !== except);
+    const candidates = [others(there), there, others(playing), playing].find(some => some.length > 0)!;
     let best = candidates[0];
     for (const server of candidates) if (this.#loadOf(server) < this.#loadOf(best)) best = server;
-    this.#load.set(best, this.#loadOf(best) + amount / best.weight);
+    this.#load.set(best, this.#loadOf(best) + amount / best.weightFor(tag));
     return best;
   }
 
   /** Work that {@link pick} gave out is over. */
-  done(server: EnvServer, amount = 1): void {
-    this.#load.set(server, Math.max(0, this.#loadOf(server) - amount / server.weight));
+  done(server: EnvServer, { amount = 1, tag }: Omit<Work, 'except'> = {}): void {
+    this.#load.set(server, Math.max(0, this.#loadOf(server) - amount / server.weightFor(tag)));
+  }
+
+  /**
+   * Waits until a server that plays the tag is there.
+   * @returns false when none came back within the patience
+   * @throws ClientClosed when the pool is closed
+   */
+  async anyThere(tag?: string): Promise<boolean> {
+    const since = performance.now();
+    while (this.servers.every(server => server.away || server.weightFor(tag) === 0)) {
+      if (performance.now() - since >= this.#patienceMs) return false;
+      await pause(LOOK_EVERY_MS, this.#closed.signal);
+    }
+    return true;
   }
 
   async close(): Promise<void> {
+    this.#closed.abort(new ClientClosed(this.servers.map(server => server.name).join(', ')));
     await Promise.all(this.servers.map(server => server.close()));
   }
 
@@ -45,17 +75,34 @@ export class ServerPool {
   }
 }
 
+/** Work to be given out: so many episodes of a tag. */
+export interface Work {
+  readonly amount?: number;
+  /** Absent: of no tag in particular. */
+  readonly tag?: string;
+  /** A server that has just failed; taken only when there is no other. */
+  readonly except?: EnvServer;
+}
+
 /** How long one of several servers is waited for before its work goes to another. */
 const PATIENCE_AMONG_SEVERAL_MS = 15_000;
 
 /**
  * Clients for the servers of a config. A single server is waited for as long as the retry policy says; one of several is
- * left for another much sooner, unless its own settings say otherwise.
+ * left for another much sooner, and only when all are away are they waited for as long.
+ * @param failoverMs how long one of several is waited for
  * @param events tell when one is waited for and when it is back
  */
-export function openServers(settings: readonly EnvServerSettings[], events: WaitEvents = {}): ServerPool {
-  const patience = settings.length > 1 ? { patienceMs: PATIENCE_AMONG_SEVERAL_MS } : {};
-  return new ServerPool(
-    settings.map(one => new EnvServer({ ...one, retry: { ...patience, ...one.retry } }, events)),
-  );
+export function openServers(
+  settings: readonly EnvServerSettings[],
+  events: WaitEvents = {},
+  failoverMs = PATIENCE_AMONG_SEVERAL_MS,
+): ServerPool {
+  const patiences = settings.map(({ retry }) => retry?.patienceMs ?? DEFAULT_RETRY.patienceMs);
+  const several = settings.length > 1;
+  const servers = settings.map((one, i) => {
+    const patienceMs = several ? Math.min(failoverMs, patiences[i]) : patiences[i];
+    return new EnvServer({ ...one, retry: { ...one.retry, patienceMs } }, events);
+  });
+  return new ServerPool(servers, Math.max(...patiences, 0));
 }

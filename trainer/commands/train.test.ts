@@ -72,7 +72,9 @@ const optimizerOf = (run: RunFolder) =>
 const timeless = (run: RunFolder) =>
   (readJsonLines(run.metrics) as { [name: string]: unknown }[])
     .map(row =>
-      Object.entries(row).filter(([name]) => !/^(time|timing|perf|rollouter|trainer|training\/sec)/.test(name)),
+      Object.entries(row).filter(
+        ([name]) => !/^(time|timing|perf|rollouter|trainer|training\/sec)/.test(name),
+      ),
     )
     .filter(row => row.length > 1)
     .map(row => Object.fromEntries(row));

@@ -349,6 +349,35 @@ t.test('a server that is gone for good: its episodes go on elsewhere', async t =
   t.ok(episodes.some(episode => episode.server === stays.url));
 });
 
+t.test('one of several that comes back is given work again', async t => {
+  const [first, second] = [await serverProcess(t), await serverProcess(t)];
+  const retry = { patienceMs: 60_000, baseMs: 1, maxDelayMs: 10, probeMs: 20 };
+  const servers = openServers(
+    [first, second].map(({ url }) => ({ url, retry })),
+    {},
+    50,
+  );
+  t.teardown(() => servers.close());
+  const collector = await collectorOf(servers);
+  const playedAt = (episodes: readonly Episode[]) => new Set(episodes.map(({ server }) => server));
+  await first.kill();
+  const without = await play(collector);
+  t.same(playedAt(without.episodes), new Set([second.url]));
+  await first.restart();
+  while (servers.servers.some(server => server.away)) await sleep(10);
+  const both = await play(collector);
+  t.same(playedAt(both.episodes), new Set([first.url, second.url]));
+
+  await first.kill();
+  const agent = disturbing([40], () => {
+    void second.kill();
+    void first.restart();
+  });
+  const { episodes, dropped } = await play(collector, agent);
+  t.equal(dropped.length, 0, 'with all away they are waited for');
+  t.ok(alike(episodes, without.episodes));
+});
+
 t.test('the only server gone for good ends the collection with its name', async t => {
   const process = await serverProcess(t);
   const servers = openServers([{ url: process.url, retry: { patienceMs: 50, baseMs: 1, maxDelayMs: 10 } }]);

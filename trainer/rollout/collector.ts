@@ -264,6 +264,7 @@ export class Collector {
       this.#settings.servers,
       {
         environmentId: tag.environmentId,
+        tag: tag.name,
         config: tag.config,
         options: tag.options,
         seed: seedable ? plan.seed : undefined,

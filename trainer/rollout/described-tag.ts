@@ -1,4 +1,5 @@
 import type { ActionNames } from '../../shared/response.ts';
+import { ServerUnavailable } from '../client/errors.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { ServerPool } from '../client/servers.ts';
 import type { PromptTask, TaskDescription } from '../prompts/prompt.ts';
@@ -17,14 +18,26 @@ export interface DescribedTag {
 }
 
 /**
- * Asks a server about the environments of the tags.
- * @throws ServerProblem for an unknown environment or a wrong configuration
+ * Asks the servers about the environments of the tags, each one that plays it.
+ * @throws ServerProblem for an unknown environment or a wrong configuration; ServerUnavailable when none is there
  */
 export function describeTags(servers: ServerPool, tags: readonly Tag[]): Promise<DescribedTag[]> {
-  const [server] = servers.servers;
-  return Promise.all(
-    tags.map(async tag => describedTag(tag, await server.describe(tag.environmentId, tag.config))),
-  );
+  return Promise.all(tags.map(async tag => describedTag(tag, await described(servers, tag))));
+}
+
+async function described(servers: ServerPool, tag: Tag): Promise<Schemas['Environment']> {
+  let server = servers.pick({ tag: tag.name });
+  for (;;) {
+    try {
+      return await server.describe(tag.environmentId, tag.config);
+    } catch (error) {
+      if (!(error instanceof ServerUnavailable) || servers.servers.length === 1) throw error;
+      if (!(await servers.anyThere(tag.name))) throw error;
+    } finally {
+      servers.done(server, { tag: tag.name });
+    }
+    server = servers.pick({ tag: tag.name, except: server });
+  }
 }
 
 /** A tag with the server's document of its environment. */

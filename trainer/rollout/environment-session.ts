@@ -20,6 +20,8 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
 /** What opens a session, and opens it again the same. */
 export interface SessionSpec {
   readonly environmentId: string;
+  /** Decides which servers it may be played on, where they have weights by tag. */
+  readonly tag?: string;
   readonly config: JsonObject;
   readonly options?: JsonObject;
   /** Absent for environments that refuse one. */
@@ -78,16 +80,18 @@ export class EnvironmentSession {
     spec: SessionSpec,
     size: number,
   ): Promise<EnvironmentSession[]> {
-    let server = servers.pick(size);
+    const work = { amount: size, tag: spec.tag };
+    let server = servers.pick(work);
     for (let move = 0; ; move++) {
       try {
         const created = await server.batched('create', { ...createInput(spec), count: size });
         const members = created.sessions ?? [created];
         return members.map(member => new EnvironmentSession(servers, server, spec, member));
       } catch (error) {
-        servers.done(server, size);
-        if (!(error instanceof ServerUnavailable) || move + 1 >= servers.servers.length) throw error;
-        server = servers.pick(size, server);
+        servers.done(server, work);
+        const elsewhere = error instanceof ServerUnavailable && servers.servers.length > 1;
+        if (!elsewhere || move >= MOST_MOVES || !(await servers.anyThere(spec.tag))) throw error;
+        server = servers.pick({ ...work, except: server });
       }
     }
   }
@@ -179,6 +183,7 @@ export class EnvironmentSession {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
       if (this.#closed || (!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
+      if (away && !(await this.#servers.anyThere(this.#spec.tag))) throw cause;
       this.#moves++;
       try {
         await this.#reopen(away);
@@ -190,14 +195,14 @@ export class EnvironmentSession {
   }
 
   #leave(): void {
-    if (this.#counted) this.#servers.done(this.#server);
+    if (this.#counted) this.#servers.done(this.#server, { tag: this.#spec.tag });
     this.#counted = false;
   }
 
   async #reopen(elsewhere: boolean): Promise<void> {
     if (elsewhere) {
       this.#leave();
-      this.#server = this.#servers.pick(1, this.#server);
+      this.#server = this.#servers.pick({ tag: this.#spec.tag, except: this.#server });
       this.#counted = true;
     }
     const created = await this.#server.batched('create', createInput(this.#spec));

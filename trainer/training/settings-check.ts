@@ -82,6 +82,14 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
   };
   tagsOf('train_tags', settings.train_tags);
   tagsOf('validation.tags', settings.validation.tags ?? []);
+  for (const name of new Set([...settings.train_tags, ...(settings.validation.tags ?? [])])) {
+    if (settings.servers.every(({ tag_weights }) => tag_weights[name] === 0)) {
+      add('servers', `no server plays ${name}: all have tag_weights.${name} 0`);
+    }
+  }
+  settings.servers.forEach(({ tag_weights }, i) => {
+    tagsOf(`servers.${i}.tag_weights`, Object.keys(tag_weights));
+  });
   for (const { key, message } of clashes(settings)) add(key, message);
   for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);

@@ -33,6 +33,8 @@ export const ServerSettings = Type.Object(
   {
     url: Type.String({ pattern: '^https?://' }),
     weight: aboveZero(1),
+    /** Weights for single tags, where they are others; 0: none of its groups. */
+    tag_weights: Type.Record(Type.String(), Type.Number({ minimum: 0 }), { default: {} }),
     token: orNull(Type.String()),
   },
   strict,
@@ -95,8 +97,10 @@ export const RolloutSettings = Type.Object(
     asynchronous: orNull(Asynchronous),
     /** A group that takes longer is given up and counted; null: no limit. */
     group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
-    /** How long a server that is away is waited for, in seconds. */
+    /** How long a server that is away is waited for, in seconds: one that is alone, or all of several. */
     server_patience_s: aboveZero(600),
+    /** How long one of several is waited for before its episodes go on elsewhere. */
+    failover_s: aboveZero(15),
     /** Episodes open at once. */
     concurrency: positive(256),
     ...sampling(1),

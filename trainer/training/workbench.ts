@@ -48,7 +48,8 @@ export async function openWorkbench(
   note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<Workbench> {
-  const servers = openServers(serverSettings(settings), waitNotes(note));
+  const { failover_s } = settings.rollout;
+  const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
   try {
     const tags = await orAborted(describeTags(servers, namedTags(settings)), signal, 0);
     const response: ResponseSettings = {
@@ -156,9 +157,10 @@ function namedTags(settings: RunSettings): Tag[] {
 
 function serverSettings(settings: RunSettings): EnvServerSettings[] {
   const retry = { patienceMs: 1000 * settings.rollout.server_patience_s };
-  return settings.servers.map(({ url, weight, token }) => ({
+  return settings.servers.map(({ url, weight, tag_weights, token }) => ({
     url,
     weight,
+    tagWeights: tag_weights,
     retry,
     ...(token === null ? {} : { token }),
   }));

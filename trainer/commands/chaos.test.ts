@@ -1,0 +1,91 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { stringify } from 'yaml';
+import { readJsonLines } from '../tracking/jsonlines.ts';
+import { openRunFolder } from '../training/run-folder.ts';
+import { type Row, tinySettings, weightsOf } from '../training/runs.test-data.ts';
+import { startEnvServer } from './child-processes.ts';
+
+const TRAINER = fileURLToPath(new URL('../main.ts', import.meta.url));
+const STEPS = 8;
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const LONGEST_MS = 170_000;
+
+/** The command `train` in a process of its own. */
+function trainer(t: { teardown(work: () => unknown): void }, ...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, [TRAINER, 'train', ...args, '--quiet'], { stdio: 'ignore' });
+  t.teardown(() => child.kill('SIGKILL'));
+  return child;
+}
+
+const ended = async (child: ChildProcess) => child.exitCode ?? (await once(child, 'exit'))[0];
+
+/** Rows of a run's metrics without what depends on the clock and on where its episodes were played. */
+const learnt = (file: string) =>
+  (readJsonLines(file) as Row[])
+    .map(row =>
+      Object.fromEntries(
+        Object.entries(row).filter(
+          ([name]) => !/^(time|timing_s|perf|rollouter|trainer|training\/seconds)/.test(name),
+        ),
+      ),
+    )
+    .filter(row => Object.keys(row).length > 1);
+
+t.test(
+  'a server removed for good, another killed and restarted, the trainer killed and resumed: as if nothing had been',
+  { timeout: LONGEST_MS },
+  async t => {
+    const folder = t.testdir();
+    const open = async (port: string) => (await startEnvServer(['--port', port])).child;
+    const [stays, goes] = [await startEnvServer(['--port', '0']), await startEnvServer(['--port', '0'])];
+    let server = stays.child;
+    t.teardown(async () => {
+      server.kill();
+      goes.child.kill();
+      await Promise.all([server.ended, goes.child.ended]);
+    });
+    const config = join(folder, 'tiny.yaml');
+    const settings = tinySettings(stays.url, folder, 'whole', {
+      servers: [{ url: stays.url }, { url: goes.url }],
+      rollout: { failover_s: 0.2 },
+      training: { steps: STEPS, validate_every: 4, checkpoint_every: 2 },
+      policy: { layers: 2, hidden_size: 32 },
+    });
+    writeFileSync(config, stringify(settings));
+    t.equal(await ended(trainer(t, config)), 0);
+    const whole = openRunFolder(join(folder, 'whole')).run;
+
+    const path = join(folder, 'shaken');
+    const metrics = join(path, 'metrics.jsonl');
+    const step = () =>
+      (readJsonLines(metrics) as Row[]).filter(row => 'train/success' in row).at(-1)?.step ?? 0;
+    const reach = async (wanted: number, child: ChildProcess) => {
+      while (step() < wanted && child.exitCode === null) await sleep(5);
+    };
+    const first = trainer(t, config, 'run.name=shaken');
+    await reach(1, first);
+    goes.child.kill();
+    await reach(3, first);
+    first.kill('SIGKILL');
+    await ended(first);
+    const reached = step();
+    t.ok(reached >= 3 && reached < STEPS, `killed at step ${reached}`);
+
+    const second = trainer(t, '--resume', path);
+    await reach(5, second);
+    server.kill();
+    await server.ended;
+    server = await open(new URL(stays.url).port);
+    t.equal(await ended(second), 0);
+
+    const { run } = openRunFolder(path);
+    t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
+    t.same(learnt(run.metrics), learnt(whole.metrics), 'metrics, each step once');
+  },
+);
