@@ -120,7 +120,8 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
     const docs = ['training.md', 'algorithms.md'].map(name =>
       readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8'),
     );
-    const code = docs.flatMap(text => [...text.matchAll(/`[^`]+`/g)].map(([quoted]) => quoted));
+    const inline = docs.map(text => text.replaceAll(/^```[\s\S]*?^```/gm, ''));
+    const code = inline.flatMap(text => [...text.matchAll(/`[^`]+`/g)].map(([quoted]) => quoted));
     const names = new Set(timeless(whole.run).flatMap(row => Object.keys(row)));
     for (const name of names) {
       if (/^rollout\/(chosen_)?in_group_/.test(name)) continue;
