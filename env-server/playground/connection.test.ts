@@ -32,6 +32,7 @@ t.test('a server that shuts down says so', { skip }, async t => {
   const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await page.locator('.observation').waitFor();
   sessions.drain();
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
   await page.locator('.banner', { hasText: 'shutting down' }).waitFor();
   await page.getByRole('link', { name: /Sokoban/ }).click();
   await page.locator('.problem', { hasText: '503 draining' }).waitFor();

@@ -63,6 +63,7 @@ t.test('what is wrong with a definition is shown where it is', { skip }, async t
   await register(page);
   await page.locator('.field-error', { hasText: 'Definition is not JSON' }).waitFor();
   t.equal(await definition(page).getAttribute('aria-invalid'), 'true');
+  t.equal(await selection(page), ',');
 
   await edit(page, 'Definition', text => text.replace(',,', '').replace('0.7', '0.6'));
   await edit(page, 'Environment id', () => 'no id');

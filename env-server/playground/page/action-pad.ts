@@ -179,7 +179,7 @@ export class ActionPad {
           event.preventDefault();
           let action: Json;
           try {
-            action = field.value;
+            action = field.submit();
           } catch {
             return; // The field says what is wrong.
           }

@@ -47,9 +47,9 @@ export class DefinitionEditor {
     return this.#id.value.trim();
   }
 
-  /** What was written. @throws NotJson, after showing where */
+  /** What was written, for good. @throws NotJson, after going to where it is not */
   get draft(): Draft {
-    const definition = this.#definition.value as JsonObject;
+    const definition = this.#definition.submit() as JsonObject;
     const source = this.#source.element.hidden ? undefined : this.#source.value;
     return { env_id: this.envId, definition: source === undefined ? definition : { ...definition, source } };
   }

@@ -4,9 +4,15 @@ import { locate } from './locate.ts';
 
 /** A text that is no JSON. */
 export class NotJson extends Error {
+  /** Where the parser stopped, where it says so. */
+  readonly position: number | undefined;
+
   constructor(what: string, cause: unknown) {
-    super(`${what} is not JSON: ${(cause as Error).message}`, { cause });
+    const { message } = cause as Error;
+    super(`${what} is not JSON: ${message}`, { cause });
     this.name = 'NotJson';
+    const place = /position (\d+)/.exec(message);
+    this.position = place ? Number(place[1]) : undefined;
   }
 }
 
@@ -60,7 +66,7 @@ export class JsonField {
     this.#area.value = this.#plain ? String(value) : JSON.stringify(value, null, 2);
   }
 
-  /** What stands there. @throws NotJson, after showing where */
+  /** What stands there. @throws NotJson, after saying so at the field */
   get value(): Json {
     const { value: text } = this.#area;
     if (this.#plain) return text;
@@ -70,9 +76,20 @@ export class JsonField {
       return value;
     } catch (cause) {
       const error = new NotJson(this.#label, cause);
-      const position = /position (\d+)/.exec(error.message);
       this.fail(error.message);
-      if (position) this.#select(Number(position[1]), Number(position[1]) + 1);
+      throw error;
+    }
+  }
+
+  /** What stands there, for good. @throws NotJson, after going to where it is not */
+  submit(): Json {
+    try {
+      return this.value;
+    } catch (error) {
+      this.#area.focus();
+      if (error instanceof NotJson && error.position !== undefined) {
+        this.#select(error.position, error.position + 1);
+      }
       throw error;
     }
   }

@@ -3,8 +3,9 @@ import type { Address } from './address.ts';
 import type { Client } from './client.ts';
 import { EnvironmentPicker } from './environment-picker.ts';
 import { exchangePanel } from './exchange-panel.ts';
+import type { PlayRequest } from './lobby.ts';
 import { ProblemNote } from './problem-note.ts';
-import { type PlayRequest, Stage } from './stage.ts';
+import { Stage } from './stage.ts';
 import { Transcript } from './transcript.ts';
 import type { View } from './view.ts';
 

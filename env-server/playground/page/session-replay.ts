@@ -6,9 +6,9 @@ import { type Client, environmentPath, sessionPath } from './client.ts';
 import { moveOf, readTrajectory } from './episode.ts';
 import { Film } from './film.ts';
 import { formatNumber, formatValue } from './format.ts';
+import type { PlayRequest } from './lobby.ts';
 import { Poll } from './poll.ts';
 import { ProblemNote } from './problem-note.ts';
-import type { PlayRequest } from './stage.ts';
 import { Transcript } from './transcript.ts';
 import type { Environment, SessionDetail, TrajectoryRecord } from './wire.ts';
 

@@ -1,14 +1,16 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { h, newId } from '../../../shared/web/element.ts';
 import { type Client, RequestFailed } from './client.ts';
-import { DEFAULT_SETUP, describe, type Setup } from './episode.ts';
-import { JsonField } from './json-field.ts';
+import { describe, type Setup } from './episode.ts';
+import { JsonField, NotJson } from './json-field.ts';
 import { ProblemNote } from './problem-note.ts';
 import { type FieldSchema, SchemaForm } from './schema-form.ts';
 import type { Environment, Violation, WrapperChoice } from './wire.ts';
 
 /** A pause in typing after which the server is asked what it thinks. */
 const PAUSE_MS = 200;
+/** Pointers to what is set here. */
+const SETTINGS = /^\/(config|wrappers|options|observation_format)(\/|$)/;
 
 /** Everything that can be set about an environment besides preset and seed, checked by the server while it is written. */
 export class SetupPanel {
@@ -30,7 +32,7 @@ export class SetupPanel {
     this.#envId = environment.env_id;
     const check = () => {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => this.check(), PAUSE_MS);
+      this.#timer = setTimeout(() => this.check().catch(error => this.#note.show(error)), PAUSE_MS);
     };
     this.#form = new SchemaForm(environment.config_schema as FieldSchema, check);
     this.#form.showDefaults(environment.config);
@@ -97,37 +99,48 @@ export class SetupPanel {
     this.#preset = preset;
   }
 
-  /** Asks the server about what is set and shows its answer; the environment under it, or undefined when it is refused. */
+  /**
+   * Asks the server about what is set and shows what it refuses.
+   * @returns the environment under it; undefined when it was refused
+   * @throws RequestFailed, ServerAway when it is not about the settings
+   */
   async check(): Promise<Environment | undefined> {
     clearTimeout(this.#timer);
     const turn = ++this.#checks;
     try {
-      const environment = await describe(this.#client, this.#envId, { ...DEFAULT_SETUP, ...this.setup });
-      if (turn !== this.#checks) return undefined;
-      this.showFailure(undefined);
-      this.#form.showDefaults(environment.config);
+      const environment = await describe(this.#client, this.#envId, this.setup);
+      if (turn === this.#checks) {
+        this.#show([]);
+        this.#form.showDefaults(environment.config);
+      }
       return environment;
     } catch (error) {
-      if (turn === this.#checks) this.showFailure(error);
+      if (turn === this.#checks) this.refuse(error);
       return undefined;
     }
   }
 
-  /** Shows at the fields why the setup was refused; undefined takes it back. What belongs to no field stands below them. */
-  showFailure(error: unknown): void {
+  /** Shows at the fields what an error says of them. @throws the error when it is not about the settings */
+  refuse(error: unknown): void {
+    if (error instanceof NotJson) return; // Its field says so.
     const violations = error instanceof RequestFailed ? (error.problem.errors ?? []) : [];
-    const others = this.#form
-      .showViolations(violations, '/config')
-      .filter(violation => !this.#atField(violation));
+    if (!violations.some(({ pointer }) => SETTINGS.test(pointer))) throw error;
+    this.element.open = true;
+    if (this.#show(violations).length > 0) this.#note.show(error);
+  }
+
+  /** Marks the fields that violations are about; hands back those that are about none. */
+  #show(violations: readonly Violation[]): Violation[] {
+    this.#note.clear();
     for (const [field, root] of this.#jsonFields) {
       const found = violations.filter(({ pointer }) => pointer.startsWith(root));
       const lines = found.map(({ pointer, detail }) => `${pointer.slice(root.length)}: ${detail}`);
       if (found.length > 0) field.fail(lines.join('\n'));
       else field.clear();
     }
-    if (error === undefined || (violations.length > 0 && others.length === 0)) this.#note.clear();
-    else this.#note.show(error);
-    if (error !== undefined) this.element.open = true;
+    return this.#form
+      .showViolations(violations, '/config')
+      .filter(({ pointer }) => !this.#jsonFields.some(([, root]) => pointer.startsWith(root)));
   }
 
   get #jsonFields(): [JsonField, string][] {
@@ -135,9 +148,5 @@ export class SetupPanel {
       [this.#options, '/options'],
       [this.#wrappers, '/wrappers'],
     ];
-  }
-
-  #atField({ pointer }: Violation): boolean {
-    return this.#jsonFields.some(([, root]) => pointer.startsWith(root));
   }
 }

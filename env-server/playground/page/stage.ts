@@ -1,28 +1,16 @@
 import type { Json } from '../../../shared/json.ts';
 import { fill, h, newId } from '../../../shared/web/element.ts';
-import { aboutEnvironment, rulesOf } from './about-environment.ts';
 import { ActionPad } from './action-pad.ts';
 import { formatAddress } from './address.ts';
 import { Board } from './board.ts';
 import { type Client, environmentPath, RequestFailed } from './client.ts';
-import { Episode, type Move, type Setup } from './episode.ts';
+import type { Episode, Move } from './episode.ts';
 import { Guide } from './guide.ts';
 import { keyOf } from './keys.ts';
+import { Lobby, type PlayRequest } from './lobby.ts';
 import { ProblemNote } from './problem-note.ts';
-import { SetupPanel } from './setup-panel.ts';
-import { StartBar } from './start-bar.ts';
 import { stepReport } from './step-report.ts';
 import type { Environment } from './wire.ts';
-
-/** What is to be played, and from where. */
-export interface PlayRequest {
-  readonly envId: string;
-  readonly preset?: string;
-  readonly seed?: number;
-  readonly setup?: Setup;
-  /** Taken at once: an episode that was begun elsewhere. */
-  readonly actions?: readonly Json[];
-}
 
 /** Actions that wait for the one under way; more of them are a key held down. */
 const MOST_WAITING = 4;
@@ -56,7 +44,6 @@ export class Stage {
     h('kbd', { 'aria-hidden': 'true' }, '⌫'),
   );
   readonly #undoProblem = h('p', { class: 'hint', id: newId() });
-  readonly #about = h('div', {});
   readonly #actions = h('div', {});
   readonly #guidance = h('div', {});
   readonly #play = h(
@@ -70,7 +57,7 @@ export class Stage {
     this.#undoProblem,
     h('p', { class: 'hint' }, 'Keys act while the focus is in this part of the page and not in a field.'),
   );
-  readonly #start = h('div', { class: 'before-play' });
+  readonly #before = h('div', {});
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
@@ -81,13 +68,10 @@ export class Stage {
       onkeydown: (event: KeyboardEvent) => this.#press(event),
     },
     this.#loadNote.element,
-    this.#about,
-    this.#start,
+    this.#before,
     this.#play,
   );
-  #envId = '';
-  #bar: StartBar | undefined;
-  #setup: SetupPanel | undefined;
+  #lobby: Lobby | undefined;
   #pad: ActionPad | undefined;
   #guide: Guide | undefined;
   #episode: Episode | undefined;
@@ -112,20 +96,24 @@ export class Stage {
   async open(request: PlayRequest, focus: boolean): Promise<void> {
     this.close();
     const turn = this.#turn;
-    this.#envId = request.envId;
     this.#title.textContent = request.envId;
-    fill(this.#start);
-    await this.#loadNote.around(async () => {
+    fill(this.#before, this.#title);
+    this.#loadNote.clear();
+    try {
       const path = environmentPath(request.envId);
       const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
       if (turn !== this.#turn) return;
-      this.#lay(environment, request);
-      await this.#begin(request.seed, request.actions);
-      if (focus && turn === this.#turn) this.#focus();
-    });
-    if (turn !== this.#turn || this.#episode) return;
-    if (this.#setup === undefined) fill(this.#about, this.#title);
-    if (focus) this.#title.focus();
+      this.#lobby = new Lobby(this.#client, environment, request, {
+        title: this.#title,
+        startOver: seed => this.#startOver(seed),
+        reset: seed => this.#reset(seed),
+      });
+      fill(this.#before, this.#lobby.element);
+      await this.#begin(this.#lobby, request.seed, request.actions);
+    } catch (error) {
+      if (turn === this.#turn) this.#loadNote.show(error);
+    }
+    if (focus && turn === this.#turn) this.#focus();
   }
 
   /** Ends the episode and its session. */
@@ -134,7 +122,7 @@ export class Stage {
     this.#guide?.stop();
     const episode = this.#episode;
     this.#episode = undefined;
-    this.#setup = undefined;
+    this.#lobby = undefined;
     this.#pad = undefined;
     this.#play.hidden = true;
     fill(this.#actions);
@@ -144,65 +132,37 @@ export class Stage {
     }
   }
 
+  /** To where it is played, or to the title of what cannot be. */
   #focus(): void {
-    (this.#pad?.field ?? this.#board.focusTarget).focus({ preventScroll: true });
+    const target = this.#episode ? (this.#pad?.field ?? this.#board.focusTarget) : this.#title;
+    target.focus({ preventScroll: true });
   }
 
-  /** Puts the parts together that belong to an environment rather than to an episode. */
-  #lay(environment: Environment, { preset, seed, setup }: PlayRequest): void {
-    fill(this.#about, aboutEnvironment(environment, this.#title));
-    this.#setup = new SetupPanel(this.#client, environment, () => this.#startOver(this.#bar?.seed));
-    this.#setup.preset = preset;
-    if (setup) this.#setup.adopt(setup);
-    this.#bar = new StartBar(environment, {
-      choose: name => {
-        this.#setup!.preset = name;
-        this.#startOver(this.#bar?.seed);
-      },
-      reset: given => this.#reset(given),
-    });
-    this.#bar.preset = preset ?? (setup?.config.preset as string | undefined);
-    this.#bar.seed = seed;
-    fill(
-      this.#start,
-      this.#bar.element,
-      h('div', { class: 'folded' }, rulesOf(environment), this.#setup.element),
-    );
-  }
-
-  /** A new session with what is set. */
+  /** A new session with what is set, in the place of the one that there is. */
   async #startOver(seed: number | undefined): Promise<void> {
+    const lobby = this.#lobby;
+    if (!lobby) return;
     const turn = ++this.#turn;
     this.#guide?.stop();
     const old = this.#gone ? undefined : this.#episode;
-    await this.#note.around(async () => {
-      await this.#begin(seed);
+    this.#loadNote.clear();
+    try {
+      await this.#begin(lobby, seed);
       if (turn === this.#turn && old !== this.#episode) await old?.close();
-    });
+    } catch (error) {
+      if (turn === this.#turn) this.#loadNote.show(error);
+    }
   }
 
-  async #begin(seed: number | undefined, actions: readonly Json[] = []): Promise<void> {
+  async #begin(lobby: Lobby, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
     const turn = this.#turn;
     this.#beginning++;
     try {
-      const episode = await this.#newEpisode(this.#setup!, seed);
-      if (actions.length > 0) await episode?.repeat(actions);
+      const episode = await lobby.open(seed, actions);
       if (turn === this.#turn && episode) this.#take(episode);
       else await episode?.close();
     } finally {
       this.#beginning--;
-    }
-  }
-
-  /** Undefined when the setup was refused, which its fields tell. */
-  async #newEpisode(panel: SetupPanel, seed: number | undefined): Promise<Episode | undefined> {
-    const environment = await panel.check();
-    if (!environment) return undefined;
-    try {
-      return await Episode.begin(this.#client, environment, panel.setup, seed);
-    } catch (error) {
-      panel.showFailure(error);
-      return undefined;
     }
   }
 
@@ -268,7 +228,7 @@ export class Stage {
     try {
       await work(episode);
     } catch (error) {
-      this.#fail(error);
+      if (episode === this.#episode) this.#fail(error);
       return false;
     }
     if (episode !== this.#episode) return false;
@@ -309,20 +269,11 @@ export class Stage {
       info: {},
       ...last,
     });
-    this.#bar!.seed = session.seed ?? undefined;
+    this.#lobby!.seed = session.seed ?? undefined;
+    history.replaceState(null, '', formatAddress(this.#lobby!.address));
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);
-    history.replaceState(
-      null,
-      '',
-      formatAddress({
-        view: 'play',
-        envId: this.#envId,
-        preset: this.#bar!.preset,
-        seed: session.seed ?? undefined,
-      }),
-    );
     this.#paint(episode);
   }
 
