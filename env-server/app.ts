@@ -17,6 +17,7 @@ import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
 import { securePages, secureReplies } from './http/security.ts';
+import { traceRequests } from './http/trace-requests.ts';
 import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { addPlayground } from './playground/routes.ts';
@@ -26,6 +27,8 @@ import { SessionManager } from './sessions/manager.ts';
 import type { Principal } from './sessions/principal.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { openStore } from './store/store.ts';
+import type { OpenTelemetry } from './tracing/open-telemetry.ts';
+import { readTracingSettings } from './tracing/settings.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -77,6 +80,7 @@ const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/open
 export async function createApp(given: Partial<Settings> = {}, parts: AppParts = {}): Promise<App> {
   const settings: Settings = { ...DEFAULT_SETTINGS, ...given };
   const log = parts.log ?? pino({ level: settings.logLevel });
+  const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
   const desk = new ProblemDesk(log);
   const sessions = new SessionManager(settings, parts.now);
@@ -111,6 +115,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     catalogue,
     registrations,
     stepTimeoutMs: settings.stepTimeoutMs,
+    tracing,
   });
   const server = Fastify({
     loggerInstance: log,
@@ -126,6 +131,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   // A logger of its own for every request costs more than a step.
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
+  server.decorateRequest('trace', undefined);
+  if (tracing) traceRequests(server, tracing);
   secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
@@ -176,7 +183,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessions.stop();
     registrations.stop();
     store.close();
-    await Promise.all([scripts.close(), network.close()]);
+    await Promise.all([scripts.close(), network.close(), tracing?.close()]);
   });
   const shutDown = async (graceMs: number) => {
     const late = await sessions.suspend(graceMs);
@@ -189,6 +196,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await server.close();
   };
   return { server, sessions, registrations, authenticator, log, shutDown };
+}
+
+/** Where the standard variables ask for traces; else nothing of it is loaded. */
+async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
+  const settings = readTracingSettings(process.env);
+  if (!settings) return undefined;
+  const { OpenTelemetry } = await import('./tracing/open-telemetry.ts');
+  return new OpenTelemetry(settings, log);
 }
 
 function readJson(server: FastifyInstance): void {

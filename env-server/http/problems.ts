@@ -4,15 +4,22 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/problems.ts';
 import { problemOf } from '../operations/problem-of.ts';
+import { traceIdOf } from './trace-requests.ts';
 
 const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
 /** What Fastify's own errors mean in ours. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
 };
+
+/** What a problem was about, for the log. */
+export interface About {
+  /** A new one when absent. */
+  readonly traceId?: string;
+  readonly sessionId?: unknown;
+}
 
 /** Makes, counts and logs the problems that clients are answered with. */
 export class ProblemDesk {
@@ -25,16 +32,18 @@ export class ProblemDesk {
   }
 
   /** The document of whatever was thrown; faults of the server and of environments are logged with their cause. */
-  document(error: unknown, traceId = newTraceId()): ProblemDocument {
+  document(error: unknown, { traceId = newTraceId(), sessionId }: About = {}): ProblemDocument {
     const problem = toProblem(error);
     this.counts.set(problem.code, (this.counts.get(problem.code) ?? 0) + 1);
+    const about = {
+      code: problem.code,
+      trace_id: traceId,
+      ...(typeof sessionId === 'string' && { session_id: sessionId }),
+    };
     if (problem.code === 'internal' || problem.code === 'environment_fault') {
-      this.#log.error(
-        { err: problem.cause ?? problem, code: problem.code, trace_id: traceId },
-        problem.message,
-      );
+      this.#log.error({ err: problem.cause ?? problem, ...about }, problem.message);
     } else {
-      this.#log.debug({ code: problem.code, trace_id: traceId }, problem.message);
+      this.#log.debug(about, problem.message);
     }
     return problem.document(traceId);
   }
@@ -60,7 +69,10 @@ export class ProblemDesk {
 
   /** The document for a request, whose reply gets its status and the headers that go with it. */
   prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
-    const document = this.document(error, traceIdOf(request.headers.traceparent));
+    const document = this.document(error, {
+      traceId: traceIdOf(request),
+      sessionId: (request.params as { session_id?: string } | null)?.session_id,
+    });
     if (document.retry_after_s !== undefined) {
       reply.header('retry-after', String(Math.ceil(document.retry_after_s)));
     }
@@ -79,12 +91,6 @@ function toProblem(error: unknown): Problem {
     }
   }
   return problemOf(error);
-}
-
-/** The trace a request belongs to, or a new one. */
-export function traceIdOf(traceparent: string | string[] | undefined): string {
-  const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
-  return match ? match[1] : newTraceId();
 }
 
 function newTraceId(): string {

@@ -9,8 +9,9 @@ import type { OperationInput } from '../operations/operation.ts';
 import { textForm } from '../operations/reply-form.ts';
 import { RequestKey } from '../operations/schemas.ts';
 import { compileCheck } from '../operations/validation.ts';
-import { type ProblemDesk, traceIdOf } from './problems.ts';
+import type { ProblemDesk } from './problems.ts';
 import { encodeText } from './texts.ts';
+import { traceIdOf } from './trace-requests.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -25,7 +26,7 @@ export function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): voi
       handler(request, reply) {
         const input = gather(request);
         checkRest(input);
-        const call = newCall(dispatcher.services, request.principal);
+        const call = newCall(dispatcher.services, request.principal, request.trace);
         const result = execute(dispatcher.services, call, operation, input);
         if (result instanceof Promise) return result.then(value => send(reply, compiled, value));
         return send(reply, compiled, result);
@@ -111,9 +112,10 @@ export function addBatchRoute(
       wait: input.wait as number | undefined,
       requestKey: input.request_key as string | undefined,
       mostItems,
-      problem: (error: unknown) => desk.document(error, traceIdOf(request.headers.traceparent)),
+      problem: (error: unknown, sessionId: unknown) =>
+        desk.document(error, { traceId: traceIdOf(request), sessionId }),
     };
-    const call = newCall(dispatcher.services, request.principal);
+    const call = newCall(dispatcher.services, request.principal, request.trace);
     const result = runBatch(dispatcher, call, batch, textForm);
     reply.header('content-type', JSON_TYPE);
     return result instanceof Promise

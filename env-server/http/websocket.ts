@@ -9,6 +9,7 @@ import type { Dispatcher } from '../operations/dispatcher.ts';
 import { type Call, newCall } from '../operations/execute.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import { RequestKey } from '../operations/schemas.ts';
+import type { TraceContext } from '../operations/tracing.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { heartbeat } from './heartbeat.ts';
@@ -20,6 +21,7 @@ import {
   type Protocol,
   requireSubprotocol,
 } from './protocol.ts';
+import { traceIdOf } from './trace-requests.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Unsent bytes above which no more frames are read from a socket. */
@@ -87,6 +89,7 @@ export async function refuseForeignOrigin(request: FastifyRequest): Promise<void
 interface Frame {
   readonly id?: unknown;
   readonly op?: unknown;
+  readonly session_id?: unknown;
 }
 
 class Connection<T, B, M> {
@@ -97,6 +100,8 @@ class Connection<T, B, M> {
   readonly #desk: ProblemDesk;
   readonly #settings: WebSocketSettings;
   readonly #protocol: Protocol<T, B, M>;
+  readonly #trace: TraceContext | undefined;
+  readonly #traceId: string | undefined;
   #inFlight = 0;
   #outgoing: M[] = [];
 
@@ -115,14 +120,18 @@ class Connection<T, B, M> {
     this.#desk = desk;
     this.#settings = settings;
     this.#protocol = protocol;
+    this.#trace = request.trace;
+    this.#traceId = traceIdOf(request);
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
   }
 
   #receive(data: RawData, isBinary: boolean): void {
     let id: FrameId = null;
+    let sessionId: unknown;
     try {
       const frame = toFrame(this.#protocol.parse(data, isBinary));
+      sessionId = frame.session_id;
       id = frameId(frame);
       const reply = this.#run(frame);
       if (!(reply instanceof Promise)) {
@@ -137,11 +146,11 @@ class Connection<T, B, M> {
         },
         error => {
           this.#inFlight--;
-          this.#fail(id, error);
+          this.#fail(id, error, sessionId);
         },
       );
     } catch (error) {
-      this.#fail(id, error);
+      this.#fail(id, error, sessionId);
     }
   }
 
@@ -157,7 +166,7 @@ class Connection<T, B, M> {
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    const call = newCall(this.#dispatcher.services, this.#principal);
+    const call = newCall(this.#dispatcher.services, this.#principal, this.#trace);
     if (frame.op === 'batch') return this.#batch(frame, call);
     const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
@@ -175,14 +184,15 @@ class Connection<T, B, M> {
       wait,
       requestKey: request_key,
       mostItems: this.#settings.maxBatchItems,
-      problem: (error: unknown) => this.#desk.document(error),
+      problem: (error: unknown, sessionId: unknown) =>
+        this.#desk.document(error, { traceId: this.#traceId, sessionId }),
     };
     return runBatch(this.#dispatcher, call, request, this.#protocol.form);
   }
 
-  #fail(id: FrameId, error: unknown): void {
-    const problem = this.#protocol.form.problem(this.#desk.document(error));
-    this.#send(this.#protocol.failure(id, problem));
+  #fail(id: FrameId, error: unknown, sessionId: unknown): void {
+    const document = this.#desk.document(error, { traceId: this.#traceId, sessionId });
+    this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
   }
 
   /** Replies to the frames of one packet leave in one packet. */

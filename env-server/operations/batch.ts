@@ -13,7 +13,7 @@ export interface BatchRequest {
   readonly wait?: number;
   readonly mostItems: number;
   /** Turns whatever an item threw into its problem document. */
-  readonly problem: (error: unknown) => ProblemDocument;
+  readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
 }
 
 /**
@@ -79,9 +79,12 @@ function runItem<T>(
   index: number,
   form: ReplyForm<T, unknown>,
 ): MaybePromise<T> {
-  const failed = (error: unknown): T => form.failure(form.problem(request.problem(error)));
+  const item = request.items[index];
+  const failed = (error: unknown): T => {
+    const sessionId = (item as { session_id?: unknown } | null)?.session_id;
+    return form.failure(form.problem(request.problem(error, sessionId)));
+  };
   try {
-    const item = request.items[index];
     if (typeof item !== 'object' || item === null || Array.isArray(item)) {
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }

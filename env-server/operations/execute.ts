@@ -3,6 +3,7 @@ import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Operation, OperationInput, Services } from './operation.ts';
+import type { TraceContext } from './tracing.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
 export interface Call {
@@ -13,6 +14,7 @@ export interface Call {
   readonly now: number;
   /** When the operation that comes next began, in milliseconds of `performance.now`. */
   mark: number;
+  readonly trace: TraceContext | undefined;
 }
 
 let requests = 0;
@@ -21,9 +23,9 @@ let requests = 0;
  * Begins a request.
  * @throws Problem `draining`
  */
-export function newCall(services: Services, principal: Principal): Call {
+export function newCall(services: Services, principal: Principal, trace?: TraceContext): Call {
   services.sessions.requireServing();
-  return { principal, request: ++requests, now: services.sessions.now(), mark: performance.now() };
+  return { principal, request: ++requests, now: services.sessions.now(), mark: performance.now(), trace };
 }
 
 const MS_PER_S = 1000;
@@ -33,6 +35,17 @@ const MS_PER_S = 1000;
  * @throws Problem, or what the environment code threw (see `problemOf`)
  */
 export function execute(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { tracing } = services;
+  if (!tracing) return run(services, call, operation, input);
+  return tracing.operation(call.trace, operation, input, () => run(services, call, operation, input));
+}
+
+function run(
   services: Services,
   call: Call,
   operation: Operation,

@@ -7,6 +7,7 @@ import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
 import { SessionId } from './schemas.ts';
+import type { Tracing } from './tracing.ts';
 
 export interface Services {
   readonly sessions: SessionManager;
@@ -14,6 +15,8 @@ export interface Services {
   readonly registrations: Registrations;
   /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
   readonly stepTimeoutMs: number;
+  /** Where operations are traced. */
+  readonly tracing?: Tracing;
 }
 
 /** Parameters, query and body of a request in one flat object, as frames carry them. */
