@@ -112,4 +112,34 @@ t.test('every choice of algorithm trains against a server', { timeout: LONGEST_M
       for (const row of rows) t.equal(row['actor/grad_norm'], 0);
     },
   );
+
+  await t.test('a mixture of tags changes with its curriculum, and each tag has its numbers', async t => {
+    const rows = await train({
+      tags: {
+        Room: { env_id: 'Sokoban-v0', config: { preset: 'simple' }, max_turn: 3 },
+        Arms: { env_id: 'Bandit-v0', max_turn: 1, max_actions_per_turn: 1, max_actions_per_traj: 1 },
+      },
+      train_tags: ['Lake', 'Room', 'Arms'],
+      rollout: {
+        curriculum: {
+          stages: [
+            { from_step: 1, weights: { Lake: 1, Arms: 1 } },
+            { from_step: 2, weights: { Room: 3, Arms: 1 } },
+          ],
+        },
+      },
+    });
+    const episodes = (tag: string) => rows.map(row => row[`train/${tag}/episodes`] ?? 0);
+    t.same(
+      [episodes('Lake'), episodes('Room'), episodes('Arms')],
+      [
+        [8, 0],
+        [0, 12],
+        [8, 4],
+      ],
+    );
+    t.equal(rows[1]['train/Arms/num_turns'], 1);
+    t.ok(rows[1]['train/Room/num_turns'] > 1);
+    t.equal(rows[1]['train/Lake/success'], undefined);
+  });
 });

@@ -5,7 +5,7 @@ import { mixSeed } from '../rollout/seeds.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { makeBatch } from './batch.ts';
 import type { TrainerState } from './checkpoint.ts';
-import { batchMetrics, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
+import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
 import { type Filtered, filterEpisodes, mergeFiltered } from './filtering.ts';
 import { PURPOSE } from './purposes.ts';
 import type { EpisodeSource, Played } from './rollouts.ts';
@@ -198,7 +198,9 @@ async function trainingBatch(
 function collectionMetrics(episodes: readonly Episode[], settings: RunSettings): Metrics {
   const overall = batchMetrics(episodes);
   const { response_length, ...lengths } = lengthMetrics(episodes, settings.rollout.response_length);
+  const members = groupBy(episodes, episode => episode.tag);
   return {
+    ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
     ...prefixed('train/', tagMetrics(episodes)),
     'train/success': overall.success,
     'train/return': overall.return,
