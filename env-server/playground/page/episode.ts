@@ -188,7 +188,9 @@ export class Episode {
       return;
     }
     this.#snapshotsTaken++;
-    this.#snapshots[this.moves.length] = this.#client
+    const snapshots = this.#snapshots;
+    const here = this.moves.length;
+    snapshots[here] = this.#client
       .json<Schemas['Snapshot']>('POST', this.#path('snapshot'), { quiet: true })
       .then(
         ({ snapshot_id }) => {
@@ -197,6 +199,7 @@ export class Episode {
         },
         (error: Error) => {
           this.undoProblem = error.message;
+          delete snapshots[here];
           return undefined;
         },
       );
