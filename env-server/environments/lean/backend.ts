@@ -1,3 +1,8 @@
+/** The axioms of Lean's own logic. */
+const AXIOMS = new Set(['propext', 'Classical.choice', 'Quot.sound']);
+/** The name that an `example` is given. */
+const NAMELESS = 'the_example';
+
 /** What a proof assistant says about a statement with the tactics so far. */
 export type Verdict = {
   /** `rejected`: the last tactic fails. `accepted`: goals remain. `timeout`: no answer in time. */
@@ -33,7 +38,37 @@ export class BackendFailed extends Error {
 /** The source text of a proof as Lean reads it. */
 export function sourceOf({ header, statement }: Theorem, tactics: readonly string[]): string {
   const lines = tactics.flatMap(tactic => tactic.split('\n').map(line => `  ${line}`));
-  return `${[...(header === '' ? [] : [header, '']), statement, ...lines].join('\n')}\n`;
+  return `${[...(header === '' ? [] : [header, '']), named(statement), ...lines].join('\n')}\n`;
+}
+
+/** The name by which Lean knows the theorem; an `example` is given one. */
+export function nameOf(statement: string): string {
+  return /^(?:theorem|lemma)\s+([^\s:({[⦃]+)/m.exec(named(statement))?.[1] ?? '';
+}
+
+function named(statement: string): string {
+  return statement.replace(/^example\b/m, `theorem ${NAMELESS}`);
+}
+
+/** The command that makes Lean say on which axioms a theorem rests. */
+export function axiomsCommand(statement: string): string {
+  return `#print axioms ${nameOf(statement)}`;
+}
+
+/** The verdict on a proof that was found in order, once Lean has said on which axioms it rests. */
+export function verdictOnAxioms(proved: Verdict, messages: readonly LeanMessage[]): Verdict {
+  const texts = messages.map(({ data, message }) => data ?? message ?? '');
+  if (texts.some(text => text.includes('does not depend on any axioms'))) return proved;
+  const listed = texts.flatMap(text => /depends on axioms: \[([^\]]*)\]/.exec(text)?.[1] ?? []);
+  if (listed.length === 0)
+    return { status: 'rejected', messages: ['Lean did not say on which axioms the proof rests', ...texts] };
+  const others = listed
+    .flatMap(list => list.split(','))
+    .map(axiom => axiom.trim())
+    .filter(axiom => !AXIOMS.has(axiom));
+  return others.length === 0
+    ? proved
+    : { status: 'rejected', messages: [`the proof rests on ${others.join(', ')}`] };
 }
 
 /** A message of Lean's, as its REPL and Kimina's server give it. */
@@ -49,7 +84,7 @@ export function verdictOf(messages: readonly LeanMessage[], sorries: readonly un
   const errors = messages.flatMap(({ severity }, index) => (severity === 'error' ? [texts[index]] : []));
   const blocking = errors.filter(text => !text.toLowerCase().includes('unsolved goals'));
   if (blocking.length > 0) return { status: 'rejected', messages: blocking };
-  if (sorries.length > 0 || texts.some(text => text.includes("declaration uses 'sorry'")))
+  if (sorries.length > 0 || texts.some(text => /declaration uses .sorry/.test(text)))
     return { status: 'rejected', messages: ['sorry is no proof'] };
   return { status: errors.length > 0 ? 'accepted' : 'proved', messages: texts };
 }

@@ -1,13 +1,14 @@
 import { request } from 'undici';
 import { checkServiceAddress } from '../datasets/service-address.ts';
 import {
+  axiomsCommand,
   type Backend,
   BackendFailed,
   type LeanMessage,
   sourceOf,
-  type Theorem,
   type Verdict,
   verdictOf,
+  verdictOnAxioms,
 } from './backend.ts';
 
 /** Hosts beside the loopback ones that Lean servers may run on, separated by commas. */
@@ -21,27 +22,45 @@ const LONGEST_REPLY = 16 * 1024 * 1024;
 /** A Kimina Lean server (`POST /api/check`). @throws InvalidConfig for an address that is not allowed */
 export function kiminaBackend(url: string, timeoutMs: number): Backend {
   const address = checkServiceAddress('/server_url', url, LEAN_HOSTS_VARIABLE);
-  return { check: (theorem, tactics) => check(address, timeoutMs, theorem, tactics) };
+  return {
+    async check(theorem, tactics) {
+      const code = sourceOf(theorem, tactics);
+      const reply = await ask(address, timeoutMs, theorem.name, code);
+      if ('status' in reply) return reply;
+      const verdict = verdictOf(reply.messages ?? [], reply.sorries ?? []);
+      if (verdict.status !== 'proved') return verdict;
+      const again = await ask(
+        address,
+        timeoutMs,
+        theorem.name,
+        `${code}\n${axiomsCommand(theorem.statement)}\n`,
+      );
+      return 'status' in again ? again : verdictOnAxioms(verdict, again.messages ?? []);
+    },
+  };
+}
+
+interface Response {
+  readonly message?: string;
+  readonly messages?: readonly LeanMessage[];
+  readonly sorries?: readonly unknown[];
 }
 
 interface CheckResult {
   readonly error?: string | null;
-  readonly response?: {
-    readonly message?: string;
-    readonly messages?: readonly LeanMessage[];
-    readonly sorries?: readonly unknown[];
-  } | null;
+  readonly response?: Response | null;
 }
 
-async function check(
+/** Lean's messages about a text, or a verdict where it gave none. */
+async function ask(
   address: string,
   timeoutMs: number,
-  theorem: Theorem,
-  tactics: readonly string[],
-): Promise<Verdict> {
+  name: string,
+  code: string,
+): Promise<Response | Verdict> {
   const key = process.env[LEAN_KEY_VARIABLE];
   const payload = {
-    snippets: [{ id: theorem.name || 'proof', code: sourceOf(theorem, tactics) }],
+    snippets: [{ id: name || 'proof', code }],
     timeout: Math.ceil(timeoutMs / 1000),
     debug: false,
     reuse: true,
@@ -73,7 +92,7 @@ async function check(
   return readReply(text);
 }
 
-function readReply(text: string): Verdict {
+function readReply(text: string): Response | Verdict {
   let results: unknown;
   try {
     results = (JSON.parse(text) as { results?: unknown }).results;
@@ -89,5 +108,5 @@ function readReply(text: string): Verdict {
   const { response } = result;
   if (!response) throw new BackendFailed('the Lean server answered without a response');
   if (response.message !== undefined) return { status: 'rejected', messages: [response.message] };
-  return verdictOf(response.messages ?? [], response.sorries ?? []);
+  return response;
 }

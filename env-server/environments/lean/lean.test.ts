@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
+import { axiomsCommand, sourceOf, verdictOnAxioms } from './backend.ts';
 import { lean } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
 import { readTheorem } from './theorems.ts';
@@ -137,7 +138,17 @@ t.test('a Kimina server checks the whole proof', async t => {
               messages: code.includes('bad')
                 ? [{ severity: 'error', data: "unknown tactic 'bad'" }]
                 : code.includes('rfl')
-                  ? [{ severity: 'warning', data: 'unused variable' }]
+                  ? [
+                      { severity: 'warning', data: 'unused variable' },
+                      ...(code.includes('#print axioms t')
+                        ? [
+                            {
+                              severity: 'info',
+                              data: `'t' depends on axioms: [${code.includes('hidden') ? 'sorryAx' : 'propext'}]`,
+                            },
+                          ]
+                        : []),
+                    ]
                   : [{ severity: 'error', data: 'unsolved goals\n⊢ True' }],
             },
       },
@@ -147,11 +158,14 @@ t.test('a Kimina server checks the whole proof', async t => {
   let state = await play.reset(config, { statement: 'theorem t : 1 = 1 := by sorry' });
   const steps: [string, number, string][] = [
     ['bad', -1.1, 'rejected'],
-    ['slow', -2.1, 'timeout'],
+    ['slow', -1.1, 'timeout'],
     ['odd', -1.1, 'rejected'],
     ['sorry', -1.1, 'rejected'],
     ['trivial theorem x : False', -1.1, 'rejected'],
     ['#eval 1', -1.1, 'rejected'],
+    ['exact sorryAx _', -1.1, 'rejected'],
+    ['set_option warn.sorry false in rfl', -1.1, 'rejected'],
+    ['rfl hidden', -1.1, 'rejected'],
     ['skip', 0.9, 'accepted'],
     ['rfl', 10.9, 'proved'],
   ];
@@ -161,10 +175,13 @@ t.test('a Kimina server checks the whole proof', async t => {
     t.equal(result.info.status, status);
     state = result.state;
   }
-  t.equal(requests.length, 5, 'what is no tactic is not sent');
+  t.equal(requests.length, 8, 'what is no tactic is not sent; what is proved is asked about twice');
   t.match(requests.at(-1), {
     url: '/api/check',
-    body: { timeout: 3, snippets: [{ code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n' }] },
+    body: {
+      timeout: 3,
+      snippets: [{ code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n\n#print axioms t\n' }],
+    },
   });
 });
 
@@ -192,6 +209,7 @@ t.test('a Kimina server that fails is a fault, not a verdict', async t => {
 const FAKE_REPL = `
 let buffer = '';
 let count = 0;
+let last = '';
 process.stdin.on('data', chunk => {
   buffer += chunk;
   for (let end = buffer.indexOf('\\n\\n'); end >= 0; end = buffer.indexOf('\\n\\n')) {
@@ -201,6 +219,12 @@ process.stdin.on('data', chunk => {
     if (cmd.includes('die')) process.exit(3);
     if (cmd.includes('garbage')) { process.stdout.write('not json\\n\\n'); continue; }
     const messages = [{ severity: 'info', data: 'env ' + env + ' pid ' + process.pid }];
+    if (cmd === '#print axioms t') {
+      const data = "'t' " + (last.includes('hidden') ? 'depends on axioms: [propext,\\n sorryAx]' : 'does not depend on any axioms');
+      process.stdout.write(JSON.stringify({ env, messages: [{ severity: 'info', data }] }) + '\\n\\n');
+      continue;
+    }
+    last = cmd;
     if (cmd.includes('bad')) messages.push({ severity: 'error', data: 'no' });
     else if (!cmd.includes('rfl') && !cmd.includes('import')) messages.push({ severity: 'error', data: 'unsolved goals' });
     const text = JSON.stringify({ env: count++, messages, sorries: cmd.includes('cheat') ? [{}] : undefined }, null, 1);
@@ -223,13 +247,16 @@ t.test('a REPL process checks one proof after the other and is begun anew when i
     proof: [],
   };
   const verdicts = await Promise.all(
-    [['skip'], ['rfl'], ['bad'], ['cheat rfl']].map(tactics => repl.check(theorem, tactics, 5000)),
+    [['skip'], ['rfl'], ['bad'], ['cheat rfl'], ['rfl hidden']].map(tactics =>
+      repl.check(theorem, tactics, 5000),
+    ),
   );
   t.same(
     verdicts.map(verdict => verdict.status),
-    ['accepted', 'proved', 'rejected', 'rejected'],
+    ['accepted', 'proved', 'rejected', 'rejected', 'rejected'],
   );
   t.match(verdicts[1].messages[0], /^env 0 pid/, 'the header is read once');
+  t.same(verdicts[4].messages, ['the proof rests on sorryAx']);
   t.match(await repl.check(theorem, ['hang'], 200), { status: 'timeout' });
   const after = await repl.check(theorem, ['rfl'], 5000);
   t.equal(after.status, 'proved');
@@ -245,6 +272,23 @@ t.test('a REPL process checks one proof after the other and is begun anew when i
     name: 'BackendFailed',
     message: /does not start/,
   });
+});
+
+t.test('a proof rests on nothing but the axioms of Lean’s own logic', async t => {
+  const proved = { status: 'proved', messages: [] } as const;
+  const verdict = (data: string) => verdictOnAxioms(proved, [{ severity: 'info', data }]);
+  t.equal(verdict("'x' does not depend on any axioms"), proved);
+  t.equal(verdict("'x' depends on axioms: [propext, Classical.choice, Quot.sound]"), proved);
+  t.same(verdict("'x' depends on axioms: [propext, Lean.ofReduceBool]"), {
+    status: 'rejected',
+    messages: ['the proof rests on Lean.ofReduceBool'],
+  });
+  t.equal(verdict('unknown constant').status, 'rejected');
+  t.equal(axiomsCommand('theorem Foo.bar₁ (x : ℕ) : x = x := by'), '#print axioms Foo.bar₁');
+  t.equal(axiomsCommand('@[simp]\nlemma h{x : ℕ} : x = x := by'), '#print axioms h');
+  t.equal(axiomsCommand('example : 1 = 1 := by'), '#print axioms the_example');
+  const theorem = { name: '', informal: '', header: '', statement: 'example : 1 = 1 := by', proof: [] };
+  t.equal(sourceOf(theorem, ['rfl']), 'theorem the_example : 1 = 1 := by\n  rfl\n');
 });
 
 t.test('the REPL is set up by the operator', async t => {

@@ -126,9 +126,11 @@ export const lean = {
     description: [
       'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept. Goals that are left over are no error.',
       '',
-      `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} more when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
+      `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
       '',
-      'The built-in checker understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean. `info` has `status` and `messages`.',
+      'The built-in checker understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
+      '',
+      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers beside the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
     ].join('\n'),
     tags: ['theorem proving', 'mathematics', 'text'],
     configSchema,
@@ -137,10 +139,7 @@ export const lean = {
     observationSpace: { type: 'Text', maxLength: 1_000_000 },
     actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_TACTIC },
     observationFormats: ['text', 'structured'],
-    rewardRange: [
-      REWARD_STEP + REWARD_REJECTED + REWARD_TIMEOUT + REWARD_CAP,
-      REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED,
-    ],
+    rewardRange: [REWARD_STEP + REWARD_REJECTED + REWARD_CAP, REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED],
     knownOptimum: {
       success: 1,
       source: 'every generated theorem comes with a proof; reference policy `oracle`',
@@ -262,7 +261,7 @@ function refusal(tactic: string, { tactics, checker }: LeanState): string | unde
 
 /** What would end the theorem and begin another command, assume something, or run code. */
 const FORBIDDEN =
-  /\b(?:sorry|admit|stop|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
+  /\b(?:sorry\w*|admit|stop|set_option|ofReduce\w*|reduceBool|lcProof|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
 
 function openGoal(theorem: Theorem, options: LeanOptions): string {
   try {
@@ -294,9 +293,13 @@ function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<L
   const capped = !proved && steps >= state.max_steps;
   const reward =
     REWARD_STEP +
-    (accepted ? REWARD_ACCEPTED : REWARD_REJECTED) +
+    {
+      accepted: REWARD_ACCEPTED,
+      proved: REWARD_ACCEPTED,
+      rejected: REWARD_REJECTED,
+      timeout: REWARD_TIMEOUT,
+    }[status] +
     (proved ? REWARD_PROVED : 0) +
-    (status === 'timeout' ? REWARD_TIMEOUT : 0) +
     (capped ? REWARD_CAP : 0);
   return {
     state: {

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { InvalidConfig } from '../environment.ts';
 import {
+  axiomsCommand,
   type Backend,
   BackendFailed,
   type LeanMessage,
@@ -8,6 +9,7 @@ import {
   type Theorem,
   type Verdict,
   verdictOf,
+  verdictOnAxioms,
 } from './backend.ts';
 
 /**
@@ -103,7 +105,11 @@ export class ReplProcess {
     const reply = await this.#ask({ cmd, ...(env !== undefined && { env }) }, deadline);
     if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
     if (reply.message !== undefined) return { status: 'rejected', messages: [reply.message] };
-    return verdictOf(reply.messages ?? [], reply.sorries ?? []);
+    const verdict = verdictOf(reply.messages ?? [], reply.sorries ?? []);
+    if (verdict.status !== 'proved') return verdict;
+    const axioms = await this.#ask({ cmd: axiomsCommand(theorem.statement), env: reply.env }, deadline);
+    if (axioms === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+    return verdictOnAxioms(verdict, axioms.messages ?? []);
   }
 
   #ask(command: { cmd: string; env?: number }, deadline: number): Promise<Reply | 'timeout'> {

@@ -130,7 +130,8 @@ function polynomial(term: Term, sort: Sort): Polynomial {
         case '*':
           return multiply(polynomial(term.left, sort), polynomial(term.right, sort));
         case '^': {
-          const exponent = evaluate(term.right, sort) ?? 0n;
+          const exponent = evaluate(term.right, 'ℕ');
+          if (exponent === undefined) return opaque();
           if (exponent > GREATEST_EXPONENT) throw new TooLarge();
           const base = polynomial(term.left, sort);
           let power: Polynomial = new Map([[CONSTANT, 1n]]);
@@ -241,6 +242,7 @@ function isInfeasible(start: readonly Constraint[]): boolean {
     const rest = constraints.filter(constraint => !constraint.has(monomial));
     const upper = constraints.filter(constraint => (constraint.get(monomial) ?? 0n) > 0n);
     const lower = constraints.filter(constraint => (constraint.get(monomial) ?? 0n) < 0n);
+    if (rest.length + upper.length * lower.length > MOST_CONSTRAINTS) return false;
     for (const a of upper) {
       for (const b of lower) {
         const scaled = add(new Map(), a, -(b.get(monomial) as bigint));
@@ -248,7 +250,6 @@ function isInfeasible(start: readonly Constraint[]): boolean {
       }
     }
     constraints = unique(rest);
-    if (constraints.length > MOST_CONSTRAINTS) return false;
   }
 }
 

@@ -328,7 +328,9 @@ function replace(term: Term, from: Term, to: Term): Term {
   if (sameTerm(term, from)) return to;
   if (term.kind === 'negation') return { ...term, of: replace(term.of, from, to) };
   if (term.kind !== 'operation') return term;
-  return { ...term, left: replace(term.left, from, to), right: replace(term.right, from, to) };
+  // An exponent is a numeral of its own sort, which no equation is about.
+  const right = term.operator === '^' ? term.right : replace(term.right, from, to);
+  return { ...term, left: replace(term.left, from, to), right };
 }
 
 function sameTerm(a: Term, b: Term): boolean {
@@ -383,27 +385,31 @@ function isTrivial(goal: Goal): boolean {
 /** The goal holds whatever its atoms are, relations being atoms too. */
 function isTautology({ hypotheses, target }: Goal): boolean {
   const all = [...hypotheses.map(hypothesis => hypothesis.formula), target];
-  const atoms = new Set<string>();
+  const numbers = new Map<string, number>();
+  const numberOf = new Map<Formula, number>();
   const collect = (formula: Formula): void => {
-    if (formula.kind === 'atom' || formula.kind === 'relation') atoms.add(keyOf(formula));
-    else if ('left' in formula) {
+    if (formula.kind === 'atom' || formula.kind === 'relation') {
+      const key = keyOf(formula);
+      const number = numbers.get(key) ?? numbers.size;
+      numbers.set(key, number);
+      numberOf.set(formula, number);
+    } else if ('left' in formula) {
       collect(formula.left);
       collect(formula.right);
     }
   };
   all.forEach(collect);
-  if (atoms.size > MOST_ATOMS) throw new LeanError(`tauto goes up to ${MOST_ATOMS} propositions`);
-  const names = [...atoms];
-  for (let row = 0; row < 2 ** names.length; row++) {
-    const isTrue = (name: string) => ((row >> names.indexOf(name)) & 1) === 1;
+  if (numbers.size > MOST_ATOMS) throw new LeanError(`tauto goes up to ${MOST_ATOMS} propositions`);
+  for (let row = 0; row < 2 ** numbers.size; row++) {
+    const isTrue = (atom: Formula) => ((row >> (numberOf.get(atom) as number)) & 1) === 1;
     const known = hypotheses.every(({ formula }) => evaluateTruth(formula, isTrue));
     if (known && !evaluateTruth(target, isTrue)) return false;
   }
   return true;
 }
 
-/** The truth of a formula, `isTrue` telling that of its atoms and relations by their keys. */
-export function evaluateTruth(formula: Formula, isTrue: (key: string) => boolean): boolean {
+/** The truth of a formula, `isTrue` telling that of its atoms and relations. */
+export function evaluateTruth(formula: Formula, isTrue: (atom: Formula) => boolean): boolean {
   switch (formula.kind) {
     case 'true':
       return true;
@@ -418,6 +424,6 @@ export function evaluateTruth(formula: Formula, isTrue: (key: string) => boolean
     case 'iff':
       return evaluateTruth(formula.left, isTrue) === evaluateTruth(formula.right, isTrue);
     default:
-      return isTrue(keyOf(formula));
+      return isTrue(formula);
   }
 }
