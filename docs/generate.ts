@@ -1,8 +1,9 @@
 /**
- * Writes the pages about environments: `npm run docs`. It first plays the reference policies of environments that have
- * not been measured; `--measure [ids…]` measures these again (all without ids).
+ * Writes the pages about environments, and the settings of the server into theirs: `npm run docs`. It first plays the
+ * reference policies of environments that have not been measured; `--measure [ids…]` measures these again (all without
+ * ids).
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { encodePng } from '../env-server/environments/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
 import { PICTURES } from '../env-server/pages/environment-page.ts';
@@ -13,6 +14,7 @@ import {
   MEASURED_FILE,
   readMeasured,
 } from '../env-server/pages/pages.ts';
+import { SETTINGS_PAGE, withSettings } from '../env-server/pages/settings-table.ts';
 
 const EPISODES = 500;
 /** Where an episode of the best policy takes a second or more. */
@@ -44,3 +46,5 @@ for (const [path, picture] of await environmentPictures()) {
   writeFileSync(new URL(path, ROOT), encodePng(picture));
   console.log(`wrote ${path}`);
 }
+writeFileSync(new URL(SETTINGS_PAGE, ROOT), withSettings(readFileSync(new URL(SETTINGS_PAGE, ROOT), 'utf8')));
+console.log(`wrote ${SETTINGS_PAGE}`);

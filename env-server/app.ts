@@ -11,6 +11,7 @@ import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
 import { parseJson } from './http/json.ts';
+import { logRequests } from './http/log-requests.ts';
 import { createMetrics } from './http/metrics.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
@@ -138,6 +139,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
   });
+  if (log.isLevelEnabled('debug')) logRequests(server);
   // A request to upgrade that was answered instead leaves a socket that nobody reads from any more.
   server.addHook('onResponse', (request, _reply, done) => {
     if (request.raw.headers.upgrade !== undefined) request.raw.socket.destroySoon();

@@ -13,6 +13,8 @@ import { Trials } from './trials.ts';
 
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
+/** When it is worth a try whether somebody has removed an environment. */
+const RETRY_AFTER_SECONDS = 60;
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
 
@@ -152,6 +154,7 @@ export class Registrations {
       throw new Problem(
         'too_many_environments',
         `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     return this.#accept(principal, 'register', envId, definition, undefined);

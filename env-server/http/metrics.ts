@@ -1,6 +1,8 @@
 import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
 import { PROBLEMS } from '../../shared/problems.ts';
 import type { Services } from '../operations/operation.ts';
+import type { SessionManager } from '../sessions/manager.ts';
+import { STANDINGS, type Standing } from '../sessions/session.ts';
 import { type EnvironmentTally, LATENCY_BOUNDS_S } from '../sessions/tally.ts';
 import type { ProblemDesk } from './problems.ts';
 
@@ -63,6 +65,12 @@ export function createMetrics(services: Services, desk: ProblemDesk, sockets: ()
       perEnvironment(tally => tally.sessions),
     ),
     readMetric(
+      'ragen_sessions_by_state',
+      'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
+      'gauge',
+      () => standings(sessions),
+    ),
+    readMetric(
       'ragen_episodes_total',
       'Episodes begun.',
       'counter',
@@ -86,6 +94,12 @@ export function createMetrics(services: Services, desk: ProblemDesk, sockets: ()
   ];
   for (const metric of metrics) registry.registerMetric(metric);
   return registry;
+}
+
+function standings(sessions: SessionManager): Sample[] {
+  const counts = new Map<Standing, number>(STANDINGS.map(standing => [standing, 0]));
+  for (const { standing } of sessions.open()) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+  return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
 function latencySamples(tally: EnvironmentTally): Sample[] {

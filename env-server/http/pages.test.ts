@@ -7,7 +7,8 @@ import { OPERATIONS } from '../operations/table.ts';
 t.test('metrics count sessions, episodes, operations, problems', async t => {
   const { ask, open } = await testApp(t);
   const id = await open();
-  await open();
+  const over = await open({ config: { goal: 1 } });
+  await ask('POST', `/v1/sessions/${over}/step`, { action: 'add' });
   for (let i = 0; i < 3; i++) await ask('POST', `/v1/sessions/${id}/step`, { action: 'draw' });
   await ask('POST', `/v1/sessions/${id}/step`, { action: {} });
   await ask('POST', `/v1/sessions/${id}/reset`);
@@ -20,8 +21,11 @@ t.test('metrics count sessions, episodes, operations, problems', async t => {
     `ragen_episodes_total{${env}} 3`,
     'ragen_sessions_ended_total{ending="session_closed"} 1',
     'ragen_problems_total{code="invalid_action",status="422"} 1',
-    `ragen_operation_seconds_count{${env},operation="step"} 3`,
-    `ragen_operation_seconds_bucket{${env},operation="step",le="+Inf"} 3`,
+    `ragen_operation_seconds_count{${env},operation="step"} 4`,
+    `ragen_operation_seconds_bucket{${env},operation="step",le="+Inf"} 4`,
+    'ragen_sessions_by_state{state="playing"} 0',
+    'ragen_sessions_by_state{state="terminated"} 1',
+    'ragen_sessions_by_state{state="busy"} 0',
     'ragen_queue_depth 0',
     'ragen_websockets 0',
   ]) {

@@ -24,6 +24,9 @@ const LONGEST_QUEUE = 256;
 const MOST_SNAPSHOTS = 1024;
 const RETRY_AFTER_SECONDS = 1;
 
+export const STANDINGS = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
+export type Standing = (typeof STANDINGS)[number];
+
 export interface SessionSettings {
   readonly id: string;
   /** Grows with every session of the server. */
@@ -123,6 +126,14 @@ export class Session implements Expiring {
 
   get busy(): boolean {
     return this.#tail !== undefined;
+  }
+
+  /** What it is at: an operation, or between two of them. */
+  get standing(): Standing {
+    if (this.busy) return 'busy';
+    if (this.failed) return 'failed';
+    if (this.terminated) return 'terminated';
+    return this.truncated ? 'truncated' : 'playing';
   }
 
   /** Operations that wait for another one. */
@@ -320,6 +331,7 @@ export class Session implements Expiring {
       throw new Problem(
         'too_many_snapshots',
         `session ${this.id} has ${MOST_SNAPSHOTS} snapshots, the most it may have`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
