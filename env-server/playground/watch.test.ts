@@ -128,6 +128,19 @@ t.test('an episode is played on from any step, in a session of one’s own', { s
   t.equal((await ask<Session>('GET', `v1/sessions/${id}`)).step, 4);
 });
 
+t.test('what a model wrote is shown in full', { skip }, async t => {
+  const { page, ask, origin } = await openPlayground(t);
+  const { session_id: id } = await ask<Session>('POST', 'v1/sessions', {
+    env_id: 'FrozenLake-v0',
+    wrappers: [{ name: 'action_text' }],
+  });
+  const action = '<think>The goal lies below me,\nso I go down.</think><answer>Down</answer>';
+  await ask('POST', `v1/sessions/${id}/step`, { action });
+  await page.goto(`${origin}/#/watch/${id}`);
+  await seeFigure(page, 'Step', '1 of');
+  t.equal(await page.getByRole('region', { name: 'Action in full' }).textContent(), action);
+});
+
 t.test('a session that is not there is told', { skip }, async t => {
   const { page } = await openPlayground(t, '#/watch/s-nowhere');
   await page.locator('.problem', { hasText: 'unknown_session' }).waitFor();

@@ -5,6 +5,9 @@ import type { Observation, Schemas } from './wire.ts';
 /** Pictures smaller than this are shown at twice their size, in pixels. */
 const SMALL_PICTURE = 260;
 
+/** Actions longer than this are shown in full below the figures, in characters. */
+const LONG_ACTION = 30;
+
 /** What the figures beside a state say. */
 export interface Situation {
   readonly step: number;
@@ -28,6 +31,7 @@ export class Board {
   readonly #frame = h('div', { class: 'picture', hidden: true }, this.#picture);
   readonly #text = h('pre', { class: 'observation' });
   readonly #figures = h('dl', { class: 'figures' });
+  readonly #said = h('pre', { class: 'said', tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
   readonly #info = h('dl', { class: 'info' });
   /** What the environment says about the last step. */
   readonly infoElement = h('details', { class: 'info-box' }, h('summary', {}, 'Info'), this.#info);
@@ -38,7 +42,7 @@ export class Board {
     this.#frame,
     this.#text,
   );
-  readonly element = h('div', { class: 'board' }, this.#figures, this.focusTarget);
+  readonly element = h('div', { class: 'board' }, this.#figures, this.#said, this.focusTarget);
   #address: string | undefined;
   #pictures = 0;
 
@@ -56,10 +60,13 @@ export class Board {
     const { step, steps, observation, action, reward, totalReward, seed, info } = situation;
     this.#text.textContent = formatValue(observation, 2);
     const stands = standing(situation);
+    const said = action === undefined ? '–' : formatValue(action);
+    this.#said.hidden = said.length <= LONG_ACTION;
+    this.#said.textContent = said;
     fill(
       this.#figures,
       figure('Step', h('span', {}, step, h('span', { class: 'of' }, ` of ${steps}`))),
-      figure('Action', action === undefined ? '–' : formatValue(action), actionRemark(info)),
+      figure('Action', said, actionRemark(info)),
       figure('Reward', reward === undefined ? '–' : formatNumber(reward)),
       figure('Return', formatNumber(totalReward)),
       seed !== undefined && figure('Seed', seed === null ? 'none' : String(seed)),
