@@ -49,7 +49,7 @@ export async function checkEpisode(
   for (let step = 1; step <= settings.steps && performance.now() < until; step++) {
     await othersFirst();
     findings.at(`${where}, step ${step}`);
-    watch.looks(state);
+    watch.looks(state, step === 1);
     if (copyable) {
       await watch.listedActions(state, pick);
       await watch.unknownAction(state, pick);
@@ -68,7 +68,7 @@ export async function checkEpisode(
     if (result.terminated || result.truncated) break;
   }
   findings.at(`${where}, last state`);
-  watch.looks(state);
+  watch.looks(state, true);
   findings.at(where);
   if (environment.spec.seedable !== false) {
     await checkReplay(environment, settings, start, actions, results, findings);
@@ -209,11 +209,15 @@ class Watch {
     if (!isPlainJson(info)) findings.add('plain_state', `the info of ${what} is not plain JSON`);
   }
 
-  /** Every observation and the picture of a state. */
-  looks(state: Json): void {
+  /**
+   * Every observation and the picture of a state.
+   * @param packed whether the picture packed as an observation is looked at, too, which takes longest
+   */
+  looks(state: Json, packed: boolean): void {
     const { spec, render } = this.#environment;
     if (!isPlainJson(state)) this.#findings.add('plain_state', `the state ${shown(state)} is not plain JSON`);
     for (const format of new Set([...spec.observationFormats, 'structured' as const])) {
+      if (format === 'image' && !packed) continue;
       let seen: Json;
       try {
         seen = this.#trapped('observe', () => this.#environment.observe(state, format));
