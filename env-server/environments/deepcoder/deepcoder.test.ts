@@ -136,7 +136,22 @@ t.test('records of the public data are read', async t => {
     ground_truth: [{ input: '1', output: '2', testtype: 'stdin_stdout', metadata: { func_name: null } }],
   });
   t.match(plain, { entry: null, tests: [{ kind: 'stdin', input: '1', output: '2' }] });
+  const prime = readTask({
+    problem,
+    tests: JSON.stringify([
+      { type: 'function_call', fn_name: 'add', input: [1, [2]], output: [3] },
+      { type: 'function_call', fn_name: 'add', input: ['a'], output: 'ab' },
+    ]),
+  });
+  t.match(prime, { entry: 'add' });
+  t.same(prime.tests, [
+    { kind: 'call', arguments: [1, [2]], result: 3 },
+    { kind: 'call', arguments: ['a'], result: 'ab' },
+  ]);
+  const read = readTask({ problem, tests: [{ type: 'stdin_stdout', input: '1\n', output: '1\n' }] });
+  t.same(read.tests, [{ kind: 'stdin', input: '1\n', output: '1\n' }]);
   const wrong: [JsonObject, string][] = [
+    [{ problem, tests: [{ type: 'function_call', input: [1], output: [1] }] }, 'tests[0]'],
     [{ tests: [] }, 'problem'],
     [{ problem }, 'tests'],
     [{ problem, tests: '{' }, 'tests'],

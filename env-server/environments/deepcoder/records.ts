@@ -4,7 +4,8 @@ import type { Task, Test } from './task.ts';
 
 /**
  * A record of the public DeepCoder data (agentica-org/DeepCoder-Preview-Dataset): `problem` (or `question`) and `tests`
- * (or `ground_truth`), a JSON text or value: a list of `{input, output, testtype}`, or `{inputs, outputs, fn_name?}`.
+ * (or `ground_truth`), a JSON text or value: a list of `{input, output, testtype}` (LiveCodeBench) or of
+ * `{input, output, type, fn_name?}` (PrimeIntellect), or `{inputs, outputs, fn_name?}` (TACO).
  * @throws InvalidField
  */
 export function readTask(record: JsonObject): Task {
@@ -65,14 +66,20 @@ function pairedTests({ inputs, outputs, fn_name }: JsonObject, field: string): R
     if (entry === null) return { kind: 'stdin', input: asText(input), output: asText(output) };
     if (!Array.isArray(input))
       throw new InvalidField(`${field}.inputs[${index}]`, 'expected a list of arguments');
-    // The public data wrap results in a list of one.
-    const result = Array.isArray(output) && output.length === 1 ? output[0] : output;
-    return { kind: 'call', arguments: input, result };
+    return { kind: 'call', arguments: input, result: unwrapped(output) };
   });
   return { entry, list };
 }
 
-/** `[{input, output, testtype}]`, as LiveCodeBench writes tests: arguments as JSON, a line each. */
+/** The public data wrap results in a list of one. */
+function unwrapped(output: Json): Json {
+  return Array.isArray(output) && output.length === 1 ? output[0] : output;
+}
+
+/**
+ * `[{input, output, testtype}]`, as LiveCodeBench writes tests, arguments as JSON, a line each; or
+ * `[{input, output, type, fn_name}]`, as PrimeIntellect does, arguments in a list.
+ */
 function listedTests(tests: Json, field: string, named: string | null): Read {
   if (!Array.isArray(tests)) throw new InvalidField(field, 'expected a list of tests, or inputs and outputs');
   let entry: string | null = null;
@@ -81,9 +88,11 @@ function listedTests(tests: Json, field: string, named: string | null): Read {
     if (!isObject(test) || test.input === undefined || test.output === undefined) {
       throw new InvalidField(where, 'expected input and output');
     }
-    const own = isObject(test.metadata ?? null) ? (test.metadata as JsonObject).func_name : undefined;
+    const own = test.fn_name ?? (isObject(test.metadata ?? null) && (test.metadata as JsonObject).func_name);
     const name = typeof own === 'string' ? own : named;
-    if (test.testtype !== 'functional' || name === null) {
+    const calls = test.testtype === 'functional' || test.type === 'function_call';
+    if (calls && name === null) throw new InvalidField(where, 'expected fn_name, the function that it calls');
+    if (!calls || name === null) {
       return { kind: 'stdin', input: asText(test.input), output: asText(test.output) };
     }
     entry = name;
@@ -95,7 +104,9 @@ function listedTests(tests: Json, field: string, named: string | null): Read {
             .map(line => parsed(line, `${where}.input`))
         : test.input;
     if (!Array.isArray(given)) throw new InvalidField(`${where}.input`, 'expected arguments');
-    return { kind: 'call', arguments: given, result: parsed(test.output, `${where}.output`) };
+    const result =
+      test.testtype === 'functional' ? parsed(test.output, `${where}.output`) : unwrapped(test.output);
+    return { kind: 'call', arguments: given, result };
   });
   if (entry !== null && list.some(test => test.kind === 'stdin')) {
     throw new InvalidField(field, 'tests that call and tests that read cannot be mixed');
