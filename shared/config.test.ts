@@ -140,3 +140,40 @@ t.test('a resolved config loads back to itself', async t => {
   t.same(loadConfig(join(folder, 'again.yaml'), { schema: Schema }), config);
   t.same(validateConfig(config, Schema), config);
 });
+
+const Parted = Type.Object({
+  recipe: Type.Array(Type.String(), { default: [] }),
+  a: Type.Integer(),
+  b: Type.Integer({ default: 0 }),
+  c: Type.Integer({ default: 0 }),
+});
+
+t.test('named parts stand above what a file extends and below its own keys', async t => {
+  const folder = t.testdir({
+    'base.yaml': 'a: 1\nb: 1\nc: 1\n',
+    'run.yaml': 'extends: base.yaml\nrecipe: fast\nc: 3\n',
+    parts: { 'fast.yaml': 'extends: ../more.yaml\nb: 2\nc: 2\n', 'slow.yaml': 'b: 7\nc: 7\n' },
+    'more.yaml': 'a: 9\nb: 9\n',
+  });
+  const parts = { key: 'recipe', folder: join(folder, 'parts') };
+  const read = (...overrides: string[]) =>
+    loadConfig(join(folder, 'run.yaml'), { schema: Parted, overrides, parts });
+  t.same(read(), { recipe: ['fast'], a: 9, b: 2, c: 3 });
+  t.same(read('b=5'), { recipe: ['fast'], a: 9, b: 5, c: 3 });
+  t.same(
+    read('b=5', 'recipe=slow'),
+    { recipe: ['slow'], a: 9, b: 5, c: 7 },
+    'on the command line above the files',
+  );
+  t.same(read('recipe=[slow, fast]'), { recipe: ['slow', 'fast'], a: 9, b: 2, c: 2 });
+  t.throws(
+    () => read('recipe=fats'),
+    /`recipe`: there is no "fats", did you mean `fast`\?; valid: fast, slow/,
+  );
+  t.throws(() => read('recipe=3'), /names a file or a list of files: fast, slow/);
+  writeFileSync(join(folder, 'wrong.yaml'), 'a: 1\nrecipe: fats\n');
+  t.throws(
+    () => loadConfig(join(folder, 'wrong.yaml'), { schema: Parted, parts }),
+    /wrong\.yaml:2: `recipe`/,
+  );
+});

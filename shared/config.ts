@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { dirname, relative, resolve } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
 import { isMap, isPair, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml';
-import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
+import { type ConfigProblem, checkConfig, suggestion, withDefaults } from './config-check.ts';
 import type { Json, JsonObject } from './json.ts';
 
 /** Key of a config file that names the file or files it builds on, relative to itself; later ones win. */
@@ -12,6 +12,16 @@ export interface LoadOptions<Schema extends TSchema> {
   readonly schema: Schema;
   /** `a.b=c` each, applied in order after the files; the value is YAML. */
   readonly overrides?: readonly string[];
+  readonly parts?: NamedParts;
+}
+
+/**
+ * A key that names files of one folder to build on, one or a list. In a file they stand above what it extends and below its
+ * own keys; on the command line above all files and below the other overrides. The names stay in the config, as a list.
+ */
+export interface NamedParts {
+  readonly key: string;
+  readonly folder: string;
 }
 
 /** What was wrong with a configuration: every problem found, each with its key, place and remedy. */
@@ -37,14 +47,22 @@ export function loadConfig<Schema extends TSchema>(
   file: string,
   options: LoadOptions<Schema>,
 ): Static<Schema> {
-  const layers = readLayers(resolve(file), []);
+  const { parts, overrides = [] } = options;
+  const [naming, others] = splitOverrides(overrides, parts);
+  const named = naming.map(override => parseOverride(override));
+  const layers = [
+    ...readLayers(resolve(file), [], parts),
+    ...named.flatMap(({ value }, i) => partLayers(value, parts!, `command line (${naming[i]})`, [])),
+  ];
   const origins = new Map<string, string>();
   let value: Json = {};
   for (const layer of layers) {
     value = mergeConfig(value, layer.value);
     for (const [key, line] of layer.lines) origins.set(key, `${shown(layer.file)}:${line}`);
   }
-  value = overrideConfig(value, options.overrides ?? [], origins);
+  if (named.length > 0) value = mergeConfig(value, { [parts!.key]: named.at(-1)!.value });
+  if (parts) value = withNames(value, parts.key);
+  value = overrideConfig(value, others, origins);
   return validateConfig(value, options.schema, key => originOf(key, origins) ?? shown(resolve(file)));
 }
 
@@ -132,8 +150,47 @@ interface Layer {
   readonly lines: ReadonlyMap<string, number>;
 }
 
+/** Overrides of the key that names parts, and all others. */
+function splitOverrides(
+  overrides: readonly string[],
+  parts: NamedParts | undefined,
+): readonly [naming: string[], others: string[]] {
+  const names = (override: string) => {
+    const { path } = parseOverride(override);
+    return path.length === 1 && path[0] === parts?.key;
+  };
+  return [overrides.filter(names), overrides.filter(override => !names(override))];
+}
+
+/** The names of parts as a list, whatever form they were given in. */
+function withNames(value: Json, key: string): Json {
+  if (!isObject(value) || typeof value[key] !== 'string') return value;
+  return { ...value, [key]: [value[key]] };
+}
+
+/** The layers of named parts. @throws ConfigError listing the valid names */
+function partLayers(names: Json, parts: NamedParts, where: string, trail: readonly string[]): Layer[] {
+  const list = typeof names === 'string' ? [names] : names;
+  const known = () =>
+    readdirSync(parts.folder)
+      .filter(name => extname(name) === '.yaml')
+      .map(name => basename(name, '.yaml'));
+  const fail = (message: string): never => {
+    throw new ConfigError([{ key: parts.key, where, message }]);
+  };
+  if (!Array.isArray(list)) return fail(`names a file or a list of files: ${known().join(', ')}`);
+  return list.flatMap(name => {
+    if (typeof name !== 'string' || !known().includes(name)) {
+      fail(
+        `there is no ${JSON.stringify(name)}${suggestion(String(name), known())}; valid: ${known().join(', ')}`,
+      );
+    }
+    return readLayers(join(parts.folder, `${name}.yaml`), trail, parts);
+  });
+}
+
 /** The layers of a file, those it extends first. */
-function readLayers(file: string, trail: readonly string[]): Layer[] {
+function readLayers(file: string, trail: readonly string[], parts: NamedParts | undefined): Layer[] {
   const fail = (message: string): never => {
     throw new ConfigError([{ key: '', where: shown(file), message }]);
   };
@@ -167,9 +224,13 @@ function readLayers(file: string, trail: readonly string[]): Layer[] {
   const lines = new Map<string, number>();
   collectLines(document.contents, '', counter, lines);
   const below = (names as string[]).flatMap(name =>
-    readLayers(resolve(dirname(file), name), [...trail, file]),
+    readLayers(resolve(dirname(file), name), [...trail, file], parts),
   );
-  return [...below, { file, value, lines }];
+  const named =
+    parts && parts.key in value
+      ? partLayers(value[parts.key], parts, `${shown(file)}:${lines.get(parts.key)}`, [...trail, file])
+      : [];
+  return [...below, ...named, { file, value, lines }];
 }
 
 function collectLines(node: unknown, key: string, counter: LineCounter, lines: Map<string, number>): void {

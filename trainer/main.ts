@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { ConfigError } from '../shared/config.ts';
 import { evaluate } from './commands/evaluate.ts';
+import { sweep } from './commands/sweep.ts';
 import { supervise, train } from './commands/train.ts';
 
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
@@ -15,6 +16,7 @@ const program = new Command('ragen')
       'Examples:',
       '  ragen train configs/quickstart.yaml',
       '  ragen train configs/sokoban-nano.yaml seed=1 run.name=sokoban-seed-1',
+      '  ragen train configs/sokoban-nano.yaml recipe=grpo optimizer.learning_rate=2e-4',
       '  ragen train --resume runs/sokoban-seed-1',
       '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       '',
@@ -28,7 +30,7 @@ program
   .argument('[config]', 'YAML config, e.g. configs/quickstart.yaml')
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20 optimizer.learning_rate=1e-3`)
   .option('--resume <run>', 'go on with the run in this folder')
-  .option('--dry-run', 'print the settings as resolved and stop')
+  .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .option('--quiet', 'show no progress')
   .action(async (config: string | undefined, overrides: string[], options) => {
     process.exitCode = await train(config, overrides, options);
@@ -39,10 +41,23 @@ program
   .description("learn the demonstrations of a config's warm_start, and nothing after")
   .argument('<config>', 'YAML config with a warm_start section')
   .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.epochs=4`)
-  .option('--dry-run', 'print the settings as resolved and stop')
+  .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .option('--quiet', 'show no progress')
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await supervise(config, overrides, options);
+  });
+
+program
+  .command('sweep')
+  .description(
+    'train a list of runs, one after another: variants, seeds, grids; goes on where it was stopped',
+  )
+  .argument('<file>', 'YAML file of the sweep, e.g. configs/sweeps/sokoban-algorithms.yaml')
+  .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)
+  .option('--dry-run', 'list the runs and stop')
+  .option('--quiet', 'show no progress')
+  .action(async (file: string, overrides: string[], options) => {
+    process.exitCode = await sweep(file, overrides, options);
   });
 
 program

@@ -1,17 +1,17 @@
 import { basename, extname } from 'node:path';
-import { stringify } from 'yaml';
 import { openProgress, shownDuration, shownShare, silentProgress } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
 import type { RunSettings } from '../training/settings.ts';
 import { loadRunSettings, resumedSettings } from '../training/settings-check.ts';
+import { dryRun } from './dry-run.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
 export interface TrainOptions {
   /** Folder of a run to go on with. */
   readonly resume?: string;
-  /** Prints the resolved settings and does nothing. */
+  /** Prints the resolved settings with what the run would take, and does nothing. */
   readonly dryRun?: boolean;
   /** Shows no progress. */
   readonly quiet?: boolean;
@@ -54,11 +54,15 @@ interface Prepared {
 }
 
 async function trainPrepared({ settings, openRun }: Prepared, options: TrainOptions): Promise<number> {
+  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
   if (options.dryRun) {
-    process.stdout.write(stringify(settings));
+    const text = await dryRun(
+      settings,
+      stopSignal(() => {}),
+    );
+    process.stdout.write(text);
     return 0;
   }
-  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
   const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
   const run = openRun();
   const summary = await trainRun(run, settings, progress, stop);

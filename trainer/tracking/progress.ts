@@ -121,6 +121,13 @@ export function shownShare(share: number): string {
   return `${percent < 10 ? percent.toFixed(1) : percent.toFixed(0)} %`;
 }
 
+/** `950 B`, `12.3 KiB`, `1.2 GiB`. */
+export function shownBytes(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${(bytes / 1024 ** power).toFixed(power === 0 ? 0 : 1)} ${units[power]}`;
+}
+
 /** `950`, `12.3k`, `1.2M`. */
 export function shownCount(count: number): string {
   if (count >= 1e6) return `${(count / 1e6).toFixed(1)}M`;

@@ -1,5 +1,6 @@
-import { scratchConfig } from '../models/config.ts';
+import { type DecoderConfig, scratchConfig } from '../models/config.ts';
 import { LocalPolicy } from '../policy/local/local-policy.ts';
+import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { RunSettings } from './settings.ts';
 import type { Workbench } from './workbench.ts';
 
@@ -15,21 +16,7 @@ export async function openPolicy(
 ): Promise<LocalPolicy> {
   const { policy: sizes, rollout, seed } = settings;
   const policy = await LocalPolicy.create({
-    model:
-      folder ??
-      scratchConfig({
-        vocabularySize: tokenizer.vocabularySize,
-        hiddenSize: sizes.hidden_size,
-        layers: sizes.layers,
-        heads: sizes.heads,
-        keyValueHeads: sizes.key_value_heads ?? sizes.heads,
-        intermediateSize: sizes.intermediate_size,
-        maxPositions: sizes.context,
-        ropeTheta: sizes.rope_theta,
-        initializerRange: sizes.initializer_range,
-        eosTokenId: tokenizer.eosTokenId,
-        padTokenId: tokenizer.padTokenId,
-      }),
+    model: folder ?? freshModel(settings, tokenizer),
     seed,
     workers: sizes.workers ?? undefined,
     threads: sizes.threads,
@@ -43,6 +30,26 @@ export async function openPolicy(
   });
   if (folder !== undefined) await policy.load(folder);
   return policy;
+}
+
+/** The shape of a policy from scratch whose tokens are the tokenizer's. */
+export function freshModel(
+  { policy: sizes }: RunSettings,
+  tokenizer: Pick<Tokenizer, 'vocabularySize' | 'eosTokenId' | 'padTokenId'>,
+): DecoderConfig {
+  return scratchConfig({
+    vocabularySize: tokenizer.vocabularySize,
+    hiddenSize: sizes.hidden_size,
+    layers: sizes.layers,
+    heads: sizes.heads,
+    keyValueHeads: sizes.key_value_heads ?? sizes.heads,
+    intermediateSize: sizes.intermediate_size,
+    maxPositions: sizes.context,
+    ropeTheta: sizes.rope_theta,
+    initializerRange: sizes.initializer_range,
+    eosTokenId: tokenizer.eosTokenId,
+    padTokenId: tokenizer.padTokenId,
+  });
 }
 
 /**

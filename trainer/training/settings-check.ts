@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import {
   ConfigError,
   loadConfig,
@@ -10,12 +11,18 @@ import type { Json } from '../../shared/json.ts';
 import { RunSettings } from './settings.ts';
 import { type Clash, clashes } from './settings-combinations.ts';
 
+/** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
+export const RECIPES = {
+  key: 'recipe',
+  folder: fileURLToPath(new URL('../../configs/recipes/', import.meta.url)),
+} as const;
+
 /**
  * The settings of a config file with overrides from the command line, checked in every way that needs no server.
  * @throws ConfigError naming keys, places and valid choices
  */
 export function loadRunSettings(file: string, overrides: readonly string[] = []): RunSettings {
-  const loaded = loadConfig(file, { schema: RunSettings, overrides });
+  const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES });
   const workers = loaded.policy.workers ?? availableParallelism();
   const settings = { ...loaded, policy: { ...loaded.policy, workers } };
   checkRunSettings(settings, file);
@@ -23,7 +30,7 @@ export function loadRunSettings(file: string, overrides: readonly string[] = [])
 }
 
 /** What may differ when a run goes on; all else is what the run is. */
-const RESUMABLE = ['servers', 'training', 'tracking'];
+export const RESUMABLE: readonly string[] = ['servers', 'training', 'tracking'];
 
 /**
  * The settings of a run that is resumed with overrides.

@@ -2,12 +2,15 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
-import { loadRunSettings } from './settings-check.ts';
+import { loadRunSettings, RECIPES } from './settings-check.ts';
 import { groupsPerTag, lossSettings, optimizerSettings } from './settings-derived.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
 /** Files that others extend and that are no runs of their own. */
-const PARTS = ['base.yaml', 'tags.yaml'];
+const PARTS = ['algorithm.yaml', 'base.yaml', 'tags.yaml'];
+
+/** Sizes that a config tunes, not a choice of algorithm. */
+const TUNED = { entropy_coefficient: 0, value_coefficient: 0 };
 
 const problemsOf = (...overrides: string[]) => {
   try {
@@ -23,6 +26,46 @@ t.test('every recipe that ships is valid', async t => {
   const recipes = readdirSync(configs).filter(name => name.endsWith('.yaml') && !PARTS.includes(name));
   t.ok(recipes.length > 0);
   for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
+});
+
+t.test('every recipe can be put over every config, and leaves nothing of the algorithm there', async t => {
+  const names = readdirSync(RECIPES.folder).map(name => name.replace('.yaml', ''));
+  for (const name of [
+    'starpo',
+    'starpo_s',
+    'grpo',
+    'dr_grpo',
+    'dapo',
+    'reinforce_pp',
+    'rloo',
+    'gspo',
+    'gigpo',
+  ]) {
+    t.ok(names.includes(name), name);
+  }
+  const resolved = (config: string, name: string) =>
+    loadRunSettings(`${configs}${config}.yaml`, [`recipe=${name}`]);
+  for (const name of names) {
+    const some = resolved('sokoban-nano', name);
+    const other = resolved('sokoban-nano-grpo', name);
+    t.same(some.recipe, [name]);
+    if (name === 'asynchronous') continue;
+    t.same(some.algorithm, other.algorithm, name);
+    t.same({ ...some.loss, ...TUNED }, { ...other.loss, ...TUNED }, name);
+  }
+  const both = loadRunSettings(`${configs}quickstart.yaml`, [
+    'recipe=[grpo, asynchronous]',
+    'rollout.group_size=4',
+  ]);
+  t.match(both, {
+    recipe: ['grpo', 'asynchronous'],
+    algorithm: { advantage: 'grpo' },
+    rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
+  });
+  t.throws(
+    () => resolved('quickstart', 'gpro'),
+    /recipe.*there is no "gpro", did you mean `grpo`\?; valid: .*dapo/,
+  );
 });
 
 t.test(

@@ -9,6 +9,8 @@ import { TrackingSettings, TrainingSettings, ValidationSettings, WarmStart } fro
 export const RunSettings = Type.Object(
   {
     seed: count(0),
+    /** Recipes of `configs/recipes` that the settings are built on; where they are named they are already in. */
+    recipe: Type.Array(Type.String(), { default: [] }),
     run: Type.Object(
       {
         folder: text('runs'),

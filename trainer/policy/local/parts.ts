@@ -10,7 +10,7 @@ import type { Slice, WorkerSetup } from './protocol.ts';
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
 /** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
-const DEFAULT_TOKEN_BUDGET = 2048;
+export const DEFAULT_TOKEN_BUDGET = 2048;
 const DOUBLE_BYTES = 8;
 
 export interface LocalPolicyOptions {

@@ -1,0 +1,57 @@
+import { stringify } from 'yaml';
+import { ServerUnavailable } from '../client/errors.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import { readConfig } from '../policy/local/checkpoint.ts';
+import { shownBytes, shownCount } from '../tracking/progress.ts';
+import { freshModel } from '../training/open-policy.ts';
+import type { RunSettings } from '../training/settings.ts';
+import { runSizes } from '../training/sizes.ts';
+import { openWorkbench } from '../training/workbench.ts';
+
+/** How long a server is waited for that is to name the words of a vocabulary, in seconds. */
+const PATIENCE_S = 1;
+
+/**
+ * What a run would be: every setting as resolved, in YAML, and behind it as comments its sizes and memory. A policy from
+ * scratch gets its vocabulary from the environments; without a server its sizes leave the vocabulary out and say so.
+ */
+export async function dryRun(settings: RunSettings, signal: AbortSignal): Promise<string> {
+  const vocabulary = await modelOf(settings, signal);
+  const { parameters, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
+    settings,
+    vocabulary.config,
+  );
+  const lines = [
+    `policy: ${parameters} parameters (${shownCount(parameters)})${vocabulary.remark}`,
+    `episodes: ${episodesPerIteration} an iteration, ${episodes} in ${settings.training.steps} iterations`,
+    `memory: about ${shownBytes(totalBytes)}`,
+    ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
+  ];
+  return `${stringify(settings)}\n${lines.map(line => `# ${line}\n`).join('')}`;
+}
+
+interface Model {
+  readonly config: DecoderConfig;
+  readonly remark: string;
+}
+
+async function modelOf(settings: RunSettings, signal: AbortSignal): Promise<Model> {
+  const { init, hidden_size } = settings.policy;
+  if (init !== 'scratch') return { config: await readConfig(init), remark: ` from ${init}` };
+  const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
+  try {
+    const bench = await openWorkbench({ ...settings, rollout }, undefined, () => {}, signal);
+    try {
+      const { tokenizer } = bench;
+      const remark = ` from scratch, ${tokenizer.vocabularySize} words`;
+      return { config: freshModel(settings, tokenizer), remark };
+    } finally {
+      await bench.close();
+    }
+  } catch (error) {
+    if (!(error instanceof ServerUnavailable)) throw error;
+    const config = freshModel(settings, { vocabularySize: 1 });
+    const remark = ` with one word, and ${hidden_size} for each other: the environments give the vocabulary, and no server answered`;
+    return { config, remark };
+  }
+}

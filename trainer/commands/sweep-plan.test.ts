@@ -1,0 +1,53 @@
+import { join } from 'node:path';
+import t from 'tap';
+import { readSweep, sweepRuns } from './sweep-plan.ts';
+
+const none = { seeds: [0], overrides: [], variants: {}, grid: {} };
+
+t.test('variants, grid and seeds multiply, seed by seed', async t => {
+  const runs = sweepRuns({
+    seeds: [0, 1],
+    overrides: ['training.steps=5'],
+    variants: { ppo: [], grpo: ['recipe=grpo'] },
+    grid: { 'optimizer.learning_rate': [0.001, 0.0005] },
+  });
+  t.same(
+    runs.map(({ name }) => name),
+    [0, 1].flatMap(seed =>
+      ['ppo', 'grpo'].flatMap(name =>
+        ['0.001', '0.0005'].map(rate => `${name}-learning_rate_${rate}-seed-${seed}`),
+      ),
+    ),
+  );
+  t.same(runs[3], {
+    name: 'grpo-learning_rate_0.0005-seed-0',
+    variant: 'grpo-learning_rate_0.0005',
+    seed: 0,
+    overrides: ['training.steps=5', 'recipe=grpo', 'optimizer.learning_rate=0.0005', 'seed=0'],
+  });
+});
+
+t.test('without variants there is one, and values become names of folders', async t => {
+  t.same(
+    sweepRuns(none).map(({ name }) => name),
+    ['run-seed-0'],
+  );
+  const [run] = sweepRuns({ ...none, grid: { recipe: [['grpo', 'asynchronous']] } });
+  t.equal(run.name, 'run-recipe_grpo_asynchronous_-seed-0'.replace('recipe_grpo', 'recipe__grpo'));
+  t.equal(run.overrides[0], 'recipe=["grpo","asynchronous"]');
+});
+
+t.test('a file is read, named and checked', async t => {
+  const folder = t.testdir({
+    'lakes.yaml': 'config: ../quickstart.yaml\nseeds: [3]\n',
+    'wrong.yaml': 'config: a.yaml\nseed: [3]\n',
+  });
+  const plan = readSweep(join(folder, 'lakes.yaml'), ['training.steps=1']);
+  t.equal(plan.name, 'lakes');
+  t.equal(plan.config, join(folder, '..', 'quickstart.yaml'));
+  t.same(plan.runs[0].overrides, ['training.steps=1', 'seed=3']);
+  t.throws(
+    () => readSweep(join(folder, 'wrong.yaml'), []),
+    /wrong\.yaml:2: `seed`: unknown key, did you mean `seeds`/,
+  );
+});

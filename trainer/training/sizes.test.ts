@@ -1,0 +1,28 @@
+import t from 'tap';
+import { scratchConfig } from '../models/config.ts';
+import { settingsOf } from './settings.test-data.ts';
+import { runSizes } from './sizes.ts';
+
+const config = scratchConfig({ vocabularySize: 46, hiddenSize: 64, layers: 2, intermediateSize: 160 });
+
+t.test('parameters are counted tensor by tensor', async t => {
+  const head = 65;
+  const layer = 4 * 64 * 64 + 3 * 64 + 3 * 64 * 160 + 2 * 64;
+  const { parameters } = runSizes(settingsOf(), config);
+  t.equal(parameters, 46 * 64 + 2 * layer + 64 + head);
+  t.equal(runSizes(settingsOf({ policy: { value_head: false } }), config).parameters, parameters - head);
+});
+
+t.test('memory grows with workers, open episodes and a reference', async t => {
+  const sizes = (over: Parameters<typeof settingsOf>[0] = {}) => runSizes(settingsOf(over), config);
+  const bytes = (over: Parameters<typeof settingsOf>[0], what: RegExp) =>
+    sizes(over).memory.find(part => what.test(part.what))?.bytes ?? 0;
+  const { parameters, episodes, episodesPerIteration } = sizes();
+  t.equal(bytes({}, /weights/), 4 * parameters);
+  t.equal(bytes({ policy: { workers: 3 } }, /gradients/), 3 * bytes({ policy: { workers: 1 } }, /gradients/));
+  const page = 16 * 2 * 2 * 64 * 4;
+  t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * page);
+  t.equal(bytes({}, /reference/), 0);
+  t.equal(bytes({ loss: { kl: { coefficient: 0.1 } } }, /reference/), 4 * parameters);
+  t.same([episodesPerIteration, episodes], [128, 128 * 200]);
+});
