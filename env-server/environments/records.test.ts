@@ -53,6 +53,8 @@ t.test('a wrong file is refused with row and field', async t => {
   await refused('a.parquet', 'PAR1 or not', /not readable Parquet/);
   await refused('a.csv', '1,2', /must end in .jsonl/);
   await t.rejects(readRecords('/data', '/nowhere/x.jsonl', puzzle), /there is no data file/);
+  const folder = join(t.testdir({ 'a.jsonl': {} }), 'a.jsonl');
+  await t.rejects(readRecords('/data', folder, puzzle), /there is no data file/);
 });
 
 t.test('a file is read once, and again when it changes', async t => {

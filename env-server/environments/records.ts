@@ -1,5 +1,5 @@
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { constants, createReadStream } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
@@ -47,12 +47,12 @@ export async function readRecords<T>(
   read: RecordReader<T>,
 ): Promise<readonly T[]> {
   const file = locate(pointer, path);
-  const version = await stat(file).then(
-    ({ mtimeMs, size }) => `${mtimeMs} ${size}`,
-    () => {
-      throw new InvalidConfig(pointer, `there is no data file ${path}`);
-    },
-  );
+  const found = await stat(file).catch(() => undefined);
+  if (!found?.isFile()) throw new InvalidConfig(pointer, `there is no data file ${path}`);
+  await access(file, constants.R_OK).catch(() => {
+    throw new InvalidConfig(pointer, `the data file ${path} may not be read by this server`);
+  });
+  const version = `${found.mtimeMs} ${found.size}`;
   let files = kept.get(read);
   if (!files) {
     files = new Map();
