@@ -316,6 +316,14 @@ def fork_child(job, item, walls, null):
     return child, out, err
 
 
+def end_with_server(wait_s, ends=()):
+    """Waits until something comes from the ends; during a job nothing comes from the server but its end."""
+    ready = select.select([0, *ends], [], [], wait_s)[0]
+    if 0 in ready:
+        os._exit(1)
+    return ready
+
+
 def run_test(job, item, walls, null, deadline):
     child, out, err = fork_child(job, item, walls, null)
     deadline = min(deadline, time.monotonic() + job["wall_s"])
@@ -324,7 +332,7 @@ def run_test(job, item, walls, null, deadline):
     status = "ok"
     while open_ends:
         left = deadline - time.monotonic()
-        ready = select.select(list(open_ends), [], [], max(left, 0))[0] if left > 0 else []
+        ready = end_with_server(left, open_ends) if left > 0 else []
         if not ready:
             status = "timeout"
             break
@@ -346,7 +354,7 @@ def run_test(job, item, walls, null, deadline):
             done, how = os.waitpid(child, os.WNOHANG)
             if done:
                 break
-            time.sleep(0.001)
+            end_with_server(0.001)
         else:
             done = 0
             status = "timeout"
