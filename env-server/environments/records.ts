@@ -46,13 +46,7 @@ export async function readRecords<T>(
   path: string,
   read: RecordReader<T>,
 ): Promise<readonly T[]> {
-  const file = locate(pointer, path);
-  const found = await stat(file).catch(() => undefined);
-  if (!found?.isFile()) throw new InvalidConfig(pointer, `there is no data file ${path}`);
-  await access(file, constants.R_OK).catch(() => {
-    throw new InvalidConfig(pointer, `the data file ${path} may not be read by this server`);
-  });
-  const version = `${found.mtimeMs} ${found.size}`;
+  const { file, version } = await findFile(pointer, path);
   let files = kept.get(read);
   if (!files) {
     files = new Map();
@@ -66,8 +60,19 @@ export async function readRecords<T>(
   return rows;
 }
 
+/** The file that a path in a configuration names, and a text that changes when the file does. @throws InvalidConfig */
+export async function findFile(pointer: string, path: string): Promise<{ file: string; version: string }> {
+  const file = locate(pointer, path);
+  const found = await stat(file).catch(() => undefined);
+  if (!found?.isFile()) throw new InvalidConfig(pointer, `there is no data file ${path}`);
+  await access(file, constants.R_OK).catch(() => {
+    throw new InvalidConfig(pointer, `the data file ${path} may not be read by this server`);
+  });
+  return { file, version: `${found.mtimeMs} ${found.size}` };
+}
+
 /** The file that a path in a configuration names. @throws InvalidConfig when it lies where data may not be */
-export function locate(pointer: string, path: string): string {
+function locate(pointer: string, path: string): string {
   const folder = process.env[DATA_FOLDER_VARIABLE];
   if (!folder) return resolve(path);
   if (folder === NO_DATA) {

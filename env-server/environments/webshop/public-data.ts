@@ -1,8 +1,8 @@
-import { readFile, stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { InvalidConfig } from '../environment.ts';
-import { InvalidField, locate, readRecords, textField } from '../records.ts';
+import { findFile, InvalidField, readRecords, textField } from '../records.ts';
 import { upperPrice } from './catalogue.ts';
 import { type Goal, type Product, priceOf } from './product.ts';
 
@@ -78,11 +78,7 @@ const keyed = new Map<string, { version: string; content: Promise<JsonObject> }>
 
 /** A JSON file that is one object by ASIN; kept until it changes. */
 async function readKeyed(pointer: string, path: string): Promise<JsonObject> {
-  const file = locate(pointer, path);
-  const { mtimeMs, size } = await stat(file).catch(() => {
-    throw new InvalidConfig(pointer, `there is no data file ${path}`);
-  });
-  const version = `${mtimeMs} ${size}`;
+  const { file, version } = await findFile(pointer, path);
   const known = keyed.get(file);
   if (known?.version === version) return known.content;
   const content = readFile(file, 'utf8').then(text => {
@@ -116,7 +112,7 @@ export async function readPublicShop(files: PublicFiles): Promise<{ products: Pr
     const own = isObject(entry) ? texts(entry.attributes) : [];
     const whole = { ...product, attributes: own };
     products.push(whole);
-    if (people) goals.push(...peopleGoals(whole, people[product.asin]));
+    if (people) goals.push(...peopleGoals(whole, people[product.asin], files.instructions ?? ''));
     else if (isObject(entry)) goals.push(...attributeGoals(whole, entry));
   }
   if (goals.length === 0) {
@@ -129,10 +125,15 @@ function texts(value: Json | undefined): string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-function peopleGoals(product: Product, entry: Json | undefined): Goal[] {
-  if (!Array.isArray(entry)) return [];
+/** What people wished of a product; a wish without attributes is none. @throws InvalidConfig */
+function peopleGoals(product: Product, entry: Json | undefined, path: string): Goal[] {
+  if (entry === undefined) return [];
+  const fault = (field: string, wanted: string) =>
+    new InvalidConfig('/instructions', `data file ${path}, ${product.asin}: ${field}expected ${wanted}`);
+  if (!Array.isArray(entry)) throw fault('', 'a list of instructions');
   return entry.flatMap((wish: Json, index) => {
-    if (!isObject(wish) || typeof wish.instruction !== 'string') return [];
+    if (!isObject(wish)) throw fault(`field [${index}]: `, 'an object');
+    if (typeof wish.instruction !== 'string') throw fault(`field [${index}].instruction: `, 'text');
     const attributes = texts(wish.instruction_attributes);
     if (attributes.length === 0) return [];
     const options = isObject(wish.instruction_options)

@@ -236,6 +236,7 @@ t.test('the public data are read', async t => {
         { instruction: 'nothing in particular', instruction_attributes: [], instruction_options: [] },
       ],
     }),
+    'odd.json': JSON.stringify({ B0AAAAAAA2: [{ instruction: 7 }] }),
     'wrong.json': JSON.stringify([PUBLIC[0], { ...PUBLIC[1], pricing: 'cheap $' }]),
   });
   const products = join(folder, 'products.json');
@@ -254,6 +255,10 @@ t.test('the public data are read', async t => {
     [{ attributes }, /need the products/],
     [{ products, attributes: products }, /not an object by ASIN/],
     [{ products, attributes: join(folder, 'none.json') }, /there is no data file/],
+    [
+      { products, instructions: join(folder, 'odd.json') },
+      /B0AAAAAAA2: field \[0\].instruction: expected text/,
+    ],
   ];
   for (const [config, message] of wrong) {
     await t.rejects(async () => play.reset(config), { name: 'InvalidConfig', message });
