@@ -2,6 +2,7 @@ import Type from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import {
   type Description,
+  type EnvironmentSpec,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
@@ -110,6 +111,27 @@ export const textFormSchema = Type.Union(
     description: 'The form of the text observation; image is a PNG as `data:` URL, for policies that see.',
   },
 );
+
+/** Most characters of a board's text, and of its picture as text. */
+const LONGEST_OBSERVATION = 100_000;
+
+/** How boards are seen. */
+export const BOARD_SPEC = {
+  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  observationFormats: ['text', ...TEXT_FORMS, 'structured'],
+} as const satisfies Partial<EnvironmentSpec>;
+
+/** A reset option that pins a board: its rows, or one text with line breaks. */
+export const layoutSchema = (description: string) =>
+  Type.Optional(
+    Type.Union(
+      [
+        Type.String({ maxLength: 4096 }),
+        Type.Array(Type.String({ maxLength: 256 }), { minItems: 1, maxItems: 64 }),
+      ],
+      { description },
+    ),
+  );
 
 /** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
 interface Forms<State> {

@@ -18,6 +18,12 @@ export const splitSchema = Type.Union(
   },
 );
 
+export const SPLIT_PRESETS = {
+  train: { split: 'train' },
+  validation: { split: 'validation' },
+  test: { split: 'test' },
+} as const;
+
 /** The part a level belongs to, by its text: the same on every machine. */
 export function splitOf(level: string): Exclude<Split, 'any'> {
   const bucket = fnv1a(level) % BUCKETS;

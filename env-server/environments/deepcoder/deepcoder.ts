@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
+import { indexOption, MARKED_WORDS } from '../datasets/question.ts';
 import {
   type Condition,
   type Environment,
@@ -10,7 +11,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
-import { splitSchema } from '../splits.ts';
+import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
 import { SandboxPool } from './pool.ts';
 import { readTask } from './records.ts';
@@ -82,7 +83,7 @@ const optionsSchema = Type.Object(
         { description: 'A shipped task.' },
       ),
     ),
-    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Task within the split, from 0.' })),
+    index: indexOption('Task within the split, from 0.'),
     statement: Type.Optional(
       Type.String({
         minLength: 1,
@@ -166,12 +167,10 @@ export const deepCoder = {
     tags: ['programming', 'one step', 'text'],
     configSchema,
     optionsSchema,
-    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
+    presets: SPLIT_PRESETS,
     observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
     actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [0, 1],
-    rewardThreshold: 1,
+    ...MARKED_WORDS,
     knownOptimum: {
       success: 1,
       source: 'reference policy `oracle`, the solutions that come with the shipped tasks',

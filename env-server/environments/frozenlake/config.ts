@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { textFormSchema } from '../grid.ts';
+import { layoutSchema, textFormSchema } from '../grid.ts';
 import { splitSchema } from '../splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
@@ -60,17 +60,8 @@ const cell = (description: string) =>
 
 export const optionsSchema = Type.Object(
   {
-    layout: Type.Optional(
-      Type.Union(
-        [
-          Type.String({ maxLength: 4096 }),
-          Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: 64 }),
-        ],
-        {
-          description:
-            'The lake as rows of cells: the symbols of the observation, or S start, F frozen, H hole, G goal.',
-        },
-      ),
+    layout: layoutSchema(
+      'The lake as rows of cells: the symbols of the observation, or S start, F frozen, H hole, G goal.',
     ),
     start: Type.Optional(cell('Start as [row, col].')),
     goal: Type.Optional(cell('Goal as [row, col].')),

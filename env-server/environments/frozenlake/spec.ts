@@ -1,9 +1,7 @@
 import type { Description, EnvironmentSpec } from '../environment.ts';
-import { describeInForm } from '../grid.ts';
+import { BOARD_SPEC, describeInForm } from '../grid.ts';
 import { configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
 import { ACTIONS } from './rules.ts';
-
-const LONGEST_OBSERVATION = 100_000;
 
 export const spec: EnvironmentSpec = {
   id: 'FrozenLake-v0',
@@ -22,9 +20,8 @@ export const spec: EnvironmentSpec = {
   configSchema,
   optionsSchema,
   presets: PRESETS,
-  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  ...BOARD_SPEC,
   actionSpace: ACTIONS.space,
-  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'],
   rewardRange: [0, 1],
   knownOptimum: {
     success: 0.996,

@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
+import { indexOption } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -87,9 +88,7 @@ const optionsSchema = Type.Object(
       Type.String({ minLength: 1, maxLength: 4000, description: 'theorem … : … := by' }),
     ),
     informal: Type.Optional(Type.String({ maxLength: 4000, description: 'The statement in words.' })),
-    index: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'Theorem of the data file within the split, from 0.' }),
-    ),
+    index: indexOption('Theorem of the data file within the split, from 0.'),
   },
   { additionalProperties: false },
 );

@@ -2,13 +2,12 @@ import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
+import { LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
 import { drawWordProblem } from '../datasets/word-problems.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
 import { InvalidField, textField } from '../records.ts';
-import { splitSchema } from '../splits.ts';
+import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 
-const LONGEST_ANSWER = 2000;
-const LONGEST_QUESTION = 20_000;
 const MOST_STEPS = 5;
 
 const configSchema = Type.Object(
@@ -27,28 +26,9 @@ const configSchema = Type.Object(
   { additionalProperties: false },
 );
 
-const optionsSchema = Type.Object(
-  {
-    question: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: LONGEST_QUESTION,
-        description: 'The question; goes with answer.',
-      }),
-    ),
-    answer: Type.Optional(
-      Type.String({
-        pattern: '\\S',
-        maxLength: LONGEST_ANSWER,
-        description: 'The right answer; goes with question.',
-      }),
-    ),
-    index: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'Record of the data file within the split, from 0.' }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = Type.Object(questionOptions('The right answer; goes with question.'), {
+  additionalProperties: false,
+});
 
 type MetaMathQaConfig = Static<typeof configSchema>;
 type MetaMathQaOptions = Static<typeof optionsSchema>;
@@ -80,13 +60,8 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
     tags: ['mathematics', 'question answering', 'text'],
     configSchema,
     optionsSchema,
-    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
-    observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [0, 1],
-    rewardThreshold: 1,
-    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+    presets: SPLIT_PRESETS,
+    ...MARKED_QUESTION,
     maxEpisodeSteps: MOST_STEPS,
     exampleAction: '42',
     history: [{ version: 0, change: 'First version.' }],

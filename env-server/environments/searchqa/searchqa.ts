@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { partOf, pick } from '../datasets/choose.ts';
+import { indexOption, MARKED_WORDS } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -10,7 +11,7 @@ import {
   type Transition,
 } from '../environment.ts';
 import { readRecords } from '../records.ts';
-import { splitSchema } from '../splits.ts';
+import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
 import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';
@@ -84,7 +85,7 @@ const optionsSchema = Type.Object(
         description: 'Right answers to the pinned question.',
       }),
     ),
-    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Question within the split, from 0.' })),
+    index: indexOption('Question within the split, from 0.'),
   },
   { additionalProperties: false },
 );
@@ -122,12 +123,10 @@ export const searchQa = {
     tags: ['search', 'question answering', 'text'],
     configSchema,
     optionsSchema,
-    presets: { train: { split: 'train' }, validation: { split: 'validation' }, test: { split: 'test' } },
+    presets: SPLIT_PRESETS,
     observationSpace: { type: 'Text', maxLength: 100_000 },
     actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [0, 1],
-    rewardThreshold: 1,
+    ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the answer' },
     maxEpisodeSteps: MOST_STEPS,
     exampleAction: 'search[river of the town Cormere]',

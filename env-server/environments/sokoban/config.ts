@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { textFormSchema } from '../grid.ts';
+import { layoutSchema, textFormSchema } from '../grid.ts';
 import { splitSchema } from '../splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
@@ -64,17 +64,8 @@ export const configSchema = Type.Object(
 
 export const optionsSchema = Type.Object(
   {
-    layout: Type.Optional(
-      Type.Union(
-        [
-          Type.String({ maxLength: 4096 }),
-          Type.Array(Type.String({ maxLength: 256 }), { minItems: 1, maxItems: 64 }),
-        ],
-        {
-          description:
-            'The room as rows of cells: the symbols of the observation, or the usual # - . * $ @ + of level files.',
-        },
-      ),
+    layout: layoutSchema(
+      'The room as rows of cells: the symbols of the observation, or the usual # - . * $ @ + of level files.',
     ),
   },
   { additionalProperties: false },

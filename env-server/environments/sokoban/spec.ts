@@ -1,9 +1,7 @@
 import type { Description, EnvironmentSpec } from '../environment.ts';
-import { describeInForm } from '../grid.ts';
+import { BOARD_SPEC, describeInForm } from '../grid.ts';
 import { configSchema, optionsSchema, PRESETS, type SokobanConfig } from './config.ts';
 import { ACTIONS, BOX_REWARD, SOLVED_REWARD, STEP_REWARD } from './rules.ts';
-
-const LONGEST_OBSERVATION = 100_000;
 
 export const spec: EnvironmentSpec = {
   id: 'Sokoban-v0',
@@ -24,9 +22,8 @@ export const spec: EnvironmentSpec = {
   configSchema,
   optionsSchema,
   presets: PRESETS,
-  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  ...BOARD_SPEC,
   actionSpace: ACTIONS.space,
-  observationFormats: ['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'],
   rewardRange: [STEP_REWARD - BOX_REWARD, STEP_REWARD + BOX_REWARD + SOLVED_REWARD],
   knownOptimum: { success: 1, source: 'breadth-first search solves every generated room' },
   maxEpisodeSteps: 100,

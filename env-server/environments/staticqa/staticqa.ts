@@ -1,14 +1,12 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
+import { LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
 import { splitSchema } from '../splits.ts';
 import { drawItem, KINDS } from './generator.ts';
 import { isRight } from './marking.ts';
 import { type Item, LETTERS, readItem } from './records.ts';
-
-const LONGEST_ANSWER = 2000;
-const LONGEST_QUESTION = 20_000;
 
 const configSchema = Type.Object(
   {
@@ -31,29 +29,13 @@ const configSchema = Type.Object(
 
 const optionsSchema = Type.Object(
   {
-    question: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: LONGEST_QUESTION,
-        description: 'The question; goes with answer.',
-      }),
-    ),
+    ...questionOptions('The right answer; a letter with choices.'),
     choices: Type.Optional(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 2,
         maxItems: LETTERS.length,
         description: 'Choices of the pinned question.',
       }),
-    ),
-    answer: Type.Optional(
-      Type.String({
-        pattern: '\\S',
-        maxLength: LONGEST_ANSWER,
-        description: 'The right answer; a letter with choices.',
-      }),
-    ),
-    index: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'Record of the data file within the split, from 0.' }),
     ),
   },
   { additionalProperties: false },
@@ -82,12 +64,7 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
     configSchema,
     optionsSchema,
     presets: Object.fromEntries(KINDS.map(kind => [kind, { kind }])),
-    observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [0, 1],
-    rewardThreshold: 1,
-    knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+    ...MARKED_QUESTION,
     maxEpisodeSteps: 1,
     exampleAction: 'B',
     history: [{ version: 0, change: 'First version.' }],

@@ -154,19 +154,24 @@ const PUZZLE = [
   [0, 3, 2, 1],
 ];
 
-t.test('a wrong number may be replaced, and nothing can be farmed', async t => {
-  const open = [
+/** A puzzle with more than one solution, and one of them. */
+const TWO_SOLUTIONS = {
+  puzzle: [
     [0, 0, 3, 4],
     [3, 4, 0, 0],
     [0, 0, 4, 3],
     [4, 3, 0, 0],
-  ];
-  const solution = [
+  ],
+  solution: [
     [1, 2, 3, 4],
     [3, 4, 1, 2],
     [2, 1, 4, 3],
     [4, 3, 2, 1],
-  ];
+  ],
+};
+
+t.test('a wrong number may be replaced, and nothing can be farmed', async t => {
+  const { puzzle: open, solution } = TWO_SOLUTIONS;
   let state = await play.reset({ max_steps: 100 }, { puzzle: open, solution });
   const rewards: number[] = [];
   for (const action of ['1,1,2', '1,1,1', '1,1,1', '1,1,2', '1,1,1']) {
@@ -227,18 +232,7 @@ t.test('the reference solves every size within the budget, which ends the episod
 });
 
 t.test('two swapped wrong numbers are untangled by the reference', async t => {
-  const puzzle = [
-    [0, 0, 3, 4],
-    [3, 4, 0, 0],
-    [0, 0, 4, 3],
-    [4, 3, 0, 0],
-  ];
-  const solution = [
-    [1, 2, 3, 4],
-    [3, 4, 1, 2],
-    [2, 1, 4, 3],
-    [4, 3, 2, 1],
-  ];
+  const { puzzle, solution } = TWO_SOLUTIONS;
   const grid = puzzle.map(row => row.slice());
   grid[0] = [2, 0, 3, 4];
   grid[2] = [0, 2, 4, 3];

@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { pick } from '../datasets/choose.ts';
+import { MARKED_WORDS } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -10,7 +11,7 @@ import {
   type Transition,
 } from '../environment.ts';
 import { paintPage } from '../painting.ts';
-import { SPLITS } from '../splits.ts';
+import { SPLIT_PRESETS, SPLITS } from '../splits.ts';
 import {
   BACK,
   BUY,
@@ -113,15 +114,11 @@ export const webshop = {
     optionsSchema,
     presets: {
       partial: { reward_mode: 'partial' },
-      train: { split: 'train' },
-      validation: { split: 'validation' },
-      test: { split: 'test' },
+      ...SPLIT_PRESETS,
     },
     observationSpace: { type: 'Text', maxLength: 100_000 },
     actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
-    observationFormats: ['text', 'structured'],
-    rewardRange: [0, 1],
-    rewardThreshold: 1,
+    ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the product' },
     maxEpisodeSteps: MOST_STEPS,
     exampleAction: 'search[waterproof rain jacket]',

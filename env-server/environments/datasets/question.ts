@@ -1,0 +1,36 @@
+import Type from 'typebox';
+import type { EnvironmentSpec } from '../environment.ts';
+
+export const LONGEST_QUESTION = 20_000;
+export const LONGEST_ANSWER = 2000;
+
+/** What is alike in environments made of words whose best outcome pays 1. */
+export const MARKED_WORDS = {
+  observationFormats: ['text', 'structured'],
+  rewardRange: [0, 1],
+  rewardThreshold: 1,
+} as const satisfies Partial<EnvironmentSpec>;
+
+/** The same for a question that is shown whole and answered in a few words. */
+export const MARKED_QUESTION = {
+  ...MARKED_WORDS,
+  observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
+  knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+} as const satisfies Partial<EnvironmentSpec>;
+
+/** Reset options that pin a question and its answer. */
+export const questionOptions = (answer: string) => ({
+  question: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: LONGEST_QUESTION,
+      description: 'The question; goes with answer.',
+    }),
+  ),
+  answer: Type.Optional(Type.String({ pattern: '\\S', maxLength: LONGEST_ANSWER, description: answer })),
+  index: indexOption('Record of the data file within the split, from 0.'),
+});
+
+/** A reset option that pins a record by its place. */
+export const indexOption = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
