@@ -61,6 +61,8 @@ export interface App {
    * @param graceMs how long it may take to finish; what is not done by then is as if it had not begun
    */
   shutDown(graceMs: number): Promise<void>;
+  /** Stores the sessions as they stand, for a process that ends at once. */
+  keepSessions(): void;
 }
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
@@ -197,7 +199,15 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     }
     await server.close();
   };
-  return { server, sessions, registrations, authenticator, log, shutDown };
+  return {
+    server,
+    sessions,
+    registrations,
+    authenticator,
+    log,
+    shutDown,
+    keepSessions: () => keeper?.finish(),
+  };
 }
 
 /** Where the standard variables ask for traces; else nothing of it is loaded. */

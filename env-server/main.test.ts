@@ -1,10 +1,13 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { hashToken } from './http/auth.ts';
-import { listening, output, runServer } from './process.test-data.ts';
+import { listening, output, runServer, startServer } from './process.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './settings.ts';
+import { DATABASE_FILE } from './store/database.ts';
 
 /** Ten processes are started, each a second of work on a busy machine. */
 t.setTimeout(110_000);
@@ -26,19 +29,28 @@ t.test('it says where it listens, serves, and ends on SIGTERM with an open socke
   t.same([code, signal], [0, null]);
 });
 
-t.test('while it drains it answers, but is not ready', async t => {
-  const child = runServer(t, ['--port', '0', '--drain-seconds', '30']);
-  const { origin } = await listening(child);
-  t.equal((await fetch(`${origin}/readyz`)).status, 200);
-  child.kill('SIGTERM');
-  let ready = 200;
-  while (ready === 200) ready = (await fetch(`${origin}/readyz`)).status;
-  t.equal(ready, 503);
-  t.equal((await fetch(`${origin}/v1/envs`)).status, 200);
-  child.kill('SIGTERM');
-  const [code] = await once(child, 'exit');
-  t.equal(code, 1, 'a second signal ends it at once');
-});
+t.test(
+  'while it drains open sessions go on, but it is not ready; a second signal ends it with them stored',
+  async t => {
+    const data = t.testdir();
+    const { ask, end, child } = await startServer(t, ['--drain-seconds', '30', '--data', data]);
+    const create = { env_id: 'FrozenLake-v0', seed: 1 };
+    const { body } = await ask('POST', '/v1/sessions', create);
+    t.equal((await ask('GET', '/readyz')).status, 200);
+    child.kill('SIGTERM');
+    while ((await ask('GET', '/readyz')).status === 200)
+      await new Promise(resolve => setTimeout(resolve, 10));
+    t.equal((await ask('GET', '/readyz')).status, 503);
+    t.match(await ask('POST', '/v1/sessions', create), { status: 503, body: { code: 'draining' } });
+    t.equal((await ask('POST', `/v1/sessions/${body.session_id}/step`, { action: 'Down' })).status, 200);
+    t.same(await end('SIGTERM'), { code: 1, signal: null });
+    const database = new DatabaseSync(join(data, DATABASE_FILE));
+    t.teardown(() => database.close());
+    const [{ document, at_rest }] = database.prepare('SELECT document, at_rest FROM sessions').all();
+    t.match(JSON.parse(String(document)), { id: body.session_id, episode: { step: 1 } });
+    t.equal(at_rest, 1);
+  },
+);
 
 t.test(
   'the default port being taken, it takes a free one; a chosen port being taken, it says so',

@@ -77,7 +77,7 @@ function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
   tellEnvironments(settings, settings.tokens);
-  const { server, sessions, authenticator, log, shutDown } = await createApp(settings);
+  const { server, sessions, authenticator, log, shutDown, keepSessions } = await createApp(settings);
   refuseOpenServer(settings.host, authenticator);
   const portChosen = program.getOptionValueSource('port') !== 'default';
   const address = await listen();
@@ -91,7 +91,10 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
 
   let stopping = false;
   const stop = (reason: string) => {
-    if (stopping) process.exit(1);
+    if (stopping) {
+      keepSessions();
+      process.exit(1);
+    }
     stopping = true;
     log.info(`${reason}: draining`);
     sessions.drain();

@@ -1,6 +1,6 @@
 import type { RegistrationLimits } from './custom/registrations.ts';
 import type { GuardSettings } from './custom/remote/guard.ts';
-import type { SessionLimits } from './sessions/manager.ts';
+import type { SessionLimits } from './sessions/admission.ts';
 
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 

@@ -127,6 +127,22 @@ export async function replay(
   return records;
 }
 
+/** An episode as it was seen, for environments that cannot be replayed. */
+export function recorded(
+  first: StepResult['observation'],
+  results: readonly StepResult[],
+  actions: readonly Json[],
+): TrajectoryRecord[] {
+  const steps = results.map(
+    ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
+      type: 'step',
+      action: actions[index],
+      ...result,
+    }),
+  );
+  return [{ type: 'reset', step: 0, observation: first, info: {} }, ...steps];
+}
+
 export function isTruncated(
   variant: Variant,
   transition: { readonly terminated: boolean; readonly truncated?: boolean },

@@ -2,6 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { Admission, CLIENT_REPLIES_KEPT, type SessionLimits } from './admission.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
@@ -12,21 +13,7 @@ import { Session } from './session.ts';
 import type { StoredReply, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
-/** Replies remembered for each client by request key, for requests that concern no session yet. */
-export const CLIENT_REPLIES_KEPT = 4096;
 const RETRY_AFTER_SECONDS = 1;
-
-export interface SessionLimits {
-  readonly maxSessions: number;
-  readonly maxSessionsPerClient: number;
-  readonly maxSessionsPerEnvironment: number;
-  /** Idle time after which a session expires unless it asked for another, in seconds. */
-  readonly idleTtlSeconds: number;
-  /** Time after which a session expires however busy it is, in seconds. */
-  readonly lifetimeSeconds: number;
-  /** How long ended ids answer 410 before they answer 404, in seconds. */
-  readonly goneSeconds: number;
-}
 
 export interface CreateRequest {
   readonly seed?: number;
@@ -52,9 +39,8 @@ export class SessionManager {
   readonly now: () => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new EndedSessions();
-  readonly #clients = new Map<string, { sessions: number; replies: ReplyMemory }>();
+  readonly #admission: Admission;
   readonly #wheel: ExpiryWheel<Session>;
-  #admitted = 0;
   #serial = 0;
   #draining = false;
   #suspended = false;
@@ -74,6 +60,7 @@ export class SessionManager {
 
   constructor(limits: SessionLimits, now: () => number = Date.now) {
     this.#limits = limits;
+    this.#admission = new Admission(limits);
     this.now = now;
     this.#wheel = new ExpiryWheel(now());
   }
@@ -100,7 +87,7 @@ export class SessionManager {
 
   /** Replies of a client's requests that concern no session yet. */
   replies(owner: string): ReplyMemory {
-    return this.#client(owner).replies;
+    return this.#admission.client(owner).replies;
   }
 
   /**
@@ -124,7 +111,7 @@ export class SessionManager {
       return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
     };
     const refuse = (error: unknown): never => {
-      this.#count(owner, variant, -count);
+      this.#admission.count(owner, variant.tally, -count);
       throw error;
     };
     try {
@@ -272,12 +259,12 @@ export class SessionManager {
 
   /** Replies of clients' requests that concern no session yet, by client. */
   *clientReplies(): Generator<readonly [owner: string, replies: ReplyMemory]> {
-    for (const [owner, { replies }] of this.#clients) yield [owner, replies];
+    for (const [owner, { replies }] of this.#admission.clients()) yield [owner, replies];
   }
 
   /** Takes over replies of an earlier process. */
   recallReplies(owner: string, replies: readonly StoredReply[]): void {
-    this.#client(owner).replies = new ReplyMemory(CLIENT_REPLIES_KEPT, replies);
+    this.#admission.client(owner).replies = new ReplyMemory(CLIENT_REPLIES_KEPT, replies);
   }
 
   /** Takes over what an earlier process remembered of a session that ended. */
@@ -290,7 +277,7 @@ export class SessionManager {
     const { episode, past, ...settings } = stored;
     const session = new Session({ ...settings, variant, now: this.now }, episode, past);
     session.changed = false;
-    this.#count(stored.owner, variant, 1);
+    this.#admission.count(stored.owner, variant.tally, 1);
     this.#serial = Math.max(this.#serial, stored.serial);
     this.#sessions.set(session.id, session);
     this.#wheel.schedule(session);
@@ -304,35 +291,7 @@ export class SessionManager {
 
   #admit(owner: string, variant: Variant, count: number): void {
     if (this.#draining) throw shuttingDown();
-    const limits = this.#limits;
-    const client = this.#client(owner);
-    const refuse = (limit: number, whose: string) =>
-      new Problem('too_many_sessions', `${count} more would exceed the limit of ${limit} sessions ${whose}`, {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
-      });
-    if (this.#admitted + count > limits.maxSessions) throw refuse(limits.maxSessions, 'on this server');
-    if (client.sessions + count > limits.maxSessionsPerClient) {
-      throw refuse(limits.maxSessionsPerClient, 'of one client');
-    }
-    if (variant.tally.sessions + count > limits.maxSessionsPerEnvironment) {
-      throw refuse(limits.maxSessionsPerEnvironment, `of ${variant.tally.envId}`);
-    }
-    this.#count(owner, variant, count);
-  }
-
-  #count(owner: string, variant: Variant, count: number): void {
-    this.#admitted += count;
-    this.#client(owner).sessions += count;
-    variant.tally.sessions += count;
-  }
-
-  #client(owner: string): { sessions: number; replies: ReplyMemory } {
-    let client = this.#clients.get(owner);
-    if (!client) {
-      client = { sessions: 0, replies: new ReplyMemory(CLIENT_REPLIES_KEPT) };
-      this.#clients.set(owner, client);
-    }
-    return client;
+    this.#admission.admit(owner, variant.tally, count);
   }
 
   #open(
@@ -366,7 +325,7 @@ export class SessionManager {
     session.closed = true;
     this.#sessions.delete(session.id);
     this.#wheel.cancel(session);
-    this.#count(session.owner, session.variant, -1);
+    this.#admission.count(session.owner, session.variant.tally, -1);
     this.endings[ending]++;
     const { id, owner } = session;
     const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };

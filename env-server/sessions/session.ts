@@ -8,6 +8,7 @@ import {
   beginEpisode,
   type EpisodeState,
   isTruncated,
+  recorded,
   replay,
   type StepResult,
   type TrajectoryRecord,
@@ -436,7 +437,7 @@ export class Session implements Expiring {
   trajectory(): MaybePromise<TrajectoryRecord[]> {
     return chain(
       this.#results
-        ? this.#recorded()
+        ? recorded(this.#firstObservation!, this.#results, this.#actions ?? [])
         : guarded(this.variant, 'to play its actions again', () =>
             replay(this.variant, this.capture(), this.format),
           ),
@@ -461,17 +462,6 @@ export class Session implements Expiring {
         ];
       },
     );
-  }
-
-  #recorded(): TrajectoryRecord[] {
-    const steps = this.#results!.map(
-      ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
-        type: 'step',
-        action: this.#actions![index],
-        ...result,
-      }),
-    );
-    return [{ type: 'reset', step: 0, observation: this.#firstObservation!, info: {} }, ...steps];
   }
 
   /**

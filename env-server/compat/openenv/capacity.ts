@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Services } from '../../operations/operation.ts';
-import type { SessionLimits } from '../../sessions/manager.ts';
+import type { SessionLimits } from '../../sessions/admission.ts';
 
 /** What a client is told of the limit that kept it from one more session of an environment. */
 export function capacityOf(

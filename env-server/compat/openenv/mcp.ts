@@ -4,7 +4,7 @@ import { isObject } from '../../custom/answer.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
-import type { SessionLimits } from '../../sessions/manager.ts';
+import type { SessionLimits } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';

@@ -7,7 +7,7 @@ import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
-import type { SessionLimits } from '../../sessions/manager.ts';
+import type { SessionLimits } from '../../sessions/admission.ts';
 import { operate } from '../operate.ts';
 import { sendJsonText } from '../send.ts';
 import { actionForm } from './action-form.ts';

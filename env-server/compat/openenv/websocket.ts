@@ -7,7 +7,7 @@ import { Problem, type ProblemCode } from '../../../shared/problems.ts';
 import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { problemOf } from '../../operations/problem-of.ts';
-import type { SessionLimits } from '../../sessions/manager.ts';
+import type { SessionLimits } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
