@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { type App, createApp } from '../app.ts';
+import { EXAMPLES } from '../custom/examples.ts';
 import { BUILT_IN } from '../environments/registry.ts';
 import { testRegistry } from '../environments.test-data.ts';
 import type { Settings } from '../settings.ts';
@@ -224,6 +225,73 @@ t.test('an environment that holds more than its state answers 410 with the reaso
     code: 'session_lost',
     detail: /is lost: test\/Held-v0 holds more than its state/,
   });
+});
+
+t.test('sessions of custom environments come along, but for those whose definition was replaced', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  const example = (kind: string) => EXAMPLES[kind].value as { env_id: string; definition: JsonObject };
+  const [tabular, script] = [example('tabular'), example('script')];
+  const composed = {
+    env_id: 'me/Guesses-v0',
+    definition: {
+      kind: 'composed',
+      env_id: script.env_id,
+      config: { largest: 1000 },
+      wrappers: [{ name: 'history' }],
+    },
+  };
+  const ids: { [envId: string]: string } = {};
+  const actions: { [envId: string]: Json } = {
+    [tabular.env_id]: 'Swim',
+    [script.env_id]: '50',
+    [composed.env_id]: '500',
+  };
+  const futures: { [envId: string]: object } = {};
+  const unnamed = (replies: JsonObject[]) =>
+    replies.map(({ session_id: _session, episode_id: _episode, detail: _detail, ...reply }) => reply);
+  for (const value of [tabular, script, composed]) {
+    const { env_id } = value;
+    t.match(await first.ask('POST', '/v1/envs', value), { env_id });
+    const { session_id } = await first.ask('POST', '/v1/sessions', { env_id, seed: 4 });
+    ids[env_id] = session_id;
+    await play(first.ask, session_id, [actions[env_id]]);
+    const { sessions } = await first.ask('POST', `/v1/sessions/${session_id}/clone`);
+    futures[env_id] = unnamed(
+      await play(first.ask, sessions[0].session_id, new Array(4).fill(actions[env_id])),
+    );
+  }
+  const again = { env_id: tabular.env_id, seed: 4 };
+  const old = await first.ask('POST', '/v1/sessions', again);
+  await first.server.close();
+
+  const second = await server(t, data);
+  for (const [env_id, id] of Object.entries(ids)) {
+    const replies = await play(second.ask, id, new Array(4).fill(actions[env_id]));
+    t.same(unnamed(replies), futures[env_id], env_id);
+  }
+  const route = `/v1/envs/${encodeURIComponent(tabular.env_id)}`;
+  const { statusCode } = await second.server.inject({
+    method: 'PUT',
+    url: route,
+    payload: { definition: { ...tabular.definition, max_episode_steps: 5 } },
+  });
+  t.equal(statusCode, 200);
+  t.match(
+    await second.ask('GET', `/v1/sessions/${old.session_id}`),
+    { step: 0 },
+    'it goes on while the server lives',
+  );
+  const fresh = await second.ask('POST', '/v1/sessions', again);
+  await second.server.close();
+
+  const third = await server(t, data);
+  t.match(await third.ask('GET', `/v1/sessions/${old.session_id}`), {
+    status: 410,
+    code: 'session_lost',
+    detail: /demo\/Crossing-v0 was replaced while the session was open/,
+  });
+  t.match(await third.ask('GET', `/v1/sessions/${fresh.session_id}`), { max_episode_steps: 5 });
 });
 
 t.test('a step under way at the end is as if it had not begun, draws included', async t => {
