@@ -47,6 +47,8 @@ interface Recording {
   readonly start: Json;
   readonly random: Random['state'];
   readonly actions: readonly Json[];
+  /** Some of its steps are answered later. */
+  readonly waits: boolean;
 }
 
 async function record(
@@ -59,11 +61,13 @@ async function record(
     const random = Random.fromSeed(seed);
     const pick = Random.fromSeed(seed + EPISODES);
     let state = await environment.reset(config, random, options);
-    const recording = { start: state, random: random.state, actions: [] as Json[] };
+    const recording = { start: state, random: random.state, actions: [] as Json[], waits: false };
     while (recording.actions.length < MOST_STEPS) {
       const action = await randomAction(environment, state, pick);
       recording.actions.push(action);
-      const result = await environment.step(state, action, random);
+      const step = environment.step(state, action, random);
+      if (step instanceof Promise) recording.waits = true;
+      const result = await step;
       if (result.terminated || result.truncated) break;
       state = result.state;
     }
@@ -122,9 +126,7 @@ function playRecordings(
   withText: boolean,
 ): () => number | Promise<number> {
   let seen = 0;
-  const isAsync =
-    environment.step(recordings[0].start, recordings[0].actions[0], Random.fromSeed(0)) instanceof Promise;
-  if (isAsync) {
+  if (recordings.some(recording => recording.waits)) {
     return async () => {
       let steps = 0;
       for (const { start, random, actions } of recordings) {
