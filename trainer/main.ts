@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { ConfigError } from '../shared/config.ts';
+import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { sweep } from './commands/sweep.ts';
 import { supervise, train } from './commands/train.ts';
@@ -37,10 +38,27 @@ program
   });
 
 program
+  .command('demonstrations')
+  .description("let the player of a config's warm_start play, and write the conversations as JSON Lines")
+  .argument('<config>', 'YAML config; its warm_start says who plays how much, else the optimal player')
+  .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.episodes=1000`)
+  .requiredOption('--out <file>', 'file to write, e.g. demonstrations.jsonl')
+  .option('--only-success', 'leave out episodes without success')
+  .option('--quiet', 'show no progress')
+  .action(async (config: string, overrides: string[], options) => {
+    process.exitCode = await demonstrations(config, overrides, options);
+  });
+
+program
   .command('sft')
-  .description("learn the demonstrations of a config's warm_start, and nothing after")
+  .description("learn what a config's warm_start shows, or conversations from files, and nothing after")
   .argument('<config>', 'YAML config with a warm_start section')
   .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.epochs=4`)
+  .option(
+    '--data <file>',
+    'JSON Lines file with conversations to learn instead; give it again for more',
+    (file: string, others: string[] = []) => [...others, file],
+  )
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
   .option('--quiet', 'show no progress')
   .action(async (config: string, overrides: string[], options) => {

@@ -39,9 +39,13 @@ export async function train(
 export async function supervise(
   config: string,
   overrides: readonly string[],
-  options: Omit<TrainOptions, 'resume'>,
+  options: Omit<TrainOptions, 'resume'> & {
+    /** Files with conversations to learn, in place of what the config says. */
+    readonly data?: readonly string[];
+  },
 ): Promise<number> {
-  const prepared = prepare(config, [...overrides, 'training.steps=0'], options);
+  const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
+  const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
   if (!prepared.settings.warm_start) {
     throw new Error(`${config} has no \`warm_start\`, which says what is learnt from whom; train needs none`);
   }

@@ -16,7 +16,7 @@ import {
 
 const MOST_DECIMALS = 4;
 /** Stands for a response while a template is asked what comes after one. */
-const PLACEHOLDER = '\u0001response\u0001';
+export const PLACEHOLDER = '\u0001response\u0001';
 
 /** The prompt in full sentences, told through the model's own chat template. */
 export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
@@ -124,7 +124,7 @@ function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): Prom
 }
 
 /** What a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
-function textAfterResponse(template: ChatTemplate): string {
+export function textAfterResponse(template: ChatTemplate): string {
   const text = template.render(
     [
       { role: 'user', content: 'x' },

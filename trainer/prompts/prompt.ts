@@ -88,11 +88,16 @@ export interface Prompt {
   readonly tokens?: PromptTokens;
 }
 
+/** What a response begins with; it stands in the prompt. */
+export function responsePrime(think: boolean): string {
+  return think ? '<think>' : '<answer>';
+}
+
 /** The response format and the prime that follow from a task. */
 export function responseRules(task: PromptTask): { readonly format: ResponseFormat; readonly prime: string } {
   return {
     format: { think: task.think, maxActions: task.maxActionsPerTurn },
-    prime: task.think ? '<think>' : '<answer>',
+    prime: responsePrime(task.think),
   };
 }
 

@@ -142,7 +142,8 @@ export async function playEpisode(
   };
 }
 
-function nextView(state: string, actionsLeft: number, turns: readonly Turn[]): TurnView {
+/** What a turn's prompt shows after the turns so far. */
+export function nextView(state: string, actionsLeft: number, turns: readonly Turn[]): TurnView {
   const last = turns.at(-1);
   return {
     turn: turns.length + 1,

@@ -111,6 +111,7 @@ class TrainingLoop {
   #validationDue(): boolean {
     const { validate_every, validate_first, steps } = this.#parts.settings.training;
     const { step, validations } = this.#state;
+    if (validationPlan(this.#parts.settings).tags.length === 0) return false;
     if (validations.at(-1)?.step === step) return false;
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }

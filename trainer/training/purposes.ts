@@ -5,5 +5,6 @@ export const PURPOSE = {
   warmStart: 3,
   fill: 4,
   diagnostics: 5,
+  heldBack: 6,
   demonstrations: 10,
 } as const;

@@ -1,25 +1,20 @@
 import type { Policy } from '../policy/policy.ts';
-import { demonstrate } from '../rollout/demonstrations.ts';
-import { samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { meteredAgent } from '../rollout/metered-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
-import { mixSeed } from '../rollout/seeds.ts';
-import { planGroups } from '../rollout/tag.ts';
 import type { Progress } from '../tracking/progress.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { trainLoop } from './loop.ts';
 import { openPolicy, openReference } from './open-policy.ts';
-import { PURPOSE } from './purposes.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { SourcePosition } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
-import { needsReference, splitGroups, validationPlan } from './settings-derived.ts';
+import { needsReference, validationPlan } from './settings-derived.ts';
 import { StreamedSource } from './streamed-source.ts';
+import { runSupervision } from './supervision.ts';
 import { levelHash, playValidation } from './validation.ts';
-import { warmStart } from './warm-start.ts';
 import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './workbench.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
@@ -101,7 +96,7 @@ async function begin(parts: Beginning): Promise<TrainerState> {
   const { run, settings, policy } = parts;
   const startedAt = performance.now();
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
-  if (settings.warm_start) await runWarmStart(parts, new Set(validationLevels));
+  if (settings.warm_start) await runSupervision(parts, new Set(validationLevels));
   const seconds = (performance.now() - startedAt) / 1000;
   if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
   const state = { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
@@ -124,40 +119,4 @@ async function surveyLevels({ settings, bench, progress, stop }: Beginning): Pro
   const player = agentRollouts(bench, referenceAgent({ policy: 'random' }), progress.note.bind(progress));
   const { episodes } = await playValidation(player, validationPlan(settings), stop);
   return [...new Set(episodes.map(levelHash))];
-}
-
-async function runWarmStart(
-  { settings, bench, policy, tracker, progress, stop }: Beginning,
-  validationLevels: ReadonlySet<string>,
-): Promise<void> {
-  const warm = settings.warm_start!;
-  const plans = planGroups({
-    tags: splitGroups(settings.train_tags, warm.episodes),
-    groupSize: 1,
-    firstSeed: warm.start_seed,
-  });
-  progress.begin('warm start', warm.epochs, 0);
-  const { episodes } = await demonstrate(
-    bench.collector,
-    plans,
-    { policy: warm.policy, randomTurns: warm.random_turns },
-    mixSeed(settings.seed, PURPOSE.demonstrations),
-    stop,
-  );
-  const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
-  const success = episodes.filter(episode => episode.success).length / episodes.length;
-  tracker.write(0, { 'sft/episodes': kept.length, 'sft/success': success });
-  await warmStart(policy, kept.flatMap(samplesOf), warm, {
-    seed: settings.seed,
-    signal: stop,
-    onEpoch(epoch, metrics) {
-      tracker.write(0, {
-        'sft/epoch': epoch,
-        'sft/loss': metrics['sft/loss'],
-        'sft/grad_norm': metrics['actor/grad_norm'],
-      });
-      progress.update(epoch, { loss: metrics['sft/loss'].toFixed(3) });
-    },
-  });
-  progress.end();
 }

@@ -11,6 +11,9 @@ import type { Json } from '../../shared/json.ts';
 import { RunSettings } from './settings.ts';
 import { type Clash, clashes } from './settings-combinations.ts';
 
+/** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
+export type Purpose = 'train' | 'play';
+
 /** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
 export const RECIPES = {
   key: 'recipe',
@@ -21,11 +24,15 @@ export const RECIPES = {
  * The settings of a config file with overrides from the command line, checked in every way that needs no server.
  * @throws ConfigError naming keys, places and valid choices
  */
-export function loadRunSettings(file: string, overrides: readonly string[] = []): RunSettings {
+export function loadRunSettings(
+  file: string,
+  overrides: readonly string[] = [],
+  purpose: Purpose = 'train',
+): RunSettings {
   const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES });
   const workers = loaded.policy.workers ?? availableParallelism();
   const settings = { ...loaded, policy: { ...loaded.policy, workers } };
-  checkRunSettings(settings, file);
+  checkRunSettings(settings, file, purpose);
   return settings;
 }
 
@@ -65,11 +72,12 @@ export function overriddenSettings(
   settings: RunSettings,
   overrides: readonly string[],
   where: string,
+  purpose: Purpose = 'train',
 ): RunSettings {
   const origins = new Map<string, string>();
   const value = overrideConfig(settings as Json, overrides, origins);
   const changed = validateConfig(value, RunSettings, key => origins.get(key) ?? where);
-  checkRunSettings(changed, where);
+  checkRunSettings(changed, where, purpose);
   return changed;
 }
 
@@ -77,7 +85,7 @@ export function overriddenSettings(
  * What the schema cannot say: names that must exist, sums that must match, parts that exclude each other.
  * @throws ConfigError
  */
-export function checkRunSettings(settings: RunSettings, where: string): void {
+export function checkRunSettings(settings: RunSettings, where: string, purpose: Purpose = 'train'): void {
   const problems: { key: string; where: string; message: string }[] = [];
   const add = (key: string, message: string) => problems.push({ key, where, message });
   const known = Object.keys(settings.tags);
@@ -97,7 +105,7 @@ export function checkRunSettings(settings: RunSettings, where: string): void {
   settings.servers.forEach(({ tag_weights }, i) => {
     tagsOf(`servers.${i}.tag_weights`, Object.keys(tag_weights));
   });
-  for (const { key, message } of clashes(settings)) add(key, message);
+  for (const { key, message } of purpose === 'train' ? clashes(settings) : []) add(key, message);
   for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);
 }
@@ -114,7 +122,7 @@ function overlappingSeeds(settings: RunSettings): Clash[] {
       first: rollout.start_seed,
       count: rollout.env_groups * (rounds * training.steps + ahead),
     },
-    ...(warm_start
+    ...(warm_start && warm_start.files.length === 0
       ? [{ key: 'warm_start.start_seed', first: warm_start.start_seed, count: warm_start.episodes }]
       : []),
   ];

@@ -13,7 +13,26 @@ export interface Clash {
 
 /** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
 export function clashes(settings: RunSettings): Clash[] {
+  if (settings.train_tags.length === 0) return taskClashes(settings);
   return [...algorithmClashes(settings), ...rolloutClashes(settings), ...groupClashes(settings)];
+}
+
+/** A run without environments can only learn from files. */
+function taskClashes({ training, policy, warm_start }: RunSettings): Clash[] {
+  const key = 'train_tags';
+  if (training.steps > 0)
+    return [{ key, message: 'names no environment to train in; only sft does without' }];
+  if (policy.init === 'scratch') {
+    return [
+      { key, message: 'names no environment, and a policy from scratch has its words from there: name one' },
+    ];
+  }
+  if ((warm_start?.files ?? []).length === 0) {
+    return [
+      { key, message: 'names no environment, and warm_start.files no conversations: nothing to learn from' },
+    ];
+  }
+  return [];
 }
 
 function algorithmClashes(settings: RunSettings): Clash[] {

@@ -14,8 +14,15 @@ import {
 
 export const WarmStart = Type.Object(
   {
-    /** Who plays the demonstrations: `random` shows the format only, `optimal` the way to win. */
-    policy: choice(['random', 'optimal'], 'random'),
+    /** JSON Lines files with conversations to learn from; where there are any, nobody plays demonstrations. */
+    files: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
+    /** Share of the examples that is held back to measure the loss on. */
+    validation_share: share(0),
+    /**
+     * Who plays the demonstrations: `random` shows the format only, `optimal` the way to win; where an environment has no
+     * best player it has an `oracle`, who knows the answer, or a `heuristic`.
+     */
+    policy: choice(['random', 'optimal', 'oracle', 'heuristic'], 'random'),
     episodes: positive(200),
     /** Share of turns that take random actions instead. */
     random_turns: share(0),

@@ -23,7 +23,8 @@ export const RunSettings = Type.Object(
     policy: PolicySettings,
     /** Every environment that can be named; `rollout.n_groups` and `train_tags` choose. */
     tags: Type.Record(Type.String(), TagSettings, { default: {} }),
-    train_tags: Type.Array(Type.String(), { minItems: 1 }),
+    /** Environments to train in; none where only files are learnt from. */
+    train_tags: Type.Array(Type.String(), { default: [] }),
     rollout: RolloutSettings,
     warm_start: orNull(WarmStart),
     algorithm: AlgorithmSettings,

@@ -36,7 +36,7 @@ t.test('every demonstration is learnt once an epoch, with warm-up and cosine', a
     {
       seed: 1,
       signal: never,
-      onEpoch: (_, metrics) => epochs.push(metrics['sft/loss']),
+      onEpoch: (_, metrics) => void epochs.push(metrics['sft/loss']),
     },
   );
   t.same(epochs, [1.5, 3.5]);

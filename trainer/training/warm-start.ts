@@ -37,10 +37,12 @@ export async function warmStart(
   run: {
     readonly seed: number;
     readonly signal: AbortSignal;
-    onEpoch?(epoch: number, metrics: Metrics): void;
+    onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
   },
 ): Promise<void> {
-  const trained = demonstrations.filter(({ mask }) => countOnes(mask) > 0).map(supervised[settings.learn]);
+  const trained = demonstrations
+    .filter(({ mask }) => countOnes(mask) > 0)
+    .map(one => supervisedSequence(learntTokens(one, settings)));
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
@@ -77,18 +79,22 @@ export async function warmStart(
       miniBatch: settings.batch_size,
       seed: mixSeed(run.seed, PURPOSE.warmStart, epoch),
     });
-    run.onEpoch?.(epoch + 1, metrics);
+    await run.onEpoch?.(epoch + 1, metrics);
   }
 }
 
-const supervised = {
-  responses: ({ tokenIds, mask }: Demonstration) => supervisedSequence(tokenIds, mask),
-  /** All but the first token, which nothing comes before. */
-  everything: ({ tokenIds }: Demonstration) =>
-    supervisedSequence(tokenIds, new Uint8Array(tokenIds.length).fill(1, 1)),
-};
+/** A demonstration with the mask on the tokens that are learnt of it. */
+export function learntTokens(
+  demonstration: Demonstration,
+  { learn }: Pick<WarmStartSettings, 'learn'>,
+): Demonstration {
+  if (learn === 'responses') return demonstration;
+  const { tokenIds } = demonstration;
+  // All but the first token, which nothing comes before.
+  return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, 1) };
+}
 
-function supervisedSequence(tokenIds: Int32Array, mask: Uint8Array): TrainingSequence {
+function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
   const { length } = tokenIds;
   return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
 }

@@ -6,7 +6,7 @@ import { loadTokenizer, type Tokenizer } from '../policy/tokenizer.ts';
 import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import type { Agent } from '../rollout/agent.ts';
-import { Collector } from '../rollout/collector.ts';
+import { Collector, type CollectorSettings } from '../rollout/collector.ts';
 import {
   type DescribedTag,
   describeTags,
@@ -22,17 +22,21 @@ import type { RunSettings } from './settings.ts';
 /** How long a collection that is given up may take to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
 
-/** The environments of a run: connected, described, and ready for an agent to play in. */
-export interface Workbench {
+/** The environments of a run: connected, described, and ready for an agent of text to play in. */
+export interface TextBench {
   readonly servers: ServerPool;
   readonly tags: readonly DescribedTag[];
-  readonly tokenizer: Tokenizer;
   readonly collector: Collector;
+  close(): Promise<void>;
+}
+
+/** The same with a tokenizer, for policies. */
+export interface Workbench extends TextBench {
+  readonly tokenizer: Tokenizer;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** What constrained responses may be, by tag; empty where responses are not constrained. */
   readonly grammars: Grammars;
-  close(): Promise<void>;
 }
 
 /**
@@ -42,35 +46,22 @@ export interface Workbench {
  * @param note told when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
-export async function openWorkbench(
+export function openWorkbench(
   settings: RunSettings,
   tokenizerFolder: string | undefined,
   note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<Workbench> {
-  const { failover_s } = settings.rollout;
-  const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
-  try {
-    const tags = await orAborted(describeTags(servers, namedTags(settings)), signal, 0);
-    const response: ResponseSettings = {
-      responseLength: settings.rollout.response_length,
-      think: settings.rollout.think,
-    };
+  return connected(settings, note, signal, async (servers, tags) => {
+    const response = responseSettings(settings);
     const tokenizer =
       tokenizerFolder === undefined
         ? buildWordTokenizer(compactVocabulary(tags.map(tag => promptTask(tag, response))))
         : await loadTokenizer(tokenizerFolder);
     const collector = new Collector({
-      servers,
-      tags,
-      prompt: settings.rollout.prompt,
-      response,
+      ...collectorSettings(settings, servers, tags),
       tokenizer,
       maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
-      context: { mode: settings.rollout.context_mode, window: settings.rollout.max_context_window },
-      concurrency: settings.rollout.concurrency,
-      groupTimeoutMs:
-        settings.rollout.group_timeout_s === null ? undefined : 1000 * settings.rollout.group_timeout_s,
     });
     const actionTokens = new Map(
       tags.map(({ tag }) => [
@@ -78,21 +69,74 @@ export async function openWorkbench(
         collector.prompt(tag.name).tokens?.actionTokenIds ?? new Set<number>(),
       ]),
     );
-    const grammars: { [tag: string]: TokenGrammar } = {};
-    for (const { tag } of settings.rollout.constrained ? tags : []) {
-      const grammar = collector.prompt(tag.name).tokens?.grammar;
-      if (!grammar) {
-        throw new Error(
-          `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions`,
-        );
-      }
-      grammars[tag.name] = grammar;
-    }
+    const grammars = settings.rollout.constrained ? responseGrammars(tags, collector) : {};
     return { servers, tags, tokenizer, collector, actionTokens, grammars, close: () => servers.close() };
+  });
+}
+
+/** {@link openWorkbench} for agents that read and write text and need no tokenizer. */
+export function openTextBench(
+  settings: RunSettings,
+  note: (text: string) => void,
+  signal: AbortSignal,
+): Promise<TextBench> {
+  return connected(settings, note, signal, async (servers, tags) => {
+    const collector = new Collector(collectorSettings(settings, servers, tags));
+    return { servers, tags, collector, close: () => servers.close() };
+  });
+}
+
+/** What is made of the servers and their tags; the servers are closed again when that fails. */
+async function connected<T>(
+  settings: RunSettings,
+  note: (text: string) => void,
+  signal: AbortSignal,
+  make: (servers: ServerPool, tags: readonly DescribedTag[]) => Promise<T>,
+): Promise<T> {
+  const { failover_s } = settings.rollout;
+  const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
+  try {
+    return await make(servers, await orAborted(describeTags(servers, namedTags(settings)), signal, 0));
   } catch (error) {
     await servers.close();
     throw error;
   }
+}
+
+function responseSettings({ rollout }: RunSettings): ResponseSettings {
+  return { responseLength: rollout.response_length, think: rollout.think };
+}
+
+function collectorSettings(
+  settings: RunSettings,
+  servers: ServerPool,
+  tags: readonly DescribedTag[],
+): CollectorSettings {
+  const { rollout } = settings;
+  return {
+    servers,
+    tags,
+    prompt: rollout.prompt,
+    response: responseSettings(settings),
+    context: { mode: rollout.context_mode, window: rollout.max_context_window },
+    concurrency: rollout.concurrency,
+    groupTimeoutMs: rollout.group_timeout_s === null ? undefined : 1000 * rollout.group_timeout_s,
+  };
+}
+
+/** @throws Error naming a tag whose responses have no grammar */
+function responseGrammars(tags: readonly DescribedTag[], collector: Collector): Grammars {
+  const grammars: { [tag: string]: TokenGrammar } = {};
+  for (const { tag } of tags) {
+    const grammar = collector.prompt(tag.name).tokens?.grammar;
+    if (!grammar) {
+      throw new Error(
+        `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions`,
+      );
+    }
+    grammars[tag.name] = grammar;
+  }
+  return grammars;
 }
 
 /** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
@@ -101,7 +145,7 @@ export function benchAgent(bench: Workbench, policy: Pick<Policy, 'generate' | '
 }
 
 /** Rollouts of an agent on a workbench. */
-export function agentRollouts(bench: Workbench, agent: Agent, note: (text: string) => void): Rollouts {
+export function agentRollouts(bench: TextBench, agent: Agent, note: (text: string) => void): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played> {
       const { temperature, topK, topP, seed, signal } = options;

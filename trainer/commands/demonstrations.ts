@@ -1,0 +1,73 @@
+import { validateConfig } from '../../shared/config.ts';
+import { demonstrate } from '../rollout/demonstrations.ts';
+import { episodeReturn } from '../rollout/episode.ts';
+import { mixSeed } from '../rollout/seeds.ts';
+import { planGroups } from '../rollout/tag.ts';
+import { episodeConversations } from '../rollout/transcript.ts';
+import { writeJsonLines } from '../tracking/jsonlines.ts';
+import { openProgress, shownShare, silentProgress } from '../tracking/progress.ts';
+import { PURPOSE } from '../training/purposes.ts';
+import { loadRunSettings } from '../training/settings-check.ts';
+import { splitGroups } from '../training/settings-derived.ts';
+import { WarmStart } from '../training/settings-training.ts';
+import { openTextBench } from '../training/workbench.ts';
+import { stopSignal } from './stop-signal.ts';
+
+export interface DemonstrationsOptions {
+  /** File to write. */
+  readonly out: string;
+  /** Leaves out episodes without success. */
+  readonly onlySuccess?: boolean;
+  readonly quiet?: boolean;
+}
+
+/**
+ * The command `demonstrations`: lets the reference policy of a config's `warm_start` play, `optimal` where it has none, and
+ * writes the conversations as JSON Lines for `warm_start.files`.
+ * @returns the exit status
+ */
+export async function demonstrations(
+  config: string,
+  overrides: readonly string[],
+  options: DemonstrationsOptions,
+): Promise<number> {
+  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
+  const settings = loadRunSettings(config, overrides, 'play');
+  const player = settings.warm_start ?? validateConfig({ policy: 'optimal' }, WarmStart);
+  const stop = stopSignal(() => progress.note('stopping'));
+  const bench = await openTextBench(settings, progress.note.bind(progress), stop);
+  try {
+    const plans = planGroups({
+      tags: splitGroups(settings.train_tags, player.episodes),
+      groupSize: 1,
+      firstSeed: player.start_seed,
+    });
+    const { episodes } = await demonstrate(
+      bench.collector,
+      plans,
+      { policy: player.policy, randomTurns: player.random_turns },
+      mixSeed(settings.seed, PURPOSE.demonstrations),
+      stop,
+    );
+    const { context_mode: mode, max_context_window: window } = settings.rollout;
+    const kept = options.onlySuccess ? episodes.filter(({ success }) => success) : episodes;
+    const lines = kept.flatMap(episode =>
+      episodeConversations(episode, bench.collector.prompt(episode.tag), { mode, window }).map(messages => ({
+        messages,
+        tag: episode.tag,
+        env_id: episode.environmentId,
+        seed: episode.seed,
+        success: episode.success,
+        return: episodeReturn(episode),
+      })),
+    );
+    writeJsonLines(options.out, lines);
+    const success = episodes.filter(episode => episode.success).length / episodes.length;
+    console.log(
+      `${options.out}: ${lines.length} conversations of ${kept.length} episodes by ${player.policy}, success of all ${shownShare(success)}`,
+    );
+    return 0;
+  } finally {
+    await bench.close();
+  }
+}

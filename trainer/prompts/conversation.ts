@@ -1,0 +1,117 @@
+import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { ChatMessage, ChatTemplate } from '../policy/tokenizer-chat.ts';
+import { PLACEHOLDER, textAfterResponse } from './chat.ts';
+
+/** A message of an example to learn from. */
+export interface ExampleMessage extends ChatMessage {
+  /** 0: an assistant's message that is not to be learnt. */
+  readonly weight?: number;
+}
+
+/** A conversation as tokens: the mask is 1 on what assistants say, the end of their turn included. */
+export interface ConversationTokens {
+  readonly tokenIds: Int32Array;
+  readonly mask: Uint8Array;
+}
+
+/** What a conversation is made of besides what assistants say. */
+interface Frame {
+  /** Text before a response: everything since the last one. */
+  before(user: string, first: boolean): string;
+  /** Tokens after a response; the first `learnt` of them are learnt. */
+  readonly after: readonly number[];
+  readonly learnt: number;
+}
+
+/**
+ * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
+ * Every message is tokenised on its own, so that what follows changes nothing.
+ * @param prime what responses begin with and are not to learn, e.g. `<think>`, as in rollouts; '' for none
+ * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
+ */
+export function tokenizeConversation(
+  messages: readonly ExampleMessage[],
+  tokenizer: Tokenizer,
+  prime = '',
+): ConversationTokens {
+  const system = messages[0]?.role === 'system' ? messages[0].content : undefined;
+  const turns = pairs(system === undefined ? messages : messages.slice(1));
+  const frame = tokenizer.chatTemplate
+    ? templateFrame(tokenizer.chatTemplate, tokenizer, system)
+    : plainFrame(system ?? '');
+  const tokenIds: number[] = [];
+  const mask: number[] = [];
+  const add = (ids: readonly number[], learnt: number) => {
+    for (const id of ids) {
+      tokenIds.push(id);
+      mask.push(learnt);
+    }
+  };
+  turns.forEach(({ user, assistant }, i) => {
+    const primed = prime !== '' && assistant.content.startsWith(prime);
+    const learnt = assistant.weight === 0 ? 0 : 1;
+    add(encoded(frame.before(user, i === 0) + (primed ? prime : ''), tokenizer), 0);
+    if (tokenIds.length === 0) throw new Error('an assistant speaks first: nothing predicts its first token');
+    add(encoded(assistant.content.slice(primed ? prime.length : 0), tokenizer), learnt);
+    add(frame.after.slice(0, frame.learnt), learnt);
+    add(frame.after.slice(frame.learnt), 0);
+  });
+  return { tokenIds: Int32Array.from(tokenIds), mask: Uint8Array.from(mask) };
+}
+
+interface Pair {
+  readonly user: string;
+  readonly assistant: ExampleMessage;
+}
+
+function pairs(messages: readonly ExampleMessage[]): Pair[] {
+  if (messages.length === 0 || messages.length % 2 === 1) {
+    throw new Error(
+      `a conversation is a user's message and an assistant's, once or more, after at most one system message; got ${messages.map(({ role }) => role).join(', ') || 'none'}`,
+    );
+  }
+  return Array.from({ length: messages.length / 2 }, (_, i) => {
+    const [user, assistant] = messages.slice(2 * i, 2 * i + 2);
+    if (user.role !== 'user' || assistant.role !== 'assistant') {
+      throw new Error(
+        `after the system message user and assistant take turns; message ${2 * i} is by ${user.role}, the next by ${assistant.role}`,
+      );
+    }
+    return { user: user.content, assistant };
+  });
+}
+
+/** Messages side by side, as the `compact` prompt writes them. */
+function plainFrame(system: string): Frame {
+  return { before: (user, first) => (first ? system : '') + user, after: [], learnt: 0 };
+}
+
+function templateFrame(template: ChatTemplate, tokenizer: Tokenizer, system: string | undefined): Frame {
+  const opening: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
+  const past: ChatMessage[] = [
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: PLACEHOLDER },
+  ];
+  const afterText = textAfterResponse(template);
+  const ended = PLACEHOLDER + afterText;
+  const before = (user: string, first: boolean): string => {
+    const messages = [...opening, ...(first ? [] : past), { role: 'user', content: user } as const];
+    const text = template.render(messages, { addGenerationPrompt: true });
+    if (first) return text;
+    const at = text.indexOf(ended);
+    if (at < 0)
+      throw new Error('this chat template changes earlier turns; a conversation cannot be appended to');
+    return text.slice(at + ended.length);
+  };
+  return { before, after: tokenizer.encode(afterText), learnt: 1 };
+}
+
+/** @throws Error when the text comes back from its ids changed */
+function encoded(text: string, tokenizer: Tokenizer): number[] {
+  const ids = tokenizer.encode(text);
+  const back = tokenizer.decode(ids);
+  if (back === text) return ids;
+  throw new Error(
+    `the tokenizer cannot write ${JSON.stringify(text)}; it reads ${JSON.stringify(back)}: was the example made for another vocabulary?`,
+  );
+}
