@@ -61,6 +61,18 @@ t.test('text environments get the answer as written', async t => {
   t.match(await play.step('<think></think><answer>2 * 3</answer>'), { reward: 1, terminated: true });
 });
 
+t.test('valid actions are listed as answers, so that other wrappers can draw and show them', async t => {
+  const play = await begin([
+    { name: 'action_text' },
+    { name: 'random_actions', options: { probability: 1 } },
+    { name: 'observe_valid_actions' },
+  ]);
+  t.match(play.see(), /Valid actions: <think><\/think><answer>Left<\/answer>, /);
+  const { info } = await play.step('nothing');
+  t.match(info.executed_action, /^<think><\/think><answer>(Left|Down|Right|Up)<\/answer>$/);
+  t.equal(info.action_is_valid, true);
+});
+
 t.test('reference policies answer in text', async t => {
   const play = await begin(WRAPPERS, {
     environment: sokoban as AnyEnvironment,

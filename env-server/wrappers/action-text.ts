@@ -5,7 +5,14 @@ import type { Random } from '../../shared/random.ts';
 import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/environment.ts';
 import { stepLimit } from '../environments/settings.ts';
-import { type Nested, nested, UnfitWrapper, type Wrapper, writtenAction } from './layer.ts';
+import {
+  type Nested,
+  nested,
+  UnfitWrapper,
+  type Wrapper,
+  writtenAction,
+  writtenValidActions,
+} from './layer.ts';
 
 /** Characters of a response. */
 const LONGEST_RESPONSE = 100_000;
@@ -61,6 +68,7 @@ export const actionText: Wrapper = {
     const names =
       space.type === 'Discrete' && space.names ? { names: space.names, start: space.start ?? 0 } : undefined;
     const [least, most] = spec.rewardRange;
+    const listed = writtenValidActions(environment);
     const answer = (actions: readonly Json[]): string =>
       `${think ? '<think></think>' : ''}<answer>${actions.map(action => writtenAction(environment, action)).join(` ${ACTION_SEPARATOR} `)}</answer>`;
 
@@ -70,7 +78,7 @@ export const actionText: Wrapper = {
         rewardRange: [Math.min(least * maxActions, least, 0) + penalty, Math.max(most * maxActions, most, 0)],
         exampleAction: answer([spec.exampleAction]),
       },
-      validActions: null,
+      validActions: listed ? inner => listed(inner).map(action => answer([action])) : null,
       describe: config => {
         const { actions, actionFormat, ...description } = environment.describe(config);
         const one = actions ? actions.join(', ') : actionFormat;

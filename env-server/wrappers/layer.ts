@@ -49,8 +49,8 @@ export interface NestedParts<Own> {
   readonly describe?: AnyEnvironment['describe'];
   observe?(state: Nested<Own>, format: ObservationFormat): Json;
   readonly references?: { readonly [name: string]: ReferencePolicy<Json> };
-  /** Null takes the list of valid actions away. */
-  readonly validActions?: null;
+  /** Another list of valid actions, from a state of the wrapped environment; null takes the list away. */
+  readonly validActions?: ((inner: Json) => readonly Json[]) | null;
 }
 
 /** An environment around another one whose state holds the inner one's; snapshots and clones go through it. */
@@ -59,13 +59,14 @@ export function nested<Own extends JsonObject>(
   parts: NestedParts<Own>,
 ): AnyEnvironment {
   const base = forwarding(environment, state => (state as Nested<Own>).inner);
-  const { observe } = parts;
+  const { observe, validActions } = parts;
   return {
     ...base,
     ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
     ...(parts.describe && { describe: parts.describe }),
     ...(parts.references && { references: parts.references }),
-    ...(parts.validActions === null && { validActions: undefined }),
+    ...(validActions === null && { validActions: undefined }),
+    ...(validActions && { validActions: state => validActions((state as Nested<Own>).inner) }),
     ...(observe && { observe: (state, format) => observe(state as Nested<Own>, format) }),
     reset: (config, rng, options) =>
       chain(environment.reset(config, rng, options), inner => ({ ...parts.begin(config, options), inner })),
@@ -145,6 +146,20 @@ export function writtenAction(environment: AnyEnvironment, action: Json): string
     return space.names?.[action - (space.start ?? 0)] ?? String(action);
   }
   return typeof action === 'string' ? action : JSON.stringify(action);
+}
+
+/**
+ * The actions that are valid now, as a player would write them: all names of a discrete space where no more is known;
+ * undefined for an environment that cannot list them.
+ */
+export function writtenValidActions(
+  environment: AnyEnvironment,
+): ((state: Json) => readonly string[]) | undefined {
+  if (environment.validActions) {
+    return state => environment.validActions?.(state).map(action => writtenAction(environment, action)) ?? [];
+  }
+  const names = actionNames(environment);
+  return names && (() => names);
 }
 
 /** Adds a sentence to what players are told. */
