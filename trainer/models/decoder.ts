@@ -84,6 +84,52 @@ export function selectPositions(
   };
 }
 
+/** Rows in which several sequences stand side by side. */
+export interface PackedLayout extends SequenceLayout {
+  readonly attentionBias: Tensor;
+  /** The same for selected positions, which must not see other sequences either. */
+  select(selection: Selection): Selection;
+}
+
+/**
+ * Rows that hold several sequences: each begins at position 0 and sees itself alone.
+ * @param segments int32 [rows, time], the sequence a token belongs to
+ * @param places int32 [rows, time], its position there
+ */
+export function packedRows(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  segments: Tensor,
+  places: Tensor,
+): PackedLayout {
+  const [rows, time] = segments.shape;
+  const half = config.headDimension / 2;
+  const tables = ropeTables(
+    config,
+    Int32Array.from({ length: time }, (_, t) => t),
+  );
+  const angles = (table: Float32Array) => g.gather(g.constant(table, [time, half]), places);
+  const [cos, sin] = [angles(tables.cos), angles(tables.sin)];
+  const numbers = g.cast(segments, 'float32');
+  const keys = g.reshape(numbers, [rows, 1, 1, time]);
+  const apart = (queries: Tensor) => g.where(g.equal(queries, keys), 0, g.constant(MASKED_SCORE));
+  return {
+    cos,
+    sin,
+    attentionBias: apart(g.reshape(numbers, [rows, 1, time, 1])),
+    select(selection) {
+      const { count, tokens, attentionBias } = selection;
+      const at = (table: Tensor, width: number) => g.gather(g.reshape(table, [rows * time, width]), tokens);
+      return {
+        ...selection,
+        cos: g.reshape(at(cos, half), [rows, count, half]),
+        sin: g.reshape(at(sin, half), [rows, count, half]),
+        attentionBias: g.add(attentionBias, apart(g.reshape(at(numbers, 1), [rows, 1, count, 1]))),
+      };
+    },
+  };
+}
+
 /** cos and sin of every position's rotary angles, each [positions, headDimension / 2] in row-major order. */
 export function ropeTables(
   config: DecoderConfig,

@@ -1,4 +1,5 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import { packSequences } from '../policy/packing.ts';
 import type { Policy, TrainingSequence } from '../policy/policy.ts';
 import type { Demonstration } from '../rollout/demonstrations.ts';
 import { mixSeed } from '../rollout/seeds.ts';
@@ -36,6 +37,8 @@ export async function warmStart(
   settings: WarmStartSettings,
   run: {
     readonly seed: number;
+    /** Longest row of packed examples, in tokens. */
+    readonly maxLength?: number;
     readonly signal: AbortSignal;
     onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
   },
@@ -59,7 +62,10 @@ export async function warmStart(
           },
           step++,
         );
-        return policy.update(batch, { ...update, optimizer: { ...update.optimizer, learningRate } });
+        const sequences = settings.packing
+          ? packSequences(batch.sequences, run.maxLength ?? Number.POSITIVE_INFINITY)
+          : batch.sequences;
+        return policy.update({ sequences }, { ...update, optimizer: { ...update.optimizer, learningRate } });
       },
     };
     const { metrics } = await updatePolicy(rated, trained, {

@@ -170,6 +170,7 @@ export class LocalPolicy implements Policy {
     checkTemperature(settings.temperature);
     batch.sequences.forEach((sequence, index) => {
       this.#checkSequence(sequence, `training sequence ${index}`);
+      checkSegments(sequence, settings.loss.policy, `training sequence ${index}`);
     });
     return this.#inTurn(() => this.#update(batch.sequences, settings));
   }
@@ -353,6 +354,22 @@ function compact<T extends object>(sequence: T): T {
       : value,
   ]);
   return Object.fromEntries(copy) as T;
+}
+
+function checkSegments({ segments, mask }: TrainingSequence, loss: string, what: string): void {
+  if (segments === undefined) return;
+  if (loss !== 'cross_entropy') {
+    throw new RangeError(
+      `${what} has segments, which only the loss cross_entropy takes; this one is ${loss}`,
+    );
+  }
+  for (let t = 1; t < segments.length; t++) {
+    if (segments[t] !== segments[t - 1] && mask[t]) {
+      throw new RangeError(
+        `${what}: the mask holds ${t}, the first token of a segment, which nothing predicts`,
+      );
+    }
+  }
 }
 
 function checkTemperature(temperature: number): void {

@@ -4,6 +4,7 @@ import {
   decoderHidden,
   decoderLogits,
   decoderValues,
+  packedRows,
   rightPadded,
   selectPositions,
 } from '../../models/decoder.ts';
@@ -34,12 +35,18 @@ export interface SequenceGraph {
 /**
  * Builds the program up to its predictions. Inputs: `ids` int32 [rows, time], `targets` int32 [rows, predictions],
  * `inverseTemperature` [], where not all predictions are looked at their `positions` int32 [rows, predictions], and under a
- * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained.
+ * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained. Packed rows also take
+ * `segments` and `places` int32 [rows, time]: the sequence that a token belongs to, and its position there.
  */
 export function buildSequenceGraph(
   config: DecoderConfig,
   shape: BatchShape,
-  options: { readonly valueHead: boolean; readonly grammar: CompiledGrammar | null },
+  options: {
+    readonly valueHead: boolean;
+    readonly grammar: CompiledGrammar | null;
+    /** Rows hold several sequences each. */
+    readonly packed?: boolean;
+  },
 ): SequenceGraph {
   const g = new GraphBuilder();
   const { rows, time, predictions } = shape;
@@ -50,7 +57,16 @@ export function buildSequenceGraph(
     predictions === time
       ? undefined
       : selectPositions(g, config, g.input('positions', 'int32', [rows, predictions]), time);
-  const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time), selection);
+  const rowInput = (name: string) => g.input(name, 'int32', [rows, time]);
+  const packed = options.packed ? packedRows(g, config, rowInput('segments'), rowInput('places')) : null;
+  const layout = packed ?? rightPadded(g, config, rows, time);
+  const hidden = decoderHidden(
+    g,
+    config,
+    ids,
+    layout,
+    selection && packed ? packed.select(selection) : selection,
+  );
   // The temperature divides the logits; on the hidden states it is the same and less to multiply.
   const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
   let logits = decoderLogits(g, config, tempered);

@@ -16,7 +16,7 @@ import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../runtime/runtime.ts';
 import { type CompiledGrammar, grammarStates } from '../engine/grammar.ts';
-import type { ScoreRequest, TrainingSequence } from '../policy.ts';
+import type { TrainingSequence } from '../policy.ts';
 import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph } from './sequence-graph.ts';
 
@@ -72,7 +72,8 @@ export class GradientProgram {
       const group = members.map(index => task.sequences[index]);
       for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
         const sequences = batch.members.map(member => group[member]);
-        const program = await this.#program(batch, task, name, grammar);
+        const packed = sequences.some(({ segments }) => segments !== undefined);
+        const program = await this.#program(batch, task, name, grammar, packed);
         fillRows(program.inputs, batch, sequences, grammar);
         fillLoss(program.inputs, batch, sequences, task);
         const outputs = await program.executable.run(program.inputs);
@@ -92,6 +93,7 @@ export class GradientProgram {
     task: GradientTask,
     grammarName: string,
     grammar: CompiledGrammar | null,
+    packed: boolean,
   ): Promise<TrainProgram> {
     // An entropy that earns nothing is a metric only and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
@@ -102,11 +104,19 @@ export class GradientProgram {
       task.structure,
       rewarded,
       grammarName,
+      packed,
     ]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { runtime, parameters } = this.#options;
-    const { graph, metrics } = buildTrainGraph(this.#options, shape, task.structure, rewarded, grammar);
+    const { graph, metrics } = buildTrainGraph(
+      this.#options,
+      shape,
+      task.structure,
+      rewarded,
+      grammar,
+      packed,
+    );
     const outputs = Object.fromEntries(
       parameters.layout.map(({ name }) => [name, this.#partial.array(name)]),
     );
@@ -124,9 +134,14 @@ export function buildTrainGraph(
   structure: LossStructure,
   entropyRewarded: boolean,
   grammar: CompiledGrammar | null,
+  packed = false,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
   const { config, valueHead, parameters } = options;
-  const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, { valueHead, grammar });
+  const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, {
+    valueHead,
+    grammar,
+    packed,
+  });
   const outputs = {
     logProbs,
     entropies: entropyRewarded ? entropies : g.stopGradient(entropies),
@@ -157,10 +172,11 @@ export function allocateInputs(graph: Graph): BatchInputs {
 export function fillRows(
   inputs: BatchInputs,
   { time, predictions }: MicroBatch,
-  sequences: readonly Pick<ScoreRequest, 'tokenIds' | 'mask'>[],
+  sequences: readonly Pick<TrainingSequence, 'tokenIds' | 'mask' | 'segments'>[],
   grammar: CompiledGrammar | null,
 ): void {
   const { ids, targets, positions, grammarStates: states } = inputs;
+  if (inputs.segments !== undefined) fillSegments(inputs, time, sequences);
   ids.fill(0);
   targets.fill(0);
   positions?.fill(0);
@@ -175,6 +191,24 @@ export function fillRows(
     if (grammar !== null) {
       const own = grammarStates(grammar, tokenIds, mask, grammar.stateCount);
       packMasked(own, mask, states, row, predictions, time);
+    }
+  });
+}
+
+/** Writes which sequence each token belongs to, and where in it; padding belongs to none. */
+function fillSegments(
+  { segments, places }: BatchInputs,
+  time: number,
+  sequences: readonly Pick<TrainingSequence, 'tokenIds' | 'segments'>[],
+): void {
+  segments.fill(-1);
+  places.fill(0);
+  sequences.forEach(({ tokenIds, segments: own }, row) => {
+    let start = 0;
+    for (let t = 0; t < tokenIds.length - 1; t++) {
+      if (own !== undefined && t > 0 && own[t] !== own[t - 1]) start = t;
+      segments[row * time + t] = own?.[t] ?? 0;
+      places[row * time + t] = t - start;
     }
   });
 }
