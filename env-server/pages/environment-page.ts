@@ -82,6 +82,8 @@ export async function environmentPage(
     ),
     '## Configuration',
     schemaTable(spec.configSchema),
+    readsFiles(spec.configSchema) &&
+      'Files are read from the server’s disk, and only from the folder that its operator names in `RAGEN_DATA_DIR` where that is set.',
     '## Presets',
     Object.keys(spec.presets ?? {}).length > 0
       ? `Chosen by the configuration key \`preset\`; keys beside it count more.\n\n${table(
@@ -100,6 +102,13 @@ export async function environmentPage(
     ),
   ];
   return `${sections.filter(section => section).join('\n\n')}\n`;
+}
+
+/** Keys of configurations that name data files. */
+const FILE_KEYS = ['data', 'corpus', 'products'];
+
+function readsFiles({ properties = {} }: { properties?: object }): boolean {
+  return FILE_KEYS.some(key => key in properties);
 }
 
 function policies(

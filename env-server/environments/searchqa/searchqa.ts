@@ -118,7 +118,7 @@ export const searchQa = {
       '',
       'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. An empty action or query changes nothing.',
       '',
-      'Searched is a corpus about an invented country that ships with the environment, a corpus file (BM25 in both), or an HTTP retriever. A search that the retriever does not answer says so and sets `search_failed` in `info`.',
+      'Searched is a corpus about an invented country that ships with the environment, a corpus file (BM25 in both), or an HTTP retriever. A search that the retriever does not answer says so and sets `search_failed` in `info`. A retriever runs on the server’s own machine or on a host that its operator lists in `RAGEN_RETRIEVER_HOSTS`.',
     ].join('\n'),
     tags: ['search', 'question answering', 'text'],
     configSchema,
