@@ -5,6 +5,8 @@ import { GraphBuilder } from '../graph/graph.ts';
 import { adamwStep, clipFactor } from '../policy/local/adamw.ts';
 import { OnnxRuntime } from '../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../runtime/parameter-store.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
 import { type DecoderConfig, parseConfig } from './config.ts';
 import {
   decoderHidden,
@@ -17,8 +19,14 @@ import {
 import { parameterSpecs } from './parameters.ts';
 import { SafetensorsReader } from './safetensors.ts';
 
-const runtime = new OnnxRuntime();
-t.after(() => runtime.close());
+/** Null where this machine has none. */
+const runtimes: readonly (readonly [string, Runtime | null])[] = [
+  ['ONNX Runtime', new OnnxRuntime()],
+  ['WebGPU', await WebGpuRuntime.open()],
+];
+t.after(async () => {
+  for (const [, runtime] of runtimes) await runtime?.close();
+});
 
 const MODELS = ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'];
 const folderOf = (model: string) => new URL(`../../test-data/golden/models/${model}/`, import.meta.url);
@@ -71,86 +79,94 @@ function buildLoss(config: DecoderConfig, batch: Batch) {
   return g.build();
 }
 
-for (const model of MODELS) {
-  t.test(`${model} is transformers' in logits, log-probabilities, loss and gradients`, async t => {
-    const config = parseConfig(read(model, 'config.json'));
-    const { forward, cross_entropy } = read(model, 'expected.json');
-    const batch: Batch = {
-      ids: forward.input_ids,
-      mask: forward.attention_mask,
-      positions: forward.position_ids,
-    };
-    const [rows, time] = [batch.ids.length, batch.ids[0].length];
-    const executable = await runtime.compile(buildLoss(config, batch), {
-      parameters: await goldenWeights(model, config),
-    });
-    const out = await executable.run({
-      ids: Int32Array.from(batch.ids.flat()),
-      mask: Float32Array.from(batch.mask.flat()),
-    });
-    for (let row = 0; row < rows; row++) {
-      const last = batch.mask[row].lastIndexOf(1);
-      const expected: number[] = forward[`logits_last_valid_row${row}`];
-      const start = (row * time + last) * config.vocabularySize;
-      const worst = expected.reduce((max, x, i) => Math.max(max, Math.abs(x - out.logits[start + i])), 0);
-      t.ok(worst < 1e-4, `logits of row ${row}: error ${worst}`);
-      for (let p = 0; p + 1 < time; p++) {
-        if (!batch.mask[row][p] || !batch.mask[row][p + 1]) continue;
-        const error = Math.abs(forward.next_token_logprob[row][p] - out.logProbs[row * (time - 1) + p]);
-        if (error > 1e-5) t.fail(`log-probability at ${row}, ${p}: error ${error}`);
-      }
-    }
-    t.ok(Math.abs(out.loss[0] - cross_entropy.loss_mean_over_valid) < 1e-5, `loss ${out.loss[0]}`);
-    for (const [name, wanted] of Object.entries(
-      cross_entropy.grads as Record<string, Record<string, number>>,
-    )) {
-      const grad = Float64Array.from(out[name]);
-      const norm = Math.hypot(...grad);
-      t.ok(Math.abs(norm - wanted.norm) < 1e-4 * wanted.norm + 1e-6, `norm of ${name}`);
-      const sum = grad.reduce((a, b) => a + b, 0);
-      t.ok(Math.abs(sum - wanted.sum) < 1e-4 * (Math.abs(wanted.sum) + wanted.norm), `sum of ${name}`);
-      const head = wanted.head as unknown as number[];
-      t.ok(
-        head.every((x, i) => Math.abs(x - grad[i]) < 1e-4 * Math.abs(x) + 2e-6),
-        `first elements of ${name}`,
-      );
-    }
-  });
+for (const [place, runtime] of runtimes) {
+  const options = { skip: runtime === null ? 'no GPU here that Dawn can use' : false };
+  for (const model of MODELS) {
+    t.test(
+      `${model} on ${place} is transformers' in logits, log-probabilities, loss and gradients`,
+      options,
+      async t => {
+        const config = parseConfig(read(model, 'config.json'));
+        const { forward, cross_entropy } = read(model, 'expected.json');
+        const batch: Batch = {
+          ids: forward.input_ids,
+          mask: forward.attention_mask,
+          positions: forward.position_ids,
+        };
+        const [rows, time] = [batch.ids.length, batch.ids[0].length];
+        const executable = await runtime!.compile(buildLoss(config, batch), {
+          parameters: await goldenWeights(model, config),
+        });
+        const out = await executable.run({
+          ids: Int32Array.from(batch.ids.flat()),
+          mask: Float32Array.from(batch.mask.flat()),
+        });
+        for (let row = 0; row < rows; row++) {
+          const last = batch.mask[row].lastIndexOf(1);
+          const expected: number[] = forward[`logits_last_valid_row${row}`];
+          const start = (row * time + last) * config.vocabularySize;
+          const worst = expected.reduce((max, x, i) => Math.max(max, Math.abs(x - out.logits[start + i])), 0);
+          t.ok(worst < 1e-4, `logits of row ${row}: error ${worst}`);
+          for (let p = 0; p + 1 < time; p++) {
+            if (!batch.mask[row][p] || !batch.mask[row][p + 1]) continue;
+            const error = Math.abs(forward.next_token_logprob[row][p] - out.logProbs[row * (time - 1) + p]);
+            if (error > 1e-5) t.fail(`log-probability at ${row}, ${p}: error ${error}`);
+          }
+        }
+        t.ok(Math.abs(out.loss[0] - cross_entropy.loss_mean_over_valid) < 1e-5, `loss ${out.loss[0]}`);
+        for (const [name, wanted] of Object.entries(
+          cross_entropy.grads as Record<string, Record<string, number>>,
+        )) {
+          const grad = Float64Array.from(out[name]);
+          const norm = Math.hypot(...grad);
+          t.ok(Math.abs(norm - wanted.norm) < 1e-4 * wanted.norm + 1e-6, `norm of ${name}`);
+          const sum = grad.reduce((a, b) => a + b, 0);
+          t.ok(Math.abs(sum - wanted.sum) < 1e-4 * (Math.abs(wanted.sum) + wanted.norm), `sum of ${name}`);
+          const head = wanted.head as unknown as number[];
+          t.ok(
+            head.every((x, i) => Math.abs(x - grad[i]) < 1e-4 * Math.abs(x) + 2e-6),
+            `first elements of ${name}`,
+          );
+        }
+      },
+    );
 
-  t.test(`${model} takes transformers' ten AdamW steps`, async t => {
-    const config = parseConfig(read(model, 'config.json'));
-    const { forward, adamw } = read(model, 'expected.json');
-    const batch: Batch = {
-      ids: forward.input_ids,
-      mask: forward.attention_mask,
-      positions: forward.position_ids,
-    };
-    const parameters = await goldenWeights(model, config);
-    const grads = parameters.emptyLike();
-    const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
-    const executable = await runtime.compile(buildLoss(config, batch), { parameters, outputs });
-    const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
-    const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
-    const settings = {
-      learningRate: adamw.lr,
-      beta1: adamw.betas[0],
-      beta2: adamw.betas[1],
-      epsilon: adamw.eps,
-      weightDecay: adamw.weight_decay,
-      clipNorm: adamw.clip_grad_norm,
-    };
-    for (let step = 1; step <= adamw.losses.length; step++) {
-      const { loss } = await executable.run(inputs);
-      const norm = Math.sqrt(grads.flat.reduce((sum, x) => sum + x * x, 0));
-      const expected = adamw.losses[step - 1];
-      t.ok(
-        Math.abs(loss[0] - expected) < 1e-5 * Math.max(1, expected),
-        `loss ${loss[0]} before step ${step}`,
-      );
-      t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
-      adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
-    }
-  });
+    t.test(`${model} on ${place} takes transformers' ten AdamW steps`, options, async t => {
+      const config = parseConfig(read(model, 'config.json'));
+      const { forward, adamw } = read(model, 'expected.json');
+      const batch: Batch = {
+        ids: forward.input_ids,
+        mask: forward.attention_mask,
+        positions: forward.position_ids,
+      };
+      const parameters = await goldenWeights(model, config);
+      const grads = parameters.emptyLike();
+      const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
+      const executable = await runtime!.compile(buildLoss(config, batch), { parameters, outputs });
+      const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
+      const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
+      const settings = {
+        learningRate: adamw.lr,
+        beta1: adamw.betas[0],
+        beta2: adamw.betas[1],
+        epsilon: adamw.eps,
+        weightDecay: adamw.weight_decay,
+        clipNorm: adamw.clip_grad_norm,
+      };
+      for (let step = 1; step <= adamw.losses.length; step++) {
+        const { loss } = await executable.run(inputs);
+        const norm = Math.sqrt(grads.flat.reduce((sum, x) => sum + x * x, 0));
+        const expected = adamw.losses[step - 1];
+        t.ok(
+          Math.abs(loss[0] - expected) < 1e-5 * Math.max(1, expected),
+          `loss ${loss[0]} before step ${step}`,
+        );
+        t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
+        adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
+        parameters.touch();
+      }
+    });
+  }
 }
 
 t.test('rows padded on the right need no mask, and the value head starts at 0', async t => {
@@ -166,7 +182,8 @@ t.test('rows padded on the right need no mask, and the value head starts at 0', 
   const hidden = decoderHidden(g, config, ids, rightPadded(g, config, rows, time));
   g.output('logits', decoderLogits(g, config, hidden));
   g.output('values', decoderValues(g, config, hidden));
-  const executable = await runtime.compile(g.build(), { parameters: store });
+  const [[, runtime]] = runtimes;
+  const executable = await runtime!.compile(g.build(), { parameters: store });
   const padded = Int32Array.from([...forward.input_ids[0], ...forward.input_ids[2]]);
   const { logits, values } = await executable.run({ ids: padded });
   [0, 2].forEach((source, row) => {

@@ -13,6 +13,12 @@ export interface ContractTolerance {
   readonly relative: number;
 }
 
+export interface ContractOptions {
+  readonly tolerance?: ContractTolerance;
+  /** How often the large cases run to give the same bits. */
+  readonly repeats?: number;
+}
+
 const REPEATS = 30;
 const FLOAT32_TOLERANCE: ContractTolerance = { absolute: 2e-6, relative: 1e-5 };
 
@@ -23,7 +29,7 @@ const FLOAT32_TOLERANCE: ContractTolerance = { absolute: 2e-6, relative: 1e-5 };
 export async function runContractSuite(
   t: Test,
   create: () => Runtime,
-  tolerance: ContractTolerance = FLOAT32_TOLERANCE,
+  { tolerance = FLOAT32_TOLERANCE, repeats = REPEATS }: ContractOptions = {},
 ): Promise<void> {
   const runtime = create();
   t.teardown(() => runtime.close());
@@ -35,7 +41,7 @@ export async function runContractSuite(
   await t.test('parameters are read anew at every run and outputs land in bound arrays', t =>
     checkBinding(t, runtime),
   );
-  await t.test('the same run gives the same bits', t => checkRepeatability(t, runtime));
+  await t.test('the same run gives the same bits', t => checkRepeatability(t, runtime, repeats));
   await t.test('faults are named', t => checkFaults(t, runtime));
 }
 
@@ -85,13 +91,13 @@ async function checkBinding(t: Test, runtime: Runtime): Promise<void> {
   t.strictSame([...y], [9, 18]);
 }
 
-async function checkRepeatability(t: Test, runtime: Runtime): Promise<void> {
+async function checkRepeatability(t: Test, runtime: Runtime, repeats: number): Promise<void> {
   for (const operationCase of largeCases) {
     const executable = await runtime.compile(caseGraph(operationCase));
     const inputs = caseInputs(operationCase);
     const first = structuredClone(await executable.run(inputs));
     const differing = new Set<string>();
-    for (let repeat = 0; repeat < REPEATS; repeat++) {
+    for (let repeat = 0; repeat < repeats; repeat++) {
       for (const [name, values] of Object.entries(await executable.run(inputs))) {
         if (Buffer.compare(bytesOf(values), bytesOf(first[name])) !== 0) differing.add(name);
       }

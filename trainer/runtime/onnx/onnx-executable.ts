@@ -1,13 +1,6 @@
 import { type InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
-import {
-  allocate,
-  type DType,
-  describe,
-  type Graph,
-  sizeOf,
-  type Tensor,
-  type TypedArray,
-} from '../../graph/tensor.ts';
+import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
+import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
 import { type CompileOptions, type Executable, messageOf, RuntimeError, type Tensors } from '../runtime.ts';
 import { inputName, outputName } from './lowering-context.ts';
 import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
@@ -35,7 +28,12 @@ export class OnnxExecutable implements Executable, Tenant {
     this.graph = graph;
     this.#owner = owner;
     this.#bytes = workspaceOf(graph);
-    this.#feeds = bindParameters(graph, options);
+    this.#feeds = Object.fromEntries(
+      [...bindParameters(graph, options)].map(([name, array]) => [
+        inputName(name),
+        wrap(graph.parameters.get(name)!, array),
+      ]),
+    );
     this.#outputs = bindOutputs(graph, options);
     for (const [name, tensor] of graph.outputs) {
       this.#fetches[outputName(name)] = wrap(tensor, this.#outputs[name]);
@@ -83,65 +81,15 @@ export class OnnxExecutable implements Executable, Tenant {
   }
 
   #feed(inputs: Tensors): void {
-    for (const name of Object.keys(inputs)) {
-      if (!this.graph.inputs.has(name)) {
-        throw new RuntimeError(`the graph has no input '${name}'; it has ${list(this.graph.inputs)}`);
-      }
-    }
+    refuseUnknownInputs(this.graph, inputs);
     for (const [name, tensor] of this.graph.inputs) {
       const array = inputs[name];
       const key = inputName(name);
       if (array !== undefined && this.#feeds[key]?.data === array) continue;
-      check('input', name, tensor, array);
+      checkInput(name, tensor, array);
       this.#feeds[key] = wrap(tensor, array);
     }
   }
-}
-
-function bindParameters(graph: Graph, { parameters }: CompileOptions): Record<string, OnnxTensor> {
-  const feeds: Record<string, OnnxTensor> = {};
-  for (const [name, tensor] of graph.parameters) {
-    if (parameters === undefined) {
-      throw new RuntimeError(`the graph has parameters ('${name}', …): give a ParameterStore`);
-    }
-    feeds[inputName(name)] = wrap(tensor, parameters.array(name, tensor.shape));
-  }
-  return feeds;
-}
-
-function bindOutputs(graph: Graph, { outputs = {} }: CompileOptions): Tensors {
-  for (const name of Object.keys(outputs)) {
-    if (!graph.outputs.has(name)) {
-      throw new RuntimeError(`the graph has no output '${name}'; it has ${list(graph.outputs)}`);
-    }
-  }
-  const bound: Record<string, TypedArray> = {};
-  for (const [name, tensor] of graph.outputs) {
-    const array = outputs[name] ?? allocate(tensor.dtype, sizeOf(tensor.shape));
-    check('output', name, tensor, array);
-    bound[name] = array;
-  }
-  return bound;
-}
-
-function list(named: ReadonlyMap<string, Tensor>): string {
-  return [...named.keys()].join(', ') || 'none';
-}
-
-const ARRAY_TYPES: Readonly<Record<DType, new (length: number) => TypedArray>> = {
-  float32: Float32Array,
-  int32: Int32Array,
-  bool: Uint8Array,
-};
-
-function check(role: string, name: string, tensor: Tensor, array: TypedArray | undefined): void {
-  const wanted = ARRAY_TYPES[tensor.dtype];
-  const length = sizeOf(tensor.shape);
-  if (array instanceof wanted && array.length === length) return;
-  const given = array === undefined ? 'nothing' : `${array.constructor.name} of ${array.length}`;
-  throw new RuntimeError(
-    `${role} '${name}' is ${describe(tensor)} and takes a ${wanted.name} of ${length} elements, got ${given}`,
-  );
 }
 
 function wrap(tensor: Tensor, array: TypedArray): OnnxTensor {

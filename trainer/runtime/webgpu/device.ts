@@ -1,0 +1,148 @@
+import { create } from 'webgpu';
+import { messageOf, RuntimeError } from '../runtime.ts';
+
+/** Dawn's switches: none is needed for float32. */
+const DAWN_OPTIONS: string[] = [];
+const MEBIBYTE = 2 ** 20;
+
+/** The specification's bits, which are globals in browsers only. */
+export const BUFFER_USAGE = {
+  mapRead: 0x1,
+  copySource: 0x4,
+  copyTarget: 0x8,
+  uniform: 0x40,
+  storage: 0x80,
+} as const;
+/** Arrays that shaders read and write, and that we fill and read. */
+export const ARRAY_USAGE = BUFFER_USAGE.storage | BUFFER_USAGE.copySource | BUFFER_USAGE.copyTarget;
+export const MAP_READ = 1;
+
+/** Limits that we ask for as high as the adapter has them. */
+const WANTED_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxStorageBuffersPerShaderStage',
+  'maxComputeWorkgroupStorageSize',
+] as const;
+
+/**
+ * A GPU through Dawn: what all executables of a runtime share. Errors that nobody waits for are kept and thrown by the next
+ * {@link check}.
+ */
+export class GpuDevice {
+  /** Vendor, name and driver. */
+  readonly description: string;
+  readonly device: GPUDevice;
+  /** Keeps Dawn alive as long as the device. */
+  readonly #gpu: GPU;
+  readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
+  #fault: string | null = null;
+  #lost: string | null = null;
+  #closed = false;
+
+  private constructor(gpu: GPU, adapter: GPUAdapter, device: GPUDevice) {
+    const { vendor, device: name, description } = adapter.info;
+    this.#gpu = gpu;
+    this.device = device;
+    this.description = [vendor, name, description].filter(text => text !== '').join(', ');
+    device.addEventListener('uncapturederror', event => {
+      this.#fault ??= event.error.message;
+    });
+    void device.lost.then(({ reason, message }) => {
+      if (!this.#closed) this.#lost = `${reason}: ${message}`;
+    });
+  }
+
+  /** @returns null where there is no GPU that Dawn can use */
+  static async open(): Promise<GpuDevice | null> {
+    const gpu = create(DAWN_OPTIONS);
+    const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
+    if (adapter === null) return null;
+    const device = await adapter.requestDevice({
+      requiredLimits: Object.fromEntries(WANTED_LIMITS.map(name => [name, adapter.limits[name]])),
+    });
+    return new GpuDevice(gpu, adapter, device);
+  }
+
+  /** Whether the adapter is still there; a closed device has none. */
+  get usable(): boolean {
+    return !this.#closed && this.#lost === null && this.#gpu !== undefined;
+  }
+
+  /** @throws RuntimeError when the device is gone, or refused something since the last check */
+  check(): void {
+    if (this.#lost !== null) {
+      throw new RuntimeError(
+        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower policy.token_budget or policy.max_open_sequences first`,
+      );
+    }
+    if (this.#closed) throw new RuntimeError('the runtime was closed');
+    const fault = this.#fault;
+    this.#fault = null;
+    if (fault !== null) throw new RuntimeError(`the GPU refused a command: ${fault}`);
+  }
+
+  /**
+   * Compiles a shader, once for each text.
+   * @throws RuntimeError with the compiler's message
+   */
+  pipeline(name: string, code: string): Promise<GPUComputePipeline> {
+    const known = this.#pipelines.get(code);
+    if (known !== undefined) return known;
+    const pipeline = this.#compile(name, code);
+    this.#pipelines.set(code, pipeline);
+    return pipeline;
+  }
+
+  async #compile(name: string, code: string): Promise<GPUComputePipeline> {
+    const { device } = this;
+    device.pushErrorScope('validation');
+    const module = device.createShaderModule({ label: name, code });
+    const refused = device.popErrorScope();
+    const faults = (await module.getCompilationInfo()).messages.filter(({ type }) => type === 'error');
+    await refused;
+    if (faults.length > 0) {
+      const lines = code.split('\n');
+      const text = faults.map(({ message, lineNum }) => `${message}, in '${lines[lineNum - 1]?.trim()}'`);
+      throw new RuntimeError(`the GPU refuses the shader '${name}': ${text.join('; ')}`);
+    }
+    const compute = { module, entryPoint: 'main' };
+    return device.createComputePipelineAsync({ label: name, layout: 'auto', compute }).catch(cause => {
+      throw new RuntimeError(`the GPU refuses the shader '${name}': ${messageOf(cause)}`, { cause });
+    });
+  }
+
+  /**
+   * Runs what allocates memory, and waits for the device's word on it.
+   * @param what needs the memory, for the error
+   * @throws RuntimeError that names the sizes when they do not fit
+   */
+  async allocating<T>(what: string, bytes: number, allocate: () => T): Promise<T> {
+    this.device.pushErrorScope('validation');
+    this.device.pushErrorScope('out-of-memory');
+    const result = allocate();
+    const exhausted = await this.device.popErrorScope();
+    const invalid = await this.device.popErrorScope();
+    if (exhausted !== null) {
+      throw new RuntimeError(
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower policy.token_budget or policy.max_open_sequences, or use a smaller model (${exhausted.message})`,
+      );
+    }
+    if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
+    return result;
+  }
+
+  /** @throws RuntimeError when an array is larger than what a shader can be given */
+  assertBindable(what: string, bytes: number): void {
+    const most = this.device.limits.maxStorageBufferBindingSize;
+    if (bytes <= most) return;
+    throw new RuntimeError(
+      `${what} takes ${Math.ceil(bytes / MEBIBYTE)} MiB, this GPU gives a shader at most ${Math.floor(most / MEBIBYTE)} MiB in one piece: lower policy.token_budget, or use policy.runtime onnx`,
+    );
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.device.destroy();
+  }
+}

@@ -1,0 +1,112 @@
+import { createRequire } from 'node:module';
+
+/** Where a kernel's thread stands; `this` of every kernel function. */
+export interface KernelThread {
+  readonly thread: { readonly x: number; readonly y: number; readonly z: number };
+}
+
+export type ArgumentType = 'Array' | 'Integer' | 'Float';
+
+/** A kernel as gpu.js takes it: source text, and that of the functions it calls. */
+export interface KernelSource {
+  readonly source: string;
+  readonly functions: readonly string[];
+  readonly argumentTypes: readonly ArgumentType[];
+}
+
+/** WGSL of a kernel, and where its uniform buffer wants what. Offsets in bytes. */
+export interface CompiledKernel {
+  readonly code: string;
+  readonly uniformBytes: number;
+  /** Of each array argument in order: the offset of its extents, four 32-bit integers. */
+  readonly arrayOffsets: readonly number[];
+  /** Of each other argument in order. */
+  readonly scalarOffsets: readonly number[];
+}
+
+/** A kernel compiled to JavaScript: extents of the result, innermost first, and arguments; gives nested rows. */
+export type CpuKernel = (...args: readonly (number | GpuJsInput)[]) => Float32Array | Nested;
+
+export type Nested = readonly (Float32Array | Nested)[];
+type GpuJsInput = object;
+
+interface WebGpuKernel {
+  compiledSource: string;
+  paramsLayout: {
+    byteLength: number;
+    arrayArgs: readonly { dimsOffset: number }[];
+    scalarArgs: readonly { offset: number }[];
+  };
+  build(...args: readonly unknown[]): Promise<void>;
+}
+
+/** What we use of gpu.js; its own declarations lack the WebGPU backend and the `input` function. */
+interface GpuJs {
+  readonly GPU: new (settings: {
+    mode: 'cpu';
+  }) => {
+    addFunction(source: string): void;
+    createKernel(source: string, settings: object): CpuKernel;
+  };
+  readonly WebGPUKernel: new (source: string, settings: object) => WebGpuKernel;
+  input(values: Float32Array, extents: readonly number[]): GpuJsInput;
+}
+
+const gpujs = createRequire(import.meta.url)('gpu.js') as GpuJs;
+
+/** Loops that gpu.js cannot see the end of run up to this bound. */
+const LOOP_BOUND = 2 ** 30;
+
+/** Takes the WGSL of a kernel and stops there: buffers, pipelines and dispatches are ours. */
+class SourceKernel extends gpujs.WebGPUKernel {
+  protected _buildAsync(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/**
+ * Compiles a kernel to WGSL. A kernel of one dimension runs in workgroups of 64 threads, others in 8 × 8; its uniforms begin
+ * with the extents of the result and, for one dimension, the threads of a row of workgroups.
+ */
+export function compileToWgsl(
+  { source, functions, argumentTypes }: KernelSource,
+  rank: number,
+): CompiledKernel {
+  const kernel = new SourceKernel(source, {
+    argumentTypes,
+    output: Array(rank).fill(1),
+    functions: functions.map(text => ({ source: text, settings: {} })),
+    loopMaxIterations: LOOP_BOUND,
+  });
+  void kernel.build(...argumentTypes.map(type => (type === 'Array' ? [0] : 0)));
+  const { byteLength, arrayArgs, scalarArgs } = kernel.paramsLayout;
+  return {
+    code: kernel.compiledSource,
+    uniformBytes: byteLength,
+    arrayOffsets: arrayArgs.map(({ dimsOffset }) => dimsOffset),
+    scalarOffsets: scalarArgs.map(({ offset }) => offset),
+  };
+}
+
+/** Compiles a kernel to JavaScript. */
+export function compileToJavaScript(
+  { source, functions, argumentTypes }: KernelSource,
+  extents: readonly number[],
+): CpuKernel {
+  const gpu = new gpujs.GPU({ mode: 'cpu' });
+  for (const text of functions) gpu.addFunction(text);
+  return gpu.createKernel(source, {
+    argumentTypes: argumentTypes.map(toCpuType),
+    output: extents,
+    loopMaxIterations: LOOP_BOUND,
+  });
+}
+
+/** An array argument with the extents that its indices count in, innermost first. */
+export function arrayArgument(values: Float32Array, extents: readonly number[]): GpuJsInput {
+  return gpujs.input(values, extents);
+}
+
+function toCpuType(type: ArgumentType): string {
+  return type === 'Array' ? 'Input' : type;
+}

@@ -1,0 +1,191 @@
+import {
+  type ArgumentType,
+  arrayArgument,
+  type CompiledKernel,
+  type CpuKernel,
+  compileToJavaScript,
+  compileToWgsl,
+  type KernelThread,
+  type Nested,
+} from './gpujs.ts';
+import { foldedGroups, type Groups, type Step, TILE_THREADS, type Value } from './step.ts';
+
+/** A kernel: computes one element of the result, `this.thread` naming which. */
+export type KernelFunction = (this: KernelThread, ...args: never[]) => number;
+
+/** A function of numbers that a kernel may call. */
+export type ScalarFunction = (...args: number[]) => number;
+
+/** An array as a kernel sees it: indexed `a[z][y][x]` by extents innermost first, or flat. */
+export interface ArrayView {
+  readonly value: Value;
+  readonly extents?: readonly number[];
+}
+
+export type KernelArgument = ArrayView | number;
+
+const compiled = new Map<string, CompiledKernel>();
+const onCpu = new Map<string, CpuKernel>();
+
+/**
+ * A typed function compiled by gpu.js: to WGSL for the device, to JavaScript for the processor. Index arithmetic of integers
+ * is exact to 2³¹, numbers read from arrays to 2²⁴.
+ *
+ * @example
+ * const double = new Kernel(
+ *   function double(this: KernelThread, x: number[]) { return 2 * x[this.thread.x]; },
+ *   ['Array'],
+ * );
+ */
+export class Kernel {
+  readonly name: string;
+  readonly #source: string;
+  readonly #functions: readonly string[];
+  readonly #argumentTypes: readonly ArgumentType[];
+  readonly #inPlace: number | null;
+
+  /**
+   * @param options.calls functions that the kernel calls by these names
+   * @param options.inPlace number of the array argument that the result overwrites; a thread may read only its own element
+   *   of it
+   */
+  constructor(
+    kernel: KernelFunction,
+    argumentTypes: readonly ArgumentType[],
+    options: {
+      readonly name?: string;
+      readonly calls?: Readonly<Record<string, ScalarFunction>>;
+      readonly inPlace?: number;
+    } = {},
+  ) {
+    const { name = kernel.name, calls = {}, inPlace = null } = options;
+    this.name = name;
+    this.#source = kernel.toString();
+    this.#functions = Object.entries(calls).map(([called, f]) => renamed(f.toString(), called));
+    this.#argumentTypes = argumentTypes;
+    this.#inPlace = inPlace;
+  }
+
+  /**
+   * @param extents of the result, innermost first: one to three
+   * @param args in the order of the function's; of a kernel in place, `result` is that argument
+   */
+  step(extents: readonly number[], args: readonly KernelArgument[], result: Value): Step {
+    const kernel = this.#compile(extents.length);
+    const arrays = args.filter(argument => typeof argument !== 'number');
+    const { groups, width } = groupsOf(extents);
+    const separate = arrays.filter((_, index) => index !== this.#inPlace);
+    return {
+      name: this.name,
+      code: kernel.code,
+      uniforms: this.#uniforms(kernel, extents, width, args),
+      reads: separate.map(({ value }) => value),
+      writes: [result],
+      groups,
+      runOnCpu: (reads, [written]) => {
+        const sources = [...reads];
+        if (this.#inPlace !== null) sources.splice(this.#inPlace, 0, written.slice());
+        this.#runOnCpu(extents, args, sources, written);
+      },
+    };
+  }
+
+  #compile(rank: number): CompiledKernel {
+    const key = `${rank} ${this.#inPlace} ${this.#source} ${this.#functions.join(' ')}`;
+    const known = compiled.get(key);
+    if (known !== undefined) return known;
+    const kernel = compileToWgsl(this.#kernelSource(), rank);
+    const code = this.#inPlace === null ? kernel.code : readingResult(kernel.code, this.#inPlace);
+    const entry = { ...kernel, code };
+    compiled.set(key, entry);
+    return entry;
+  }
+
+  #kernelSource() {
+    return { source: this.#source, functions: this.#functions, argumentTypes: this.#argumentTypes };
+  }
+
+  #uniforms(
+    kernel: CompiledKernel,
+    extents: readonly number[],
+    width: number,
+    args: readonly KernelArgument[],
+  ): ArrayBuffer {
+    const words = new DataView(new ArrayBuffer(kernel.uniformBytes));
+    [extents[0], extents[1] ?? 1, extents[2] ?? 1, width].forEach((word, i) => {
+      words.setUint32(4 * i, word, true);
+    });
+    let array = 0;
+    let scalar = 0;
+    args.forEach((argument, i) => {
+      if (typeof argument !== 'number') {
+        const [x, y, z] = extentsOf(argument);
+        const offset = kernel.arrayOffsets[array++];
+        [x, y, z, x * y * z].forEach((word, j) => {
+          words.setUint32(offset + 4 * j, word, true);
+        });
+      } else if (this.#argumentTypes[i] === 'Integer') {
+        words.setInt32(kernel.scalarOffsets[scalar++], argument, true);
+      } else {
+        words.setFloat32(kernel.scalarOffsets[scalar++], argument, true);
+      }
+    });
+    return words.buffer;
+  }
+
+  #runOnCpu(
+    extents: readonly number[],
+    args: readonly KernelArgument[],
+    reads: readonly Float32Array[],
+    result: Float32Array,
+  ): void {
+    const shapes = args.map(argument => (typeof argument === 'number' ? '' : extentsOf(argument)));
+    const key = `${extents} of ${shapes.join(' ')}: ${this.#source} ${this.#functions.join(' ')}`;
+    const kernel = onCpu.get(key) ?? compileToJavaScript(this.#kernelSource(), extents);
+    onCpu.set(key, kernel);
+    let array = 0;
+    const values = args.map(argument =>
+      typeof argument === 'number' ? argument : arrayArgument(reads[array++], extentsOf(argument)),
+    );
+    flatten(kernel(...values), result, 0);
+  }
+}
+
+function extentsOf({ value, extents = [value.length] }: ArrayView): [number, number, number] {
+  const [x, y = 1, z = 1] = extents;
+  return [x, y, z];
+}
+
+function groupsOf(extents: readonly number[]): { readonly groups: Groups; readonly width: number } {
+  if (extents.length === 1) return foldedGroups(extents[0]);
+  const [x, y, z = 1] = extents;
+  return { groups: [Math.ceil(x / TILE_THREADS), Math.ceil(y / TILE_THREADS), z], width: 0 };
+}
+
+/** The function's source under another name. */
+function renamed(source: string, name: string): string {
+  return source.replace(/^function\s*\w*/, `function ${name}`);
+}
+
+/** Lets a kernel read one of its array arguments from the result's binding; later bindings move up by one. */
+function readingResult(code: string, argument: number): string {
+  const binding = new RegExp(
+    `@group\\(0\\) @binding\\(${1 + argument}\\) var<storage, read> (\\w+) : array<f32>;\n`,
+  );
+  const [declaration, name] = binding.exec(code)!;
+  return code
+    .replace(declaration, '')
+    .replace(`return ${name}[`, 'return result[')
+    .replace(
+      /@binding\((\d+)\)/g,
+      (_, number: string) => `@binding(${Number(number) - (Number(number) > 1 + argument ? 1 : 0)})`,
+    );
+}
+
+function flatten(rows: Float32Array | Nested, into: Float32Array, at: number): number {
+  if (rows instanceof Float32Array) {
+    into.set(rows, at);
+    return at + rows.length;
+  }
+  return rows.reduce((next: number, row) => flatten(row, into, next), at);
+}

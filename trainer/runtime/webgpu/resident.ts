@@ -1,0 +1,48 @@
+import type { ParameterStore } from '../parameter-store.ts';
+import { ARRAY_USAGE, type GpuDevice } from './device.ts';
+
+/** The parameters of a store as they lie on the device; uploaded when somebody uses them, and again when they changed. */
+export class ResidentParameters {
+  readonly #device: GpuDevice;
+  readonly #store: ParameterStore;
+  readonly #buffers = new Map<string, GPUBuffer>();
+  #version: number;
+
+  constructor(device: GpuDevice, store: ParameterStore) {
+    this.#device = device;
+    this.#store = store;
+    this.#version = store.version;
+  }
+
+  /** @throws RuntimeError when the device has no room for it */
+  async buffer(name: string): Promise<GPUBuffer> {
+    const known = this.#buffers.get(name);
+    if (known !== undefined) return known;
+    const { byteLength } = this.#store.array(name);
+    this.#device.assertBindable(`the parameter '${name}'`, byteLength);
+    const buffer = await this.#device.allocating(`the parameter '${name}'`, byteLength, () =>
+      this.#device.device.createBuffer({ label: name, size: byteLength, usage: ARRAY_USAGE }),
+    );
+    this.#buffers.set(name, buffer);
+    this.#upload(name, buffer);
+    return buffer;
+  }
+
+  /** Uploads what changed since the last call. */
+  refresh(): void {
+    const { version } = this.#store;
+    if (version === this.#version) return;
+    this.#version = version;
+    for (const [name, buffer] of this.#buffers) this.#upload(name, buffer);
+  }
+
+  #upload(name: string, buffer: GPUBuffer): void {
+    // The device takes no views of shared memory.
+    this.#device.device.queue.writeBuffer(buffer, 0, this.#store.array(name).slice());
+  }
+
+  close(): void {
+    for (const buffer of this.#buffers.values()) buffer.destroy();
+    this.#buffers.clear();
+  }
+}

@@ -1,0 +1,47 @@
+import type { Program } from './program.ts';
+import type { Value } from './step.ts';
+
+/** A free slot serves arrays of at least this share of its length. */
+const LEAST_USE = 0.5;
+
+/** Which arrays of a program share memory. */
+export interface SlotPlan {
+  /** Lengths in elements. */
+  readonly slots: readonly number[];
+  /** Of every array that is neither an input, a parameter nor a constant. */
+  readonly slotOf: ReadonlyMap<Value, number>;
+}
+
+/**
+ * Gives arrays that are never needed at the same time the same slot. An array lives from the first step that touches it to
+ * the last; outputs live on.
+ */
+export function planSlots(program: Program): SlotPlan {
+  const fixed = new Set<Value>([
+    ...program.inputs.values(),
+    ...program.parameters.values(),
+    ...program.constants.keys(),
+  ]);
+  const lastUse = new Map<Value, number>();
+  program.steps.forEach((step, index) => {
+    for (const value of [...step.reads, ...step.writes]) lastUse.set(value, index);
+  });
+  for (const value of program.outputs.values()) lastUse.set(value, program.steps.length);
+
+  const slots: number[] = [];
+  const free: number[] = [];
+  const slotOf = new Map<Value, number>();
+  const take = (length: number): number => {
+    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * LEAST_USE);
+    if (fits.length === 0) return slots.push(length) - 1;
+    const best = fits.reduce((a, b) => (slots[b] < slots[a] ? b : a));
+    free.splice(free.indexOf(best), 1);
+    return best;
+  };
+  program.steps.forEach((step, index) => {
+    const touched = new Set([...step.reads, ...step.writes].filter(value => !fixed.has(value)));
+    for (const value of touched) if (!slotOf.has(value)) slotOf.set(value, take(value.length));
+    for (const value of touched) if (lastUse.get(value) === index) free.push(slotOf.get(value)!);
+  });
+  return { slots, slotOf };
+}
