@@ -18,7 +18,7 @@ const TABLE_DEPTH = 5;
  */
 const MAX_CUBES = 250_000;
 /** Cubes turned every way before others have their turn on the event loop: some milliseconds. */
-const CUBES_AT_A_TIME = 500;
+const CUBES_AT_A_TIME = 200;
 const STICKERS_PER_UNIT = 5;
 const BITS = 3;
 /** Instead of a turn: the search began here. */

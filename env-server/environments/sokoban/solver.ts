@@ -5,7 +5,7 @@ import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } 
 /** States a search visits before it gives up, where no budget is given. */
 const MOST_STATES = 1_000_000;
 /** States looked at before others have their turn on the event loop: some milliseconds. */
-const STATES_AT_A_TIME = 2000;
+const STATES_AT_A_TIME = 500;
 
 type Ground = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
 
