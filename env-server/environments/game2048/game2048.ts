@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { type Environment, InvalidOptions, type Transition } from '../environment.ts';
+import { isInSplit, type Split, splitSchema } from '../splits.ts';
 import { heuristic, random } from './reference.ts';
 import { renderTiles } from './render.ts';
 import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts';
@@ -23,6 +24,7 @@ const configSchema = Type.Object(
       maximum: LARGEST_TILE,
       description: 'Success is a tile of at least this value.',
     }),
+    split: splitSchema,
     max_steps: Type.Integer({ default: 5000, minimum: 1, description: 'Moves before truncation.' }),
   },
   { additionalProperties: false },
@@ -83,12 +85,8 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     actions: ACTIONS.names,
   }),
 
-  reset({ size, p_two, win_tile }, rng, options) {
-    let tiles = pinnedTiles(size, options);
-    if (!tiles) {
-      tiles = new Array<number>(size * size).fill(0);
-      for (let count = 0; count < START_TILES; count++) tiles = spawn(tiles, p_two, rng);
-    }
+  reset({ size, p_two, win_tile, split }, rng, options) {
+    const tiles = pinnedTiles(size, options) ?? startTiles(size, p_two, split, rng);
     const { score = 0 } = options as Game2048Options;
     return { size, tiles, score, p_two, win_tile };
   },
@@ -139,6 +137,15 @@ function transition(state: Game2048State, merged: number, moved: boolean): Trans
 }
 
 /** A new tile on a random empty cell; there is one after every move. */
+/** For every size there are boards of each part, of tiles of either kind. */
+function startTiles(size: number, pTwo: number, split: Split, rng: Random): Tiles {
+  for (;;) {
+    let tiles: Tiles = new Array<number>(size * size).fill(0);
+    for (let count = 0; count < START_TILES; count++) tiles = spawn(tiles, pTwo, rng);
+    if (isInSplit(tiles.join(' '), split)) return tiles;
+  }
+}
+
 function spawn(tiles: Tiles, pTwo: number, rng: Random): Tiles {
   const empty = tiles.flatMap((tile, cell) => (tile === 0 ? [cell] : []));
   return tiles.with(rng.choice(empty), rng.chance(pTwo) ? 2 : 4);

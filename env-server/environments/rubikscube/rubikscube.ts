@@ -3,6 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../actions.ts';
 import { type Environment, InvalidOptions, type StepInfo } from '../environment.ts';
 import { inTurns } from '../parts.ts';
+import { isInSplit, type Split, splitSchema } from '../splits.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
 import { render } from './render.ts';
 import { solve } from './solver.ts';
@@ -18,6 +19,7 @@ const configSchema = Type.Object(
       maximum: LONGEST_SCRAMBLE,
       description: 'Random quarter turns applied to a solved cube; drawn again when they leave it solved.',
     }),
+    split: splitSchema,
     max_steps: Type.Integer({ default: 20, minimum: 1, description: 'Turns before truncation.' }),
   },
   { additionalProperties: false },
@@ -88,7 +90,9 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     vocabulary: [...FACE_NAMES.map(name => `${name}:`), '/', ...COLORS, ...ACTIONS.names],
   }),
 
-  reset: ({ scramble_length }, rng, options) => ({ cube: pinned(options) ?? scramble(scramble_length, rng) }),
+  reset: ({ scramble_length, split }, rng, options) => ({
+    cube: pinned(options) ?? scramble(scramble_length, split, rng),
+  }),
 
   step(state, action) {
     const index = ACTIONS.indexOf(action);
@@ -141,11 +145,12 @@ function net(faces: readonly string[]): string {
   return [...above(up), ...middle, ...above(down)].join('\n');
 }
 
-function scramble(length: number, rng: Random): Cube {
+/** For every length there are cubes of each part. */
+function scramble(length: number, split: Split, rng: Random): Cube {
   for (;;) {
     let cube = SOLVED;
     for (let count = 0; count < length; count++) cube = turn(cube, rng.integer(ACTIONS.names.length));
-    if (!isSolved(cube)) return cube;
+    if (!isSolved(cube) && isInSplit(cube, split)) return cube;
   }
 }
 
