@@ -81,13 +81,15 @@ program
 program
   .command('evaluate')
   .description('play the validation levels and print success with its confidence interval')
-  .argument('<target>', 'run folder, or YAML config for reference policies')
+  .argument('<target>', 'run folder, or YAML config for reference policies and endpoints')
   .argument('[overrides...]', `${OVERRIDES_HELP} validation.episodes=1000`)
   .option(
     '--policy <name>',
-    'who plays: checkpoint, a checkpoint folder, random, optimal; give it again to compare (default: checkpoint)',
+    'who plays: checkpoint, a checkpoint folder, random, optimal, endpoint; give it again to compare (default: checkpoint)',
     (name: string, others: string[] = []) => [...others, name],
   )
+  .option('--attempts <k>', 'attempts at each level where tokens are drawn, for pass@k', Number, 1)
+  .option('--output <folder>', 'write table, JSON and every episode there')
   .option('--json', 'print JSON instead of a table')
   .option('--quiet', 'show no progress')
   .action(async (target: string, overrides: string[], options) => {

@@ -1,28 +1,41 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Agent } from '../rollout/agent.ts';
-import { referenceAgent } from '../rollout/reference-agent.ts';
+import type { EndpointUsage } from '../policy/endpoint/completions.ts';
 import { openProgress, silentProgress } from '../tracking/progress.ts';
+import { writeEpisodes } from '../tracking/trajectories.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
-import { openPolicy } from '../training/open-policy.ts';
-import { openRunFolder } from '../training/run-folder.ts';
+import { openRunFolder, writeAtomically } from '../training/run-folder.ts';
 import type { RunSettings } from '../training/settings.ts';
-import { loadRunSettings, overriddenSettings } from '../training/settings-check.ts';
+import { loadRunSettings, overriddenSettings, type Purpose } from '../training/settings-check.ts';
 import { validationPlan } from '../training/settings-derived.ts';
 import { playValidation } from '../training/validation.ts';
-import { agentRollouts, benchAgent, openWorkbench, type Workbench } from '../training/workbench.ts';
+import { agentRollouts } from '../training/workbench.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
+import { hasWeights, openPlayer } from './players.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface EvaluateOptions {
-  /** Who plays: `checkpoint`, a checkpoint folder, or a reference policy such as `random` and `optimal`. */
+  /** Who plays: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
   readonly policy: readonly string[];
+  /** Attempts at each level, for pass@k; 1 unless told otherwise. */
+  readonly attempts?: number;
+  /** Folder for tables, JSON and every episode. */
+  readonly output?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
 
-const CHECKPOINT = 'checkpoint';
-const RANDOM = 'random';
+/** What a player asked of an endpoint, and what that cost. */
+interface UsageRow {
+  readonly policy: string;
+  readonly model: string;
+  readonly requests: number;
+  readonly retries: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  /** In the currency of `endpoint.price_per_million`. */
+  readonly cost: number;
+}
 
 /**
  * The command `evaluate`: plays the validation levels of a run or a config, greedily and as sampled, and prints success
@@ -35,78 +48,84 @@ export async function evaluate(
   overrides: readonly string[],
   options: EvaluateOptions,
 ): Promise<number> {
+  const { policy: names, attempts = 1, output } = options;
+  if (!Number.isInteger(attempts) || attempts < 1) {
+    throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
+  }
   const progress = options.quiet ? silentProgress : openProgress(process.stderr);
-  const { settings, checkpoint } = readTarget(target, overrides);
+  const { settings, checkpoint } = readTarget(target, overrides, names.some(hasWeights) ? 'train' : 'play');
   const stop = stopSignal(() => progress.note('stopping'));
   const note = progress.note.bind(progress);
   const rows: EvaluationRow[] = [];
-  for (const name of options.policy) {
-    const folder = policyFolder(name, target, checkpoint);
-    const bench = await openWorkbench(settings, folder, note, stop);
+  const usage: UsageRow[] = [];
+  if (output !== undefined) mkdirSync(output, { recursive: true });
+  for (const name of names) {
+    const player = await openPlayer(name, { settings, checkpoint, note, stop });
     try {
-      const play = async (agent: Agent, mode: string, temperature: number) => {
-        note(`${name}: ${settings.validation.episodes} episodes, ${mode}`);
-        const plan = { ...validationPlan(settings), temperature };
-        const { episodes } = await playValidation(agentRollouts(bench, agent, note), plan, stop);
-        rows.push(...evaluationRows(name, mode, episodes));
-      };
-      if (folder === undefined) {
-        checkReference(name, bench);
-        await play(referenceAgent({ policy: name, randomCount: 'full' }), 'reference', 0);
-      } else {
-        const policy = await openPolicy(settings, bench, folder);
-        try {
-          const { temperature } = settings.validation;
-          await play(benchAgent(bench, policy), 'greedy', 0);
-          if (temperature > 0)
-            await play(benchAgent(bench, policy), `temperature ${temperature}`, temperature);
-        } finally {
-          await policy.close();
+      for (const mode of player.modes) {
+        const groupSize = mode.varied ? attempts : 1;
+        const levels = settings.validation.episodes;
+        note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
+        const plan = { ...validationPlan(settings), temperature: mode.temperature, groupSize };
+        const { episodes } = await playValidation(agentRollouts(player.bench, mode.agent, note), plan, stop);
+        rows.push(...evaluationRows(name, mode.name, episodes));
+        if (output !== undefined) {
+          writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);
         }
       }
+      if (player.usage) usage.push(usageRow(name, settings, player.usage()));
     } finally {
-      await bench.close();
+      await player.close();
     }
   }
-  console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows));
+  const table = evaluationTable(rows);
+  for (const row of usage) note(usageText(row));
+  if (output !== undefined) {
+    const { seed, episodes } = settings.validation;
+    const document = { target, seed, levels: episodes, attempts, rows, usage };
+    writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
+    writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
+  }
+  console.log(options.json ? JSON.stringify(rows, null, 1) : table);
   return 0;
 }
 
 function readTarget(
   target: string,
   overrides: readonly string[],
+  purpose: Purpose,
 ): { settings: RunSettings; checkpoint?: string } {
   if (!existsSync(target)) {
     throw new Error(`${target} does not exist; evaluate takes a run folder or a config file`);
   }
-  if (!statSync(target).isDirectory()) return { settings: loadRunSettings(target, overrides) };
+  if (!statSync(target).isDirectory()) return { settings: loadRunSettings(target, overrides, purpose) };
   const { run, settings } = openRunFolder(target);
   return {
-    settings: overriddenSettings(settings, overrides, run.config),
+    settings: overriddenSettings(settings, overrides, run.config, purpose),
     checkpoint: latestCheckpoint(run)?.policy,
   };
 }
 
-/** Where the named policy's weights are; undefined for a reference policy, which has none. */
-function policyFolder(name: string, target: string, checkpoint: string | undefined): string | undefined {
-  if (name === CHECKPOINT) {
-    if (checkpoint === undefined) {
-      throw new Error(
-        `${target} has no checkpoint; give a run folder, or name who plays with --policy random|optimal|<folder>`,
-      );
-    }
-    return checkpoint;
-  }
-  return existsSync(join(name, 'config.json')) ? name : undefined;
+function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage): UsageRow {
+  const { model, price_per_million: price } = endpoint!;
+  return {
+    policy,
+    model,
+    requests: used.requests,
+    retries: used.retries,
+    prompt_tokens: used.promptTokens,
+    completion_tokens: used.completionTokens,
+    cost: (used.promptTokens * price.prompt + used.completionTokens * price.completion) / 1e6,
+  };
 }
 
-function checkReference(name: string, bench: Workbench): void {
-  for (const { tag, references } of bench.tags) {
-    if (name !== RANDOM && !references.includes(name)) {
-      throw new Error(
-        `--policy ${name}: no folder with a config.json, and ${tag.environmentId} has no such reference policy; ` +
-          `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
-      );
-    }
-  }
+function usageText({ model, requests, retries, prompt_tokens, completion_tokens, cost }: UsageRow): string {
+  return (
+    `${model}: ${requests} requests (${retries} again), ${prompt_tokens} prompt and ${completion_tokens} completion tokens` +
+    (cost > 0 ? `, cost ${cost.toFixed(4)}` : '')
+  );
+}
+
+function fileName(text: string): string {
+  return text.replace(/[^A-Za-z0-9._]+/g, '_').replace(/^_+|_+$/g, '');
 }

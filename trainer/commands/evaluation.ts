@@ -1,7 +1,8 @@
+import { meanPassAtK } from '../algorithms/rewards/pass-at-k.ts';
 import { mean } from '../algorithms/statistics.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { episodeMetrics, groupBy } from '../training/episode-metrics.ts';
-import { successInterval } from '../training/validation.ts';
+import { wilsonInterval } from '../training/statistics.ts';
 
 /** What one player reached on one tag; shares from 0 to 1. */
 export interface EvaluationRow {
@@ -12,7 +13,9 @@ export interface EvaluationRow {
   readonly mode: string;
   readonly episodes: number;
   readonly success: number;
-  /** Wilson's 95 % interval of the success. */
+  /** Share of levels with a success in k attempts, for k = 1, 2, 4, … and all; of more than one attempt only. */
+  readonly pass_at?: { readonly [k: string]: number };
+  /** Wilson's 95 % interval of the success; attempts at one level count as one observation. */
   readonly success_low: number;
   readonly success_high: number;
   readonly return: number;
@@ -29,34 +32,47 @@ export function evaluationRows(policy: string, mode: string, episodes: readonly 
   return [...groupBy(episodes, episode => episode.tag)].map(([tag, members]) => {
     const rows = members.map(episodeMetrics);
     const average = (name: string) => mean(rows.map(row => row[name]));
-    const [low, high] = successInterval(members);
+    const levels = [...groupBy(members, episode => episode.groupId).values()];
+    const attempts = Math.min(...levels.map(level => level.length));
+    const [low, high] = wilsonInterval(average('success') * levels.length, levels.length);
     const lengths = members.flatMap(({ turns }) => turns.map(({ tokens }) => tokens[1] - tokens[0]));
+    const written = mode !== 'reference' && lengths.some(length => length > 0);
     return {
       policy,
       tag,
       mode,
       episodes: members.length,
       success: average('success'),
+      ...(attempts > 1 ? { pass_at: passAt(levels, attempts) } : {}),
       success_low: low,
       success_high: high,
       return: average('episodic_return'),
       num_actions: average('num_actions'),
       num_turns: average('num_turns'),
-      response_length: mode === 'reference' ? null : mean(lengths),
+      response_length: written ? mean(lengths) : null,
       format_valid: 1 - average('format_penalty'),
     };
   });
 }
 
+/** Unbiased pass@k over levels, for k = 1, 2, 4, … and as many as there are. */
+function passAt(levels: readonly (readonly Episode[])[], attempts: number): { [k: string]: number } {
+  const successes = levels.map(level => level.map(({ success }) => success));
+  const ks = [1, 2, 4, 8, 16, 32, 64].filter(k => k < attempts);
+  return Object.fromEntries([...ks, attempts].map(k => [k, meanPassAtK(successes, k)]));
+}
+
 /** The rows as a table of plain text. */
 export function evaluationTable(rows: readonly EvaluationRow[]): string {
   const percent = (share: number) => (100 * share).toFixed(1);
+  const passed = rows.some(row => row.pass_at !== undefined);
   const head = [
     'policy',
     'tag',
     'mode',
     'success %',
     '95 % interval',
+    ...(passed ? ['pass@k %'] : []),
     'return',
     'actions',
     'turns',
@@ -70,6 +86,13 @@ export function evaluationTable(rows: readonly EvaluationRow[]): string {
     row.mode,
     percent(row.success),
     `${percent(row.success_low)} to ${percent(row.success_high)}`,
+    ...(passed
+      ? [
+          Object.entries(row.pass_at ?? {})
+            .map(([k, share]) => `${k}: ${percent(share)}`)
+            .join(' '),
+        ]
+      : []),
     row.return.toFixed(3),
     row.num_actions.toFixed(1),
     row.num_turns.toFixed(1),

@@ -14,8 +14,13 @@ export function writeTrajectories(
   episodes: readonly Episode[],
 ): string {
   const file = join(folder, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
-  writeJsonLines(file, episodes.map(trajectoryRecord));
+  writeEpisodes(file, episodes);
   return file;
+}
+
+/** {@link writeTrajectories} into a file of any name. */
+export function writeEpisodes(file: string, episodes: readonly Episode[]): void {
+  writeJsonLines(file, episodes.map(trajectoryRecord));
 }
 
 /** An episode as it stands in trajectory files; keys as in RAGEN. */

@@ -38,6 +38,7 @@ export async function trainRun(
   if (!bench) return undefined;
   try {
     const policy = await openPolicy(settings, bench, folder);
+    note(`policy on ${policy.description}`);
     try {
       const state =
         checkpoint?.state ??

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { RUNTIME_CHOICES } from '../runtime/choice.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './settings-schema.ts';
 
 /** Size and place of the policy. `init` is `scratch` or a checkpoint folder in the Hugging Face layout. */
@@ -18,7 +19,8 @@ export const PolicySettings = Type.Object(
     value_head: flag(true),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
-    runtime: choice(['onnx'], 'onnx'),
+    /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
+    runtime: choice(RUNTIME_CHOICES, 'onnx'),
     /**
      * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores. Sums are taken in the
      * order of the workers, so their number is part of what a run is.

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { AlgorithmSettings, LossConfig, OptimizerConfig } from './settings-algorithm.ts';
+import { EndpointSection } from './settings-endpoint.ts';
 import { PolicySettings } from './settings-policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './settings-rollout.ts';
 import { count, orNull, section, strict, text } from './settings-schema.ts';
@@ -21,6 +22,8 @@ export const RunSettings = Type.Object(
     ),
     servers: Type.Array(ServerSettings, { minItems: 1, default: [{ url: 'http://127.0.0.1:8080' }] }),
     policy: PolicySettings,
+    /** A model behind an interface, for `evaluate --policy endpoint`. */
+    endpoint: orNull(EndpointSection),
     /** Every environment that can be named; `rollout.n_groups` and `train_tags` choose. */
     tags: Type.Record(Type.String(), TagSettings, { default: {} }),
     /** Environments to train in; none where only files are learnt from. */

@@ -6,15 +6,16 @@ import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
 import { wilsonInterval } from './statistics.ts';
 
 export interface ValidationPlan extends DrawSettings {
-  /** Each group is a single episode. */
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
-  /** Seed of the first level; every episode has the next. */
+  /** Seed of the first level; every group has the next. */
   readonly seed: number;
+  /** Attempts at each level; 1 unless told otherwise. */
+  readonly groupSize?: number;
 }
 
 /** The groups of a validation: always the same for the same plan. */
 export function validationGroups(plan: ValidationPlan): GroupPlan[] {
-  return planGroups({ tags: plan.tags, groupSize: 1, firstSeed: plan.seed });
+  return planGroups({ tags: plan.tags, groupSize: plan.groupSize ?? 1, firstSeed: plan.seed });
 }
 
 /** Plays the validation episodes; the same levels and the same draws every time. */

@@ -1,0 +1,158 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Completions, type EndpointUsage } from '../policy/endpoint/completions.ts';
+import type { Agent } from '../rollout/agent.ts';
+import { endpointAgent } from '../rollout/endpoint-agent.ts';
+import { referenceAgent } from '../rollout/reference-agent.ts';
+import { openPolicy } from '../training/open-policy.ts';
+import type { RunSettings } from '../training/settings.ts';
+import type { EndpointSection } from '../training/settings-endpoint.ts';
+import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/workbench.ts';
+
+const CHECKPOINT = 'checkpoint';
+const ENDPOINT = 'endpoint';
+const RANDOM = 'random';
+
+/** Somebody who can be evaluated, and the ways in which they play. */
+export interface Player {
+  readonly bench: TextBench;
+  readonly modes: readonly PlayerMode[];
+  /** What an endpoint was asked so far. */
+  readonly usage?: () => EndpointUsage;
+  close(): Promise<void>;
+}
+
+export interface PlayerMode {
+  /** `greedy`, `temperature 0.5`, or `reference` for players that draw no tokens. */
+  readonly name: string;
+  readonly agent: Agent;
+  readonly temperature: number;
+  /** Attempts at a level can differ. */
+  readonly varied: boolean;
+}
+
+export interface PlayerParts {
+  readonly settings: RunSettings;
+  /** Newest checkpoint of the run that is evaluated. */
+  readonly checkpoint: string | undefined;
+  readonly note: (text: string) => void;
+  readonly stop: AbortSignal;
+}
+
+/** Whether the named player has weights, so that the settings of the policy must fit. */
+export function hasWeights(name: string): boolean {
+  return name === CHECKPOINT || isFolder(name);
+}
+
+/**
+ * Opens a player: `checkpoint`, a checkpoint's folder, `endpoint`, or a reference policy.
+ * @throws Error saying which players there are
+ */
+export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
+  if (name === CHECKPOINT) {
+    if (parts.checkpoint === undefined) {
+      throw new Error(
+        'there is no checkpoint; give a run folder, or name who plays with --policy random|optimal|endpoint|<folder>',
+      );
+    }
+    return policyPlayer(parts.checkpoint, parts);
+  }
+  if (isFolder(name)) return policyPlayer(name, parts);
+  return name === ENDPOINT ? endpointPlayer(parts) : referencePlayer(name, parts);
+}
+
+async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  const bench = await openWorkbench(settings, folder, note, stop);
+  return closingOnFailure(bench, async () => {
+    const policy = await openPolicy(settings, bench, folder);
+    return {
+      bench,
+      modes: sampledModes(benchAgent(bench, policy), settings),
+      close: async () => {
+        await policy.close();
+        await bench.close();
+      },
+    };
+  });
+}
+
+async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Player> {
+  const { endpoint, rollout } = settings;
+  if (!endpoint) {
+    throw new Error(
+      '--policy endpoint: say where it is, e.g. endpoint.url=http://127.0.0.1:8000/v1 endpoint.model=Qwen/Qwen2.5-0.5B-Instruct',
+    );
+  }
+  if (rollout.prompt !== 'chat') {
+    throw new Error('--policy endpoint: a chat model needs whole sentences: rollout.prompt=chat');
+  }
+  const bench = await openTextBench(settings, note, stop);
+  return closingOnFailure(bench, async () => {
+    const completions = new Completions(clientSettings(endpoint));
+    return {
+      bench,
+      modes: sampledModes(endpointAgent(completions), settings),
+      usage: () => completions.usage,
+      close: async () => {
+        await completions.close();
+        await bench.close();
+      },
+    };
+  });
+}
+
+async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  const bench = await openTextBench(settings, note, stop);
+  return closingOnFailure(bench, async () => {
+    for (const { tag, references } of bench.tags) {
+      if (name === RANDOM || references.includes(name)) continue;
+      throw new Error(
+        `--policy ${name}: no folder with a config.json, and ${tag.environmentId} has no such reference policy; ` +
+          `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
+      );
+    }
+    const agent = referenceAgent({ policy: name, randomCount: 'full' });
+    const mode = { name: 'reference', agent, temperature: 0, varied: name === RANDOM };
+    return { bench, modes: [mode], close: () => bench.close() };
+  });
+}
+
+/** Greedily, and as validation samples where that is not the same. */
+function sampledModes(agent: Agent, { validation: { temperature } }: RunSettings): PlayerMode[] {
+  const greedy = { name: 'greedy', agent, temperature: 0, varied: false };
+  if (temperature === 0) return [greedy];
+  return [greedy, { name: `temperature ${temperature}`, agent, temperature, varied: true }];
+}
+
+function clientSettings(endpoint: EndpointSection) {
+  const { api_key_env } = endpoint;
+  const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
+  if (api_key_env !== null && !apiKey) {
+    throw new Error(`endpoint.api_key_env: the environment variable ${api_key_env} is not set`);
+  }
+  return {
+    url: endpoint.url,
+    model: endpoint.model,
+    apiKey,
+    concurrency: endpoint.concurrency,
+    requestsPerMinute: endpoint.requests_per_minute,
+    tokensPerMinute: endpoint.tokens_per_minute,
+    attempts: endpoint.attempts,
+    timeoutMs: 1000 * endpoint.timeout_s,
+    maxTokensKey: endpoint.max_tokens_key,
+    extra: endpoint.extra,
+  };
+}
+
+async function closingOnFailure<T>(bench: TextBench, make: () => Promise<T>): Promise<T> {
+  try {
+    return await make();
+  } catch (error) {
+    await bench.close();
+    throw error;
+  }
+}
+
+function isFolder(name: string): boolean {
+  return existsSync(join(name, 'config.json'));
+}

@@ -1,0 +1,127 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { Completions, type EndpointSettings } from './completions.ts';
+
+interface Asked {
+  readonly path: string;
+  readonly authorization: string | undefined;
+  readonly body: { readonly [key: string]: unknown };
+}
+
+/** An endpoint that answers as the test says. */
+async function endpoint(
+  t: Test,
+  answer: (asked: Asked, response: ServerResponse, count: number) => void | Promise<void>,
+  part: Partial<EndpointSettings> = {},
+) {
+  const asked: Asked[] = [];
+  const server = createServer(async (incoming: IncomingMessage, response) => {
+    let text = '';
+    for await (const chunk of incoming) text += chunk;
+    const one = {
+      path: incoming.url!,
+      authorization: incoming.headers.authorization,
+      body: JSON.parse(text) as Asked['body'],
+    };
+    asked.push(one);
+    await answer(one, response, asked.length);
+  });
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const slept: number[] = [];
+  const clock = {
+    now: () => slept.reduce((sum, ms) => sum + ms, 0),
+    sleep: async (ms: number) => {
+      slept.push(ms);
+    },
+  };
+  const completions = new Completions(
+    {
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/`,
+      model: 'tiny',
+      concurrency: 4,
+      requestsPerMinute: null,
+      tokensPerMinute: null,
+      attempts: 3,
+      timeoutMs: 30_000,
+      maxTokensKey: 'max_tokens',
+      extra: {},
+      ...part,
+    },
+    clock,
+  );
+  t.teardown(async () => {
+    await completions.close();
+    server.close();
+  });
+  return { completions, asked, slept };
+}
+
+const say = (response: ServerResponse, content: string, finish_reason = 'stop') =>
+  response.end(
+    JSON.stringify({
+      choices: [{ message: { role: 'assistant', content }, finish_reason }],
+      usage: { prompt_tokens: 10, completion_tokens: 3 },
+    }),
+  );
+const fail = (response: ServerResponse, status: number, headers: { [name: string]: string } = {}) => {
+  response.writeHead(status, headers).end('{"error":{"message":"too fast"}}');
+};
+const wanted = {
+  messages: [{ role: 'user', content: 'Which way?' }] as const,
+  maxTokens: 40,
+  temperature: 0.5,
+  topP: 1,
+  topK: 0,
+  seed: 7,
+};
+
+t.test('a completion is asked for as the public interface says, and its tokens are counted', async t => {
+  const part = { apiKey: 'secret', extra: { top_a: 1 } };
+  const { completions, asked } = await endpoint(t, (_, response) => void say(response, 'Up', 'length'), part);
+  t.same(await completions.complete(wanted), { text: 'Up', finishReason: 'length' });
+  await completions.complete({ ...wanted, topP: 0.9, topK: 5 });
+  t.same(asked[0], {
+    path: '/v1/chat/completions',
+    authorization: 'Bearer secret',
+    body: { model: 'tiny', messages: wanted.messages, temperature: 0.5, max_tokens: 40, seed: 7, top_a: 1 },
+  });
+  t.match(asked[1].body, { top_p: 0.9, top_k: 5 });
+  t.same(completions.usage, { requests: 2, retries: 0, promptTokens: 20, completionTokens: 6 });
+});
+
+t.test('what may pass is tried again, no sooner than asked; what may not is thrown at once', async t => {
+  const { completions, slept } = await endpoint(t, (_, response, count) => {
+    if (count === 1) fail(response, 429, { 'retry-after': '7' });
+    else if (count === 2) response.destroy();
+    else say(response, 'Down');
+  });
+  t.equal((await completions.complete(wanted)).text, 'Down');
+  t.equal(slept[0], 7000);
+  t.equal(slept.length, 2);
+  t.equal(completions.usage.retries, 2);
+
+  const refusing = await endpoint(t, (_, response) => fail(response, 401));
+  await t.rejects(refusing.completions.complete(wanted), /status 401: .*too fast/);
+  t.equal(refusing.asked.length, 1);
+  const broken = await endpoint(t, (_, response) => fail(response, 503));
+  await t.rejects(broken.completions.complete(wanted), /status 503.*, 3 times \(endpoint\.attempts\)/);
+  const page = await endpoint(t, (_, response) => void response.end('<html>'));
+  await t.rejects(page.completions.complete(wanted), /no chat completion: <html>/);
+});
+
+t.test('no more at once than allowed, and limits of the provider are kept', async t => {
+  let open = 0;
+  let most = 0;
+  const slow = async (_: Asked, response: ServerResponse) => {
+    most = Math.max(most, ++open);
+    await new Promise(resolve => setImmediate(resolve));
+    open--;
+    say(response, 'Up');
+  };
+  const { completions, slept } = await endpoint(t, slow, { concurrency: 2, requestsPerMinute: 5 });
+  await Promise.all(Array.from({ length: 9 }, () => completions.complete(wanted)));
+  t.ok(most <= 2);
+  t.ok(slept.length > 0 && slept.every(ms => ms <= 60_000));
+  t.equal(completions.usage.requests, 9);
+});
