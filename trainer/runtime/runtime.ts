@@ -1,9 +1,11 @@
 import type { Graph, TypedArray } from '../graph/tensor.ts';
 import type { ParameterStore } from './parameter-store.ts';
 
-/** Turns graphs into something that runs on a device. Implementations: onnx (CPU), later webgpu. */
+/** Turns graphs into something that runs on a device. Implementations: onnx (CPU), webgpu. */
 export interface Runtime {
   readonly name: string;
+  /** What it runs on, for people. */
+  readonly description: string;
   /**
    * @throws RuntimeError when a parameter is missing from the store or has another shape, a bound array does
    * not fit its output, or the device refuses the graph

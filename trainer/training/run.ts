@@ -12,6 +12,7 @@ import type { SourcePosition } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference, validationPlan } from './settings-derived.ts';
+import { configuredSinks } from './sinks.ts';
 import { StreamedSource } from './streamed-source.ts';
 import { runSupervision } from './supervision.ts';
 import { levelHash, playValidation } from './validation.ts';
@@ -27,13 +28,43 @@ export async function trainRun(
   const note = progress.note.bind(progress);
   const checkpoint = latestCheckpoint(run);
   note(checkpoint ? `resuming ${run.path} at step ${checkpoint.state.step}` : `run folder ${run.path}`);
-  const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
-  const folder = checkpoint?.policy ?? scratch;
+  const done = {
+    step: checkpoint?.state.step ?? -1,
+    validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
+  };
   const tracker = openTracker(
     run.metrics,
-    { step: checkpoint?.state.step ?? -1, validation: checkpoint?.state.validations.at(-1)?.step ?? -1 },
+    done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
+    configuredSinks(run, settings, note),
   );
+  try {
+    return await trainTracked({ run, settings, progress, stop, tracker, checkpoint });
+  } finally {
+    await tracker.close();
+  }
+}
+
+interface TrackedParts {
+  readonly run: RunFolder;
+  readonly settings: RunSettings;
+  readonly progress: Progress;
+  readonly stop: AbortSignal;
+  readonly tracker: Tracker;
+  readonly checkpoint: ReturnType<typeof latestCheckpoint>;
+}
+
+async function trainTracked({
+  run,
+  settings,
+  progress,
+  stop,
+  tracker,
+  checkpoint,
+}: TrackedParts): Promise<RunSummary | undefined> {
+  const note = progress.note.bind(progress);
+  const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
+  const folder = checkpoint?.policy ?? scratch;
   const bench = await unlessStopped(stop, openWorkbench(settings, folder, note, stop));
   if (!bench) return undefined;
   try {

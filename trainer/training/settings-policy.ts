@@ -22,7 +22,8 @@ export const PolicySettings = Type.Object(
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
     runtime: choice(RUNTIME_CHOICES, 'onnx'),
     /**
-     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores. Sums are taken in the
+     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores; a GPU is driven by one,
+     * whatever is given. Sums are taken in the
      * order of the workers, so their number is part of what a run is.
      */
     workers: orNull(Type.Integer({ minimum: 1 })),

@@ -10,6 +10,7 @@ import {
   section,
   share,
   strict,
+  text,
 } from './settings-schema.ts';
 
 export const WarmStart = Type.Object(
@@ -94,6 +95,30 @@ export const ValidationSettings = Type.Object(
 export const TrackingSettings = Type.Object(
   {
     tensorboard: flag(true),
+    /** An offline run of Weights & Biases in the run's folder, for `wandb sync`. */
+    wandb: orNull(
+      Type.Object(
+        {
+          project: text('ragen'),
+          entity: orNull(Type.String({ minLength: 1 })),
+          group: orNull(Type.String({ minLength: 1 })),
+          tags: Type.Array(Type.String(), { default: [] }),
+        },
+        strict,
+      ),
+    ),
+    /** An MLflow tracking server. */
+    mlflow: orNull(
+      Type.Object(
+        {
+          url: Type.String({ pattern: '^https?://' }),
+          experiment: text('ragen'),
+          /** Environment variable that holds the server's token. */
+          token_env: orNull(Type.String({ minLength: 1 })),
+        },
+        strict,
+      ),
+    ),
     /** Training trajectories are written every so many iterations; 0 never. Validation always keeps 20. */
     trajectories_every: count(10),
   },

@@ -27,7 +27,7 @@ import { WorkerHandle } from './worker-handle.ts';
 export type { LocalPolicyOptions } from './parts.ts';
 
 /**
- * A policy on this machine's processors: a decoder in ONNX Runtime on several worker threads. Sequences are spread over
+ * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over
  * the workers; an update computes the gradient of each worker's share, adds them up in a fixed order and takes one
  * AdamW step on the shared weights, so that equal calls give equal bits.
  *
@@ -101,6 +101,12 @@ export class LocalPolicy implements Policy {
 
   get version(): number {
     return this.#version;
+  }
+
+  /** What it runs on, for people. */
+  get description(): string {
+    const count = this.#workers.length;
+    return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
   }
 
   get vocabularySize(): number {

@@ -1,6 +1,8 @@
 import { availableParallelism } from 'node:os';
 import type { DecoderConfig } from '../../models/config.ts';
 import { initialize, parameterSpecs } from '../../models/parameters.ts';
+import { RUNTIME_CHOICES, type RuntimeChoice, type RuntimeKind } from '../../runtime/choice.ts';
+import { chooseRuntime } from '../../runtime/open-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
 import { compileGrammar, type Grammars } from '../engine/grammar.ts';
 import { NORM_BLOCK } from './adamw.ts';
@@ -18,11 +20,12 @@ export interface LocalPolicyOptions {
   readonly model: DecoderConfig | string;
   /** Seeds fresh weights. */
   readonly seed: number;
-  /** Threads that share the sequences; the machine's cores when absent. */
+  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, whatever is given. */
   readonly workers?: number;
   /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
   readonly threads?: number;
-  readonly runtime?: 'onnx';
+  /** `onnx` when absent. */
+  readonly runtime?: RuntimeChoice;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
@@ -43,6 +46,7 @@ export interface LocalPolicyOptions {
 export interface PolicyParts {
   readonly options: LocalPolicyOptions;
   readonly config: DecoderConfig;
+  readonly runtime: RuntimeKind;
   readonly maxSequenceLength: number;
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
@@ -56,7 +60,9 @@ export interface PolicyParts {
  */
 export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
   const { model, runtime = 'onnx' } = options;
-  if (runtime !== 'onnx') throw new RangeError(`runtime ${runtime} is not known; choose onnx`);
+  if (!RUNTIME_CHOICES.includes(runtime)) {
+    throw new RangeError(`runtime ${runtime} is not known; choose ${RUNTIME_CHOICES.join(', ')}`);
+  }
   const config = typeof model === 'string' ? await readConfig(model) : model;
   const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
   if (maxSequenceLength > config.maxPositions) {
@@ -75,6 +81,7 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   return {
     options,
     config,
+    runtime: await chooseRuntime(runtime, config.hiddenSize),
     maxSequenceLength,
     weights,
     first: weights.emptyLike(),
@@ -87,13 +94,14 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
 export function workerSetups({
   options,
   config,
+  runtime,
   maxSequenceLength,
   weights,
   first,
   second,
   squares,
 }: PolicyParts): WorkerSetup[] {
-  const count = options.workers ?? availableParallelism();
+  const count = runtime === 'webgpu' ? 1 : (options.workers ?? availableParallelism());
   const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
   if (!Number.isInteger(count) || count < 1) {
     throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
@@ -102,6 +110,7 @@ export function workerSetups({
   return gradients.map((_, index) => ({
     index,
     config,
+    runtime,
     valueHead: options.valueHead,
     maxSequenceLength,
     maxOpenSequences: Math.ceil(open / count),

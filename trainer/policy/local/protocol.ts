@@ -1,4 +1,5 @@
 import type { DecoderConfig } from '../../models/config.ts';
+import type { RuntimeKind } from '../../runtime/choice.ts';
 import type { SharedParameters } from '../../runtime/parameter-store.ts';
 import type { Grammars } from '../engine/grammar.ts';
 import type { GenerateRequest, Generation, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
@@ -8,6 +9,7 @@ import type { GradientTask } from './train-program.ts';
 export interface WorkerSetup {
   readonly index: number;
   readonly config: DecoderConfig;
+  readonly runtime: RuntimeKind;
   readonly valueHead: boolean;
   readonly maxSequenceLength: number;
   /** Sequences with a cache, of this worker alone. */
@@ -71,7 +73,7 @@ export type ToWorker =
   | { readonly kind: 'close' };
 
 export type FromWorker =
-  | { readonly kind: 'ready' }
+  | { readonly kind: 'ready'; readonly runtime: string }
   | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
   | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
   | { readonly kind: 'generated'; readonly finished: readonly NumberedGeneration[] };

@@ -27,6 +27,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
   const store = () => new ParameterStore(parameterSpecs(config, false)).share();
   return {
     index: 2,
+    runtime: 'onnx',
     config,
     valueHead: false,
     maxSequenceLength: 64,

@@ -25,6 +25,7 @@ export class WorkerHandle {
   #orders: SequenceOrder[] = [];
   #flushPlanned = false;
   #nextId = 0;
+  #runtime = '';
   #closing = false;
   #failure: Error | null = null;
   readonly #exited: Promise<void>;
@@ -45,8 +46,13 @@ export class WorkerHandle {
   /** Starts the thread; resolves when it takes requests. */
   static async start(setup: WorkerSetup): Promise<WorkerHandle> {
     const handle = new WorkerHandle(setup);
-    await handle.#expect(READY);
+    handle.#runtime = await handle.#expect<string>(READY);
     return handle;
+  }
+
+  /** What it runs on, for people. */
+  get runtime(): string {
+    return this.#runtime;
   }
 
   generate(request: GenerateRequest): Promise<Generation> {
@@ -91,7 +97,7 @@ export class WorkerHandle {
   #receive(message: FromWorker): void {
     switch (message.kind) {
       case 'ready':
-        this.#settle(READY, pending => pending.resolve(undefined as never));
+        this.#settle(READY, pending => pending.resolve(message.runtime as never));
         return;
       case 'done':
         this.#settle(message.id, pending => pending.resolve(message.result as never));

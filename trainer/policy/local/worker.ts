@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';
+import { openRuntime } from '../../runtime/open-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { Runtime } from '../../runtime/runtime.ts';
 import { GenerationEngine } from '../engine/engine.ts';
 import { compileGrammar } from '../engine/grammar.ts';
 import type { GenerateRequest } from '../policy.ts';
@@ -17,7 +18,7 @@ import { GradientProgram } from './train-program.ts';
 class PolicyWorker {
   readonly #port: MessagePort;
   readonly #setup: WorkerSetup;
-  readonly #runtime: OnnxRuntime;
+  readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: Float32Array; readonly second: Float32Array };
   readonly #gradients: readonly Float32Array[];
@@ -31,11 +32,11 @@ class PolicyWorker {
   #running = false;
   #closing = false;
 
-  constructor(port: MessagePort, setup: WorkerSetup) {
+  constructor(port: MessagePort, setup: WorkerSetup, runtime: Runtime) {
     const flat = (shared: WorkerSetup['weights']) => ParameterStore.fromShared(shared).flat;
     this.#port = port;
     this.#setup = setup;
-    this.#runtime = new OnnxRuntime({ threads: setup.threads });
+    this.#runtime = runtime;
     this.#weights = ParameterStore.fromShared(setup.weights);
     this.#moments = { first: flat(setup.firstMoments), second: flat(setup.secondMoments) };
     this.#gradients = setup.gradients.map(flat);
@@ -46,7 +47,7 @@ class PolicyWorker {
         compileGrammar(name, grammar, setup.config.vocabularySize),
       ]),
     );
-    const options = { ...setup, runtime: this.#runtime, parameters: this.#weights, grammars };
+    const options = { ...setup, runtime, parameters: this.#weights, grammars };
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
@@ -163,6 +164,8 @@ class PolicyWorker {
 }
 
 if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
-const worker = new PolicyWorker(parentPort, workerData as WorkerSetup);
+const setup = workerData as WorkerSetup;
+const runtime = await openRuntime(setup.runtime, setup.threads);
+const worker = new PolicyWorker(parentPort, setup, runtime);
 parentPort.on('message', (message: ToWorker) => worker.take(message));
-parentPort.postMessage({ kind: 'ready' } satisfies FromWorker);
+parentPort.postMessage({ kind: 'ready', runtime: runtime.description } satisfies FromWorker);

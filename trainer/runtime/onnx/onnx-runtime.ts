@@ -27,12 +27,15 @@ export interface OnnxRuntimeOptions {
  */
 export class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
+  readonly description: string;
   readonly #options: OnnxRuntimeOptions;
   readonly #workspace: Workspace;
   readonly #open = new Set<OnnxExecutable>();
 
   constructor(options: OnnxRuntimeOptions = {}) {
     this.#options = options;
+    const { threads = 1 } = options;
+    this.description = `ONNX Runtime on the processor, ${threads} thread${threads === 1 ? '' : 's'} a worker`;
     this.#workspace = new Workspace(options.workspaceBytes ?? DEFAULT_WORKSPACE_BYTES);
   }
 

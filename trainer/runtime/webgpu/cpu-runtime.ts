@@ -17,6 +17,7 @@ import type { Value } from './step.ts';
  */
 export class KernelCpuRuntime implements Runtime {
   readonly name = 'gpu.js cpu';
+  readonly description = 'kernels of the WebGPU runtime on the processor';
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
     return new KernelCpuExecutable(graph, options);

@@ -33,6 +33,8 @@ export class GpuDevice {
   /** Vendor, name and driver. */
   readonly description: string;
   readonly device: GPUDevice;
+  /** Whether a processor plays the GPU. */
+  readonly software: boolean;
   /** Keeps Dawn alive as long as the device. */
   readonly #gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
@@ -41,10 +43,11 @@ export class GpuDevice {
   #closed = false;
 
   private constructor(gpu: GPU, adapter: GPUAdapter, device: GPUDevice) {
-    const { vendor, device: name, description } = adapter.info;
+    const { vendor, device: name, description, architecture } = adapter.info;
+    this.software = architecture === 'software' || adapter.info.isFallbackAdapter;
     this.#gpu = gpu;
     this.device = device;
-    this.description = [vendor, name, description].filter(text => text !== '').join(', ');
+    this.description = `${vendor}, ${description || name}`;
     device.addEventListener('uncapturederror', event => {
       this.#fault ??= event.error.message;
     });

@@ -25,9 +25,13 @@ export class WebGpuRuntime implements Runtime {
     return device === null ? null : new WebGpuRuntime(device);
   }
 
-  /** Which GPU it is. */
   get description(): string {
-    return this.#device.description;
+    return `WebGPU (${this.#device.description})`;
+  }
+
+  /** Whether a processor plays the GPU. */
+  get software(): boolean {
+    return this.#device.software;
   }
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {

@@ -1,0 +1,35 @@
+import t from 'tap';
+import { WebGpuRuntime } from '../../runtime/webgpu/webgpu-runtime.ts';
+import { closing, largestDifference, play, policyWith, settingsWith } from './testing.ts';
+
+const found = await WebGpuRuntime.open();
+await found?.close();
+const onGpu = { skip: found === null ? 'no GPU here that Dawn can use' : false };
+
+t.test('a policy on WebGPU generates, scores and learns as one on ONNX Runtime', onGpu, async t => {
+  const gpu = await closing(t, policyWith({ runtime: 'webgpu', workers: 2 }));
+  const cpu = await closing(t, policyWith({ runtime: 'onnx' }));
+  t.match(gpu.description, /^WebGPU \(.*\), 1 worker$/);
+  t.match(cpu.description, /^ONNX Runtime on the processor, 1 thread a worker, 1 worker$/);
+  const sequences = await play(gpu, 6);
+  t.strictSame(
+    (await play(cpu, 6)).map(({ tokenIds }) => [...tokenIds]),
+    sequences.map(({ tokenIds }) => [...tokenIds]),
+  );
+  for (const step of [1, 2]) {
+    const settings = settingsWith();
+    const [a, b] = [await gpu.update({ sequences }, settings), await cpu.update({ sequences }, settings)];
+    const norms = [a['actor/grad_norm'], b['actor/grad_norm']];
+    t.ok(Math.abs(norms[0] / norms[1] - 1) < 1e-4, `gradient norms ${norms} of step ${step}`);
+  }
+  const [given, wanted] = [await gpu.score(sequences), await cpu.score(sequences)];
+  given.forEach((score, i) => {
+    t.ok(largestDifference(score.logProbs, wanted[i].logProbs) < 1e-4, `log-probabilities of ${i}`);
+    t.ok(largestDifference(score.values!, wanted[i].values!) < 1e-4, `values of ${i}`);
+  });
+});
+
+t.test('auto keeps a small model on the processor', async t => {
+  const policy = await closing(t, policyWith({ runtime: 'auto' }));
+  t.match(policy.description, /^ONNX Runtime/);
+});
