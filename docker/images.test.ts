@@ -92,9 +92,14 @@ t.test('a manifest is cut down to what is wanted', async t => {
     name: 'x',
     dependencies: { a: '1', b: '2' },
     devDependencies: { c: '3' },
-    overrides: {},
+    overrides: { a: { d: '4' }, b: { e: '5' } },
   };
-  t.same(cutDown(manifest, ['b']), { name: 'x', dependencies: { b: '2' } });
+  t.same(cutDown(manifest, ['b']), {
+    name: 'x',
+    dependencies: { b: '2' },
+    overrides: { b: { e: '5' } },
+  });
+  t.same(cutDown({ ...manifest, overrides: {} }, ['b']), { name: 'x', dependencies: { b: '2' } });
   t.throws(() => cutDown(manifest, ['z']), /no dependency z/);
   const folder = t.testdir({ 'package.json': JSON.stringify(MANIFEST) });
   const run = (program: string) =>

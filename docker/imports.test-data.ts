@@ -16,6 +16,14 @@ function importsOf(file: string): string[] {
     if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
       found.push(textOf(node.arguments[0]));
     }
+    // createRequire(import.meta.url)('package'), for packages that are no modules.
+    if (
+      ts.isCallExpression(node) &&
+      ts.isCallExpression(node.expression) &&
+      node.expression.expression.getText(source) === 'createRequire'
+    ) {
+      found.push(textOf(node.arguments[0]));
+    }
     // new URL('./worker.ts', import.meta.url), for workers.
     if (
       ts.isNewExpression(node) &&

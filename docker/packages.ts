@@ -13,6 +13,11 @@ export const PACKAGES = {
     '@fastify/websocket',
     '@jitl/quickjs-ng-wasmfile-release-sync',
     '@msgpack/msgpack',
+    '@opentelemetry/api',
+    '@opentelemetry/core',
+    '@opentelemetry/exporter-trace-otlp-proto',
+    '@opentelemetry/resources',
+    '@opentelemetry/sdk-trace',
     'amaro',
     'commander',
     'fastify',
@@ -31,10 +36,12 @@ export const PACKAGES = {
     '@huggingface/tokenizers',
     'cli-progress',
     'commander',
+    'gpu.js',
     'onnxruntime-node',
     'protobufjs',
     'typebox',
     'undici',
+    'webgpu',
     'ws',
     'yaml',
   ],
@@ -43,7 +50,7 @@ export const PACKAGES = {
 interface Manifest {
   readonly dependencies: { readonly [name: string]: string };
   readonly devDependencies?: unknown;
-  readonly overrides?: unknown;
+  readonly overrides?: { readonly [name: string]: unknown };
 }
 
 /**
@@ -51,7 +58,7 @@ interface Manifest {
  * @throws Error for one that it does not have
  */
 export function cutDown<M extends Manifest>(manifest: M, packages: readonly string[]): object {
-  const { devDependencies: _tools, overrides: _overrides, ...rest } = manifest;
+  const { devDependencies: _tools, overrides = {}, ...rest } = manifest;
   const dependencies = Object.fromEntries(
     packages.map(name => {
       const version = manifest.dependencies[name];
@@ -59,7 +66,8 @@ export function cutDown<M extends Manifest>(manifest: M, packages: readonly stri
       return [name, version];
     }),
   );
-  return { ...rest, dependencies };
+  const kept = Object.entries(overrides).filter(([name]) => packages.includes(name));
+  return { ...rest, dependencies, ...(kept.length > 0 && { overrides: Object.fromEntries(kept) }) };
 }
 
 if (import.meta.main) {

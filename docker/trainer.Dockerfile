@@ -7,7 +7,8 @@ COPY package.json package-lock.json ./
 COPY docker/packages.ts docker/
 RUN node docker/packages.ts trainer \
  && npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
- && rm -rf node_modules/onnxruntime-node/bin/napi-v*/darwin node_modules/onnxruntime-node/bin/napi-v*/win32
+ && rm -rf node_modules/onnxruntime-node/bin/napi-v*/darwin node_modules/onnxruntime-node/bin/napi-v*/win32 \
+    node_modules/webgpu/dist/darwin-* node_modules/webgpu/dist/win32-*
 
 FROM node:24.21.0-bookworm-slim
 # Runs go to the volume, where the trainer looks for them: runs/ in its folder.

@@ -19,7 +19,7 @@ t.test('help names the commands there are', async t => {
   t.equal(status, 0);
   t.same(
     [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
-    ['train', 'sft', 'evaluate', 'help'],
+    ['train', 'demonstrations', 'sft', 'sweep', 'evaluate', 'help'],
   );
 });
 
@@ -42,7 +42,7 @@ t.test('wrong settings, files and policies are refused with what would be right'
   t.match(await refused('train', 'nowhere.yaml'), /nowhere\.yaml: no such config file/);
   t.match(await refused('train'), /needs a config file, e\.g\. configs\/quickstart\.yaml, or --resume/);
   t.match(await refused('train', '--resume', t.testdir()), /holds no run/);
-  t.match(await refused('evaluate', config), /has no checkpoint; give a run folder/);
+  t.match(await refused('evaluate', config), /there is no checkpoint; give a run folder, or name who plays/);
   t.match(await refused('evaluate', 'nowhere'), /does not exist/);
   t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
   t.match(await refused('export'), /unknown command/);

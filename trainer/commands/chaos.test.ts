@@ -9,7 +9,7 @@ import { stringify } from 'yaml';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { openRunFolder } from '../training/run-folder.ts';
 import { type Row, tinySettings, weightsOf } from '../training/runs.test-data.ts';
-import { startEnvServer } from './child-processes.ts';
+import { startEnvServer } from './env-server-process.ts';
 
 const TRAINER = fileURLToPath(new URL('../main.ts', import.meta.url));
 const STEPS = 8;

@@ -6,10 +6,11 @@ import type { RunSummary } from '../training/report.ts';
 import { openRunFolder, runFolderAt, writeAtomically } from '../training/run-folder.ts';
 import type { RunSettings } from '../training/settings.ts';
 import { loadRunSettings, RESUMABLE } from '../training/settings-check.ts';
-import { type Child, startTrainer } from './child-processes.ts';
+import type { Child } from './child-process.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
+import { startTrainer } from './trainer-process.ts';
 
 export interface SweepOptions {
   /** Prints the runs and starts none. */

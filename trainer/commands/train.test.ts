@@ -8,7 +8,8 @@ import { latestCheckpoint } from '../training/checkpoint.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, type RunFolder } from '../training/run-folder.ts';
 import { RunSettings } from '../training/settings.ts';
-import { type Child, startEnvServer } from './child-processes.ts';
+import type { Child } from './child-process.ts';
+import { startEnvServer } from './env-server-process.ts';
 
 const STEPS = 4;
 /** Time the server is away in the test that kills it. */

@@ -1,0 +1,32 @@
+import type { ChildProcess } from 'node:child_process';
+
+/** Exit status of a program that a signal ended: 128 + SIGTERM. */
+const KILLED_STATUS = 143;
+
+/**
+ * A program of ours in a process of its own, outside our process group: Ctrl-C reaches it only through us. A channel to us
+ * tells it when we are gone, in whatever way, and it ends.
+ */
+export interface Child {
+  readonly pid: number;
+  /** Its exit status, once it has ended. */
+  readonly ended: Promise<number>;
+  /** Asks it to end. */
+  stop(): void;
+  /** Ends it at once. */
+  kill(): void;
+}
+
+/** What we hold of a process that was started with a channel. */
+export function childOf(process: ChildProcess): Child {
+  const ended = new Promise<number>((resolve, reject) => {
+    process.once('error', reject);
+    process.once('exit', code => resolve(code ?? KILLED_STATUS));
+  });
+  return {
+    pid: process.pid ?? -1,
+    ended,
+    stop: () => process.kill('SIGTERM'),
+    kill: () => process.kill('SIGKILL'),
+  };
+}
