@@ -6,6 +6,8 @@ export interface Shape {
   readonly hidden: number;
   readonly layers: number;
   readonly heads: number;
+  /** Heads of keys and values; fewer than `heads` for grouped queries. */
+  readonly keyValueHeads: number;
   readonly feedForward: number;
   readonly vocabulary: number;
   /** Sequences of a batch, and tokens of each in training. */
@@ -22,6 +24,7 @@ export const SHAPES: readonly Shape[] = [
     hidden: 128,
     layers: 4,
     heads: 4,
+    keyValueHeads: 4,
     feedForward: 320,
     vocabulary: 512,
     batch: 16,
@@ -34,6 +37,7 @@ export const SHAPES: readonly Shape[] = [
     hidden: 64,
     layers: 3,
     heads: 4,
+    keyValueHeads: 4,
     feedForward: 160,
     vocabulary: 46,
     batch: 32,
@@ -49,7 +53,7 @@ export function configOf(shape: Shape): DecoderConfig {
     hiddenSize: shape.hidden,
     layers: shape.layers,
     heads: shape.heads,
-    keyValueHeads: shape.heads,
+    keyValueHeads: shape.keyValueHeads,
     intermediateSize: shape.feedForward,
     maxPositions: 512,
   });

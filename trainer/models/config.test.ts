@@ -72,6 +72,8 @@ t.test('what is not supported is refused by name', async t => {
     [{ ...old, use_sliding_window: true }, /sliding-window/],
     [{ ...old, layer_types: ['full_attention', 'sliding_attention'] }, /sliding_attention/],
     [{ ...old, rope_scaling: { rope_type: 'yarn', factor: 4 } }, /rope_type "yarn"/],
+    [{ ...old, quantization_config: { quant_method: 'gptq' } }, /quantization_config: .*f32, f16 or bf16/],
+    [{ ...old, partial_rotary_factor: 0.5 }, /partial_rotary_factor 0\.5/],
     [{ ...old, hidden_act: 'gelu' }, /hidden_act "gelu"/],
     [{ ...old, num_key_value_heads: 3 }, /must divide the 4 heads, got 3/],
     [{ ...old, hidden_size: 'big' }, /hidden_size must be a number, got "big"/],

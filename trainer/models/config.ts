@@ -107,6 +107,14 @@ export function parseConfig(json: JsonObject): DecoderConfig {
   const activation = json.hidden_act ?? 'silu';
   if (activation !== 'silu')
     throw new ModelConfigError(`hidden_act ${show(activation)}: only silu is supported`);
+  if (json.quantization_config != null) {
+    throw new ModelConfigError('quantization_config: weights must be stored as f32, f16 or bf16');
+  }
+  if (number(json, 'partial_rotary_factor', 1) !== 1) {
+    throw new ModelConfigError(
+      `partial_rotary_factor ${show(json.partial_rotary_factor)}: only rotation of whole heads, 1, is supported`,
+    );
+  }
   const hiddenSize = positiveInteger(json, 'hidden_size');
   const heads = positiveInteger(json, 'num_attention_heads');
   const attentionBias = json.attention_bias === true;

@@ -44,6 +44,23 @@ t.test('bf16 is rounded to nearest even', async t => {
   t.same(await file.read('x'), Float32Array.of(1, 1, 1 + 2 ** -6, 1 + 2 ** -7, -Infinity, NaN));
 });
 
+t.test('a tensor of several pieces comes back whole, in shared memory too', async t => {
+  const path = join(folder, 'large.safetensors');
+  const count = 2 ** 21 + 5;
+  const data = Float32Array.from({ length: count }, (_, i) => i % 251);
+  for (const type of ['F32', 'BF16'] as const) {
+    await writeSafetensors(path, [{ name: 'x', shape: [count], data }], { type });
+    await using file = await SafetensorsReader.open(path);
+    const target = new Float32Array(new SharedArrayBuffer(4 * count));
+    await file.read('x', target);
+    t.equal(
+      target.findIndex((x, i) => x !== data[i]),
+      -1,
+      type,
+    );
+  }
+});
+
 t.test('f16 is read with its subnormals', async t => {
   const half = Uint16Array.of(0x3c00, 0xc000, 0x0001, 0x7c00, 0x3555);
   const path = await handWritten(

@@ -1,12 +1,17 @@
 import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import {
+  decodeNumbers,
+  encodeNumbers,
+  STORED_BYTES,
+  type StoredType,
+  type WritableType,
+} from './stored-numbers.ts';
 
 export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
 
-/** Element types that can be read; all become float32. */
-const READABLE = { F32: 4, F16: 2, BF16: 2 } as const;
-export type StoredType = keyof typeof READABLE;
-
+/** Tensors are read and written in pieces of so many bytes: what is on the way takes no more memory. */
+const PIECE_BYTES = 4 * 2 ** 20;
 /** The header's length is a 64-bit number; more than this is a broken file (the format's own limit). */
 const MAX_HEADER_BYTES = 100_000_000;
 const HEADER_LENGTH_BYTES = 8;
@@ -103,7 +108,7 @@ export class SafetensorsReader {
     return new SafetensorsReader(path, tensors, handles, metadata);
   }
 
-  /** The tensor as float32, in row-major order; into `target` when it is given. */
+  /** The tensor as float32, in row-major order; piece by piece into `target` when it is given. */
   async read(name: string, target?: Float32Array): Promise<Float32Array> {
     const tensor = this.tensors.get(name);
     const handle = this.#handles.get(name);
@@ -112,20 +117,25 @@ export class SafetensorsReader {
         `${this.#path} has no tensor ${name}; it has ${[...this.tensors.keys()].join(', ')}`,
       );
     }
-    const count = (tensor.end - tensor.start) / READABLE[tensor.type];
+    const count = (tensor.end - tensor.start) / STORED_BYTES[tensor.type];
     const out = target ?? new Float32Array(count);
     if (out.length !== count) {
       throw new SafetensorsError(
         `${this.#path}: ${name} has shape [${tensor.shape.join(', ')}], ${count} elements, where ${out.length} are expected`,
       );
     }
-    const bytes = Buffer.allocUnsafe(tensor.end - tensor.start);
-    for (let done = 0; done < bytes.length; ) {
-      const { bytesRead } = await handle.read(bytes, done, bytes.length - done, tensor.start + done);
-      if (bytesRead === 0) throw new SafetensorsError(`${this.#path} ends inside ${name}`);
-      done += bytesRead;
+    const width = STORED_BYTES[tensor.type];
+    const piece = new Uint8Array(Math.min(PIECE_BYTES, tensor.end - tensor.start));
+    for (let start = tensor.start; start < tensor.end; start += piece.length) {
+      const bytes = piece.subarray(0, Math.min(piece.length, tensor.end - start));
+      for (let done = 0; done < bytes.length; ) {
+        const { bytesRead } = await handle.read(bytes, done, bytes.length - done, start + done);
+        if (bytesRead === 0) throw new SafetensorsError(`${this.#path} ends inside ${name}`);
+        done += bytesRead;
+      }
+      const first = (start - tensor.start) / width;
+      decodeNumbers(bytes, tensor.type, out.subarray(first, first + bytes.length / width));
     }
-    decode(bytes, tensor.type, out);
     return out;
   }
 
@@ -153,7 +163,7 @@ export interface TensorToWrite {
 export async function writeSafetensors(
   path: string,
   tensors: readonly TensorToWrite[],
-  options: { readonly type?: 'F32' | 'BF16'; readonly metadata?: { readonly [key: string]: string } } = {},
+  options: { readonly type?: WritableType; readonly metadata?: { readonly [key: string]: string } } = {},
 ): Promise<void> {
   const type = options.type ?? 'F32';
   const header: Record<string, unknown> = { __metadata__: { format: 'pt', ...options.metadata } };
@@ -163,7 +173,7 @@ export async function writeSafetensors(
     if (count !== data.length) {
       throw new SafetensorsError(`${name}: ${data.length} elements do not fill shape [${shape.join(', ')}]`);
     }
-    const bytes = count * READABLE[type];
+    const bytes = count * STORED_BYTES[type];
     header[name] = { dtype: type, shape, data_offsets: [offset, offset + bytes] };
     offset += bytes;
   }
@@ -176,7 +186,7 @@ export async function writeSafetensors(
   const handle = await open(temporary, 'w');
   try {
     await handle.writeFile(head);
-    for (const { data } of tensors) await handle.writeFile(encode(data, type));
+    for (const { data } of tensors) await writeNumbers(handle, data, type);
     await handle.sync();
   } finally {
     await handle.close();
@@ -218,14 +228,14 @@ function storedTensor(file: string, size: number, base: number, name: string, en
     shape: number[];
     data_offsets: [number, number];
   };
-  if (!(dtype in READABLE)) {
+  if (!(dtype in STORED_BYTES)) {
     throw new SafetensorsError(
-      `${file}: ${name} is stored as ${dtype}; readable are ${Object.keys(READABLE).join(', ')}`,
+      `${file}: ${name} is stored as ${dtype}; readable are ${Object.keys(STORED_BYTES).join(', ')}`,
     );
   }
   const type = dtype as StoredType;
   const [start, end] = data_offsets;
-  const bytes = shape.reduce((a, b) => a * b, 1) * READABLE[type];
+  const bytes = shape.reduce((a, b) => a * b, 1) * STORED_BYTES[type];
   if (end - start !== bytes || start < 0 || base + end > size) {
     throw new SafetensorsError(
       `${file}: ${name} of shape [${shape.join(', ')}] needs ${bytes} bytes, its place is ${start} to ${end} of ${size - base}`,
@@ -234,38 +244,14 @@ function storedTensor(file: string, size: number, base: number, name: string, en
   return { name, type, shape, start: base + start, end: base + end };
 }
 
-function decode(bytes: Buffer, type: StoredType, out: Float32Array): void {
-  if (type === 'F32') {
-    new Uint8Array(out.buffer, out.byteOffset, out.byteLength).set(bytes);
-    return;
+async function writeNumbers(handle: FileHandle, data: Float32Array, type: WritableType): Promise<void> {
+  const width = STORED_BYTES[type];
+  const piece = new Uint8Array(Math.min(PIECE_BYTES, data.length * width));
+  for (let first = 0; first < data.length; first += piece.length / width) {
+    const part = data.subarray(first, first + piece.length / width);
+    encodeNumbers(part, type, piece);
+    await handle.writeFile(piece.subarray(0, part.length * width));
   }
-  const aligned = bytes.byteOffset % 2 === 0 ? bytes : Buffer.from(Uint8Array.from(bytes).buffer);
-  const half = new Uint16Array(aligned.buffer, aligned.byteOffset, out.length);
-  const bits = new Uint32Array(out.buffer, out.byteOffset, out.length);
-  if (type === 'BF16') for (let i = 0; i < half.length; i++) bits[i] = half[i] << 16;
-  else for (let i = 0; i < half.length; i++) out[i] = halfToFloat(half[i]);
-}
-
-function encode(data: Float32Array, type: 'F32' | 'BF16'): Buffer {
-  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
-  if (type === 'F32') return Buffer.from(Uint32Array.from(bits).buffer);
-  const half = new Uint16Array(bits.length);
-  for (let i = 0; i < bits.length; i++) half[i] = floatBitsToBfloat16(bits[i]);
-  return Buffer.from(half.buffer);
-}
-
-function floatBitsToBfloat16(bits: number): number {
-  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
-  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
-}
-
-function halfToFloat(half: number): number {
-  const sign = half & 0x8000 ? -1 : 1;
-  const exponent = (half >>> 10) & 0x1f;
-  const fraction = half & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -4,6 +4,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { configToJson, type DecoderConfig, parseConfig } from '../../models/config.ts';
 import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/safetensors.ts';
+import { writeShardedSafetensors } from '../../models/sharded-safetensors.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
 
 export const CONFIG_FILE = 'config.json';
@@ -28,7 +29,7 @@ export interface Progress {
 }
 
 /**
- * Writes a policy's folder in the Hugging Face layout: `config.json`, `model.safetensors`, and beside them the value
+ * Writes a policy's folder in the Hugging Face layout: `config.json`, `model.safetensors` (in shards beyond 5 GB), and beside them the value
  * head, the optimiser's moments and counters, and the given files (a tokenizer's). Each file appears whole or not at all.
  */
 export async function saveCheckpoint(
@@ -42,7 +43,7 @@ export async function saveCheckpoint(
   await mkdir(folder, { recursive: true });
   const isHead = (name: string) => name === VALUE_HEAD_WEIGHT || name === VALUE_HEAD_BIAS;
   const tensors = toWrite(weights, '');
-  await writeSafetensors(
+  await writeShardedSafetensors(
     join(folder, WEIGHTS_FILE),
     tensors.filter(({ name }) => !isHead(name)),
   );

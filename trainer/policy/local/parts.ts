@@ -75,8 +75,8 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   }
   const specs = parameterSpecs(config, options.valueHead);
   const weights = new ParameterStore(specs);
-  initialize(weights, specs, config.initializerRange, options.seed);
   if (typeof model === 'string') await readWeights(model, weights);
+  else initialize(weights, specs, config.initializerRange, options.seed);
   const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
   return {
     options,

@@ -1,0 +1,80 @@
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { SAFETENSORS_INDEX_SUFFIX, type TensorToWrite, writeSafetensors } from './safetensors.ts';
+import { STORED_BYTES, type WritableType } from './stored-numbers.ts';
+
+const EXTENSION = '.safetensors';
+/** Most bytes of numbers in a shard unless told otherwise, as transformers has it. */
+const DEFAULT_SHARD_BYTES = 5e9;
+const NUMBER_DIGITS = 5;
+
+/**
+ * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files beside it with an index, as
+ * transformers names them. What an earlier save of another size left under the same name is removed.
+ *
+ * @param path ends in `.safetensors`
+ */
+export async function writeShardedSafetensors(
+  path: string,
+  tensors: readonly TensorToWrite[],
+  options: { readonly type?: WritableType; readonly shardBytes?: number } = {},
+): Promise<void> {
+  const { type = 'F32', shardBytes = DEFAULT_SHARD_BYTES } = options;
+  const shards = cutIntoShards(tensors, shardBytes / STORED_BYTES[type]);
+  const index = path + SAFETENSORS_INDEX_SUFFIX;
+  const before = await shardsOf(index);
+  if (shards.length === 1) {
+    await writeSafetensors(path, tensors, { type });
+    await rm(index, { force: true });
+    await removeAll(dirname(path), before);
+    return;
+  }
+  const numbered = (n: number) => String(n).padStart(NUMBER_DIGITS, '0');
+  const names = shards.map(
+    (_, i) => `${basename(path, EXTENSION)}-${numbered(i + 1)}-of-${numbered(shards.length)}${EXTENSION}`,
+  );
+  const weightMap: Record<string, string> = {};
+  for (const [i, shard] of shards.entries()) {
+    await writeSafetensors(join(dirname(path), names[i]), shard, { type });
+    for (const { name } of shard) weightMap[name] = names[i];
+  }
+  const count = tensors.reduce((sum, { data }) => sum + data.length, 0);
+  const json = { metadata: { total_size: count * STORED_BYTES[type] }, weight_map: weightMap };
+  const temporary = `${index}.${process.pid}.tmp`;
+  await writeFile(temporary, `${JSON.stringify(json, null, 2)}\n`);
+  await rename(temporary, index);
+  await rm(path, { force: true });
+  await removeAll(
+    dirname(path),
+    before.filter(name => !names.includes(name)),
+  );
+}
+
+/** Tensors in their order, as many to a shard as `most` elements allow; a larger one stands alone. */
+function cutIntoShards(tensors: readonly TensorToWrite[], most: number): TensorToWrite[][] {
+  const shards: TensorToWrite[][] = [[]];
+  let filled = 0;
+  for (const tensor of tensors) {
+    if (filled > 0 && filled + tensor.data.length > most) {
+      shards.push([]);
+      filled = 0;
+    }
+    shards[shards.length - 1].push(tensor);
+    filled += tensor.data.length;
+  }
+  return shards;
+}
+
+async function shardsOf(index: string): Promise<string[]> {
+  const text = await readFile(index, 'utf8').catch(error => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  });
+  if (text === null) return [];
+  const { weight_map } = JSON.parse(text) as { weight_map?: { [name: string]: string } };
+  return [...new Set(Object.values(weight_map ?? {}))];
+}
+
+async function removeAll(folder: string, names: readonly string[]): Promise<void> {
+  for (const name of names) await rm(join(folder, name), { force: true });
+}
