@@ -1,0 +1,131 @@
+/**
+ * Takes a checkpoint through what a run does with it, once: loads it, generates a group, scores it and learns from it by
+ * PPO, and prints the time of each and the most memory the process ever had.
+ *
+ *     npm run make-checkpoint -- --shape qwen2.5-0.5b --out /tmp/half-billion
+ *     npm run bench:checkpoint -- --model /tmp/half-billion --threads 2
+ */
+
+import { parseArgs } from 'node:util';
+import { Random } from '../shared/random.ts';
+import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
+import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
+import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
+import { RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
+
+const KIBIBYTE = 1024;
+const GIGABYTE = 1e9;
+/** Log-probabilities of generation and score may differ by so much: sums of float32 in another order. */
+const TOLERANCE = 2e-3;
+
+const { values: flags } = parseArgs({
+  options: {
+    model: { type: 'string' },
+    runtime: { type: 'string', default: 'onnx' },
+    workers: { type: 'string', default: '1' },
+    threads: { type: 'string', default: '1' },
+    group: { type: 'string', default: '8' },
+    prompt: { type: 'string', default: '256' },
+    generated: { type: 'string', default: '32' },
+    tokens: { type: 'string', default: '512' },
+    steps: { type: 'string', default: '2' },
+  },
+});
+const { model } = flags;
+if (model === undefined)
+  throw new RangeError('--model must name a folder, e.g. one that `npm run make-checkpoint` wrote');
+const runtime = RUNTIME_CHOICES.find(choice => choice === flags.runtime);
+if (runtime === undefined)
+  throw new RangeError(`--runtime must be one of ${RUNTIME_CHOICES.join(', ')}, got ${flags.runtime}`);
+const [workers, threads, group, prompt, generated, tokenBudget, steps] = (
+  ['workers', 'threads', 'group', 'prompt', 'generated', 'tokens', 'steps'] as const
+).map(name => {
+  const value = Number(flags[name]);
+  if (Number.isInteger(value) && value > 0) return value;
+  throw new RangeError(`--${name} must be a positive integer, got ${flags[name]}`);
+});
+
+const policy = await timed('load', () =>
+  LocalPolicy.create({
+    model,
+    runtime,
+    seed: 0,
+    workers,
+    threads,
+    valueHead: true,
+    maxSequenceLength: prompt + generated,
+    maxOpenSequences: group,
+    tokenBudget,
+  }),
+);
+console.log(`  ${policy.parameterCount.toLocaleString('en')} weights on ${policy.description}`);
+const rng = Random.fromSeed(1);
+const common = Int32Array.from({ length: prompt }, () => rng.integer(policy.vocabularySize));
+const played = await timed(
+  `generate ${group} × ${generated} tokens after a common prompt of ${prompt}`,
+  () => generateGroup(),
+  group * generated,
+);
+const scores = await timed(
+  'score them',
+  () => policy.score(played.map(({ tokenIds, mask }) => ({ tokenIds, mask }))),
+  group * (prompt + generated),
+);
+const off = Math.max(
+  ...scores.map(({ logProbs }, n) =>
+    logProbs.reduce((most, x, t) => Math.max(most, Math.abs(x - played[n].logProbs[t])), 0),
+  ),
+);
+if (!(off < TOLERANCE)) throw new Error(`score and generate differ by ${off} in a log-probability`);
+console.log(`  log-probabilities of generate and score differ by at most ${off.toExponential(1)}`);
+const settings: UpdateSettings = {
+  loss: { ...DEFAULT_LOSS_SETTINGS },
+  optimizer: { learningRate: 1e-5, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
+  temperature: 1,
+};
+for (let step = 1; step <= steps; step++) {
+  const metrics = await timed(
+    `PPO step ${step}`,
+    () => policy.update({ sequences: played }, settings),
+    group * (prompt + generated),
+  );
+  console.log(`  gradient norm ${metrics['actor/grad_norm'].toPrecision(5)}`);
+}
+await policy.close();
+console.log(
+  `most memory: ${((process.resourceUsage().maxRSS * KIBIBYTE) / GIGABYTE).toFixed(1)} GB (resident, the whole process)`,
+);
+
+async function generateGroup(): Promise<TrainingSequence[]> {
+  const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: generated, stopTokenIds: [] };
+  const generations = await Promise.all(
+    Array.from({ length: group }, (_, sequenceId) =>
+      policy.generate({ sequenceId, append: common, sampling, seed: sequenceId }),
+    ),
+  );
+  return generations.map(({ tokenIds, logProbs, values }, n) => {
+    const padded = (own: ArrayLike<number>) => {
+      const array = new Float32Array(prompt + own.length);
+      array.set(own, prompt);
+      return array;
+    };
+    const sign = n % 2 === 0 ? 1 : -1;
+    return {
+      tokenIds: Int32Array.from([...common, ...tokenIds]),
+      mask: Uint8Array.from(padded(tokenIds), (_, t) => (t < prompt ? 0 : 1)),
+      logProbs: padded(logProbs),
+      advantages: padded(tokenIds).map((_, t) => (t < prompt ? 0 : sign)),
+      values: padded(values!),
+      returns: padded(values!.map(value => value + sign)),
+    };
+  });
+}
+
+async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): Promise<T> {
+  const start = performance.now();
+  const result = await work();
+  const seconds = (performance.now() - start) / 1000;
+  const rate = tokens === undefined ? '' : `, ${(tokens / seconds).toFixed(1)} tokens/s`;
+  console.log(`${what}: ${seconds.toFixed(1)} s${rate}`);
+  return result;
+}
