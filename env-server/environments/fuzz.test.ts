@@ -10,13 +10,15 @@ import { resolveConfig, resolveOptions } from './settings.ts';
 
 /**
  * Tries for each environment: steps, and configurations and options given. The long mode is
- * `RAGEN_FUZZ_TRIES=100000 TAP_TIMEOUT=36000 node env-server/environments/fuzz.test.ts`; `RAGEN_FUZZ_SEED` varies it and
- * `RAGEN_FUZZ_ENVIRONMENT=Sokoban` chooses.
+ * `RAGEN_FUZZ_TRIES=100000 TAP_TIMEOUT=36000 node env-server/environments/fuzz.test.ts`, which says how far it is;
+ * `RAGEN_FUZZ_SEED` varies it and `RAGEN_FUZZ_ENVIRONMENT=Sokoban` chooses.
  */
 const TRIES = Number(process.env.RAGEN_FUZZ_TRIES ?? 60);
 const SEED = Number(process.env.RAGEN_FUZZ_SEED ?? 1);
 const CHOSEN = process.env.RAGEN_FUZZ_ENVIRONMENT ?? '';
 const STEPS = 25;
+/** Tries between two words about how far a run is; none in the short mode. */
+const PROGRESS_EVERY = 1000;
 /** Settings under which an outcome depends on how busy the machine is, set so that it does not. */
 const UNHURRIED: { readonly [id: string]: JsonObject } = { 'DeepCoder-v0': { wall_s: 120, total_s: 600 } };
 
@@ -37,13 +39,20 @@ async function refusable<T>(make: () => T | Promise<T>): Promise<T | undefined |
   }
 }
 
-async function fuzz(environment: AnyEnvironment): Promise<{ faults: string[]; episodes: number }> {
+async function fuzz(
+  environment: AnyEnvironment,
+  say: (progress: string) => void,
+): Promise<{ faults: string[]; episodes: number }> {
   const { spec } = environment;
   const rng = Random.fromSeed(SEED);
   const presets = Object.keys(spec.presets ?? {});
   const faults: string[] = [];
   let episodes = 0;
-  for (let tries = 0; tries < TRIES && faults.length === 0; ) {
+  for (let tries = 0, told = 0; tries < TRIES && faults.length === 0; ) {
+    if (tries >= told + PROGRESS_EVERY) {
+      told = tries;
+      say(`${tries} of ${TRIES} tries, ${episodes} episodes`);
+    }
     const preset: JsonObject = presets.length > 0 && rng.chance(0.2) ? { preset: rng.choice(presets) } : {};
     const config = { ...preset, ...given(spec.configSchema as Schema, rng, 0.3) };
     const options = given(spec.optionsSchema as Schema, rng, 0.5);
@@ -72,7 +81,7 @@ async function fuzz(environment: AnyEnvironment): Promise<{ faults: string[]; ep
 for (const environment of createRegistry().list()) {
   if (!environment.spec.id.startsWith(CHOSEN)) continue;
   t.test(`${environment.spec.id} under ${TRIES} random and malformed tries`, async t => {
-    const { faults, episodes } = await fuzz(environment);
+    const { faults, episodes } = await fuzz(environment, progress => t.comment(progress));
     t.same(faults, []);
     t.ok(episodes > 0, `${episodes} episodes began`);
   });

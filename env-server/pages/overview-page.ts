@@ -71,5 +71,16 @@ ${wrappers.join('\n\n')}
 it keeps what the server promises its clients. Without an id it checks all.
 
 ${rules}
+
+The tests play the same rules with random and malformed configurations, options and actions, a few dozen tries for each
+environment. The long mode takes as many as are asked for, says how far it is, and goes through all environments or the
+one that is named:
+
+\`\`\`sh
+RAGEN_FUZZ_TRIES=100000 RAGEN_FUZZ_ENVIRONMENT=Sokoban TAP_TIMEOUT=36000 node env-server/environments/fuzz.test.ts
+\`\`\`
+
+\`RAGEN_FUZZ_SEED\` varies the tries. A hundred thousand take from a quarter of a minute (Bandit) to some fifteen minutes
+(FrozenLake, the cube, Sokoban), and an hour for DeepCoder, which runs several programs for each.
 `;
 }
