@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
+import type { LoraConfig } from './lora.ts';
 
 export const ARCHITECTURES = ['qwen2', 'qwen3', 'llama'] as const;
 export type Architecture = (typeof ARCHITECTURES)[number];
@@ -43,6 +44,8 @@ export interface DecoderConfig {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | readonly number[] | null;
   readonly padTokenId: number | null;
+  /** Adapters beside the weights; not part of `config.json`. */
+  readonly lora?: LoraConfig;
 }
 
 export class ModelConfigError extends Error {

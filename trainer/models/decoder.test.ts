@@ -1,23 +1,14 @@
-import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { gradients } from '../graph/gradients.ts';
 import { GraphBuilder } from '../graph/graph.ts';
 import { adamwStep, clipFactor } from '../policy/local/adamw.ts';
 import { OnnxRuntime } from '../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../runtime/parameter-store.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
-import { type DecoderConfig, parseConfig } from './config.ts';
-import {
-  decoderHidden,
-  decoderLogits,
-  decoderValues,
-  paddedAnywhere,
-  rightPadded,
-  ropeTables,
-} from './decoder.ts';
+import { parseConfig } from './config.ts';
+import { decoderHidden, decoderLogits, decoderValues, rightPadded } from './decoder.ts';
+import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { parameterSpecs } from './parameters.ts';
-import { SafetensorsReader } from './safetensors.ts';
 
 /** Null where this machine has none. */
 const runtimes: readonly (readonly [string, Runtime | null])[] = [
@@ -29,55 +20,6 @@ t.after(async () => {
 });
 
 const MODELS = ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'];
-const folderOf = (model: string) => new URL(`../../test-data/golden/models/${model}/`, import.meta.url);
-const read = (model: string, file: string) =>
-  JSON.parse(readFileSync(new URL(file, folderOf(model)), 'utf8'));
-
-async function goldenWeights(model: string, config: DecoderConfig): Promise<ParameterStore> {
-  const store = new ParameterStore(parameterSpecs(config, false));
-  await using file = await SafetensorsReader.open(new URL('model.safetensors', folderOf(model)).pathname);
-  for (const { name } of store.layout) await file.read(name, store.array(name));
-  return store;
-}
-
-interface Batch {
-  readonly ids: number[][];
-  readonly mask: number[][];
-  readonly positions: number[][];
-}
-
-/** The golden batch, padded left and right, with its loss over valid positions and the gradients of all weights. */
-function buildLoss(config: DecoderConfig, batch: Batch) {
-  const g = new GraphBuilder();
-  const [rows, time] = [batch.ids.length, batch.ids[0].length];
-  const half = config.headDimension / 2;
-  const ids = g.input('ids', 'int32', [rows, time]);
-  const mask = g.input('mask', 'float32', [rows, time]);
-  const angles = ropeTables(config, batch.positions.flat());
-  const layout = paddedAnywhere(g, mask, {
-    cos: g.constant(angles.cos, [rows, time, half]),
-    sin: g.constant(angles.sin, [rows, time, half]),
-  });
-  const logits = decoderLogits(g, config, decoderHidden(g, config, ids, layout));
-  const perRow = g.reshape(logits, [rows, time, config.vocabularySize]);
-  const predictions = g.slice(g.logSoftmax(perRow), 1, 0, time - 1);
-  const logProbs = g.takeLast(predictions, g.slice(ids, 1, 1, time));
-  const valid = g.mul(g.slice(mask, 1, 0, time - 1), g.slice(mask, 1, 1, time));
-  const loss = g.neg(g.div(g.sum(g.mul(logProbs, valid)), g.sum(valid)));
-  const names = parameterSpecs(config, false);
-  const grads = gradients(
-    g,
-    loss,
-    names.map(({ name, shape }) => g.parameter(name, shape)),
-  );
-  names.forEach(({ name }, i) => {
-    g.output(name, grads[i]);
-  });
-  g.output('logits', perRow);
-  g.output('logProbs', logProbs);
-  g.output('loss', loss);
-  return g.build();
-}
 
 for (const [place, runtime] of runtimes) {
   const options = { skip: runtime === null ? 'no GPU here that Dawn can use' : false };
@@ -88,13 +30,9 @@ for (const [place, runtime] of runtimes) {
       async t => {
         const config = parseConfig(read(model, 'config.json'));
         const { forward, cross_entropy } = read(model, 'expected.json');
-        const batch: Batch = {
-          ids: forward.input_ids,
-          mask: forward.attention_mask,
-          positions: forward.position_ids,
-        };
+        const batch = goldenBatch(model);
         const [rows, time] = [batch.ids.length, batch.ids[0].length];
-        const executable = await runtime!.compile(buildLoss(config, batch), {
+        const executable = await runtime!.compile(buildLoss(config, batch, parameterSpecs(config, false)), {
           parameters: await goldenWeights(model, config),
         });
         const out = await executable.run({
@@ -133,16 +71,15 @@ for (const [place, runtime] of runtimes) {
 
     t.test(`${model} on ${place} takes transformers' ten AdamW steps`, options, async t => {
       const config = parseConfig(read(model, 'config.json'));
-      const { forward, adamw } = read(model, 'expected.json');
-      const batch: Batch = {
-        ids: forward.input_ids,
-        mask: forward.attention_mask,
-        positions: forward.position_ids,
-      };
+      const { adamw } = read(model, 'expected.json');
+      const batch = goldenBatch(model);
       const parameters = await goldenWeights(model, config);
       const grads = parameters.emptyLike();
       const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
-      const executable = await runtime!.compile(buildLoss(config, batch), { parameters, outputs });
+      const executable = await runtime!.compile(buildLoss(config, batch, parameterSpecs(config, false)), {
+        parameters,
+        outputs,
+      });
       const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
       const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
       const settings = {

@@ -1,5 +1,6 @@
 import type { GraphBuilder, Tensor } from '../graph/graph.ts';
 import { type DecoderConfig, ropeFrequencies } from './config.ts';
+import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
 
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
@@ -230,7 +231,7 @@ export function decoderSegments(config: DecoderConfig): DecoderSegments {
     },
     finishLayer(g, layer, hidden, mixed) {
       const prefix = layerPrefix(layer);
-      const output = linear(g, mixed, `${prefix}.self_attn.o_proj`, hiddenSize, config.outputBias);
+      const output = linear(g, config, mixed, `${prefix}.self_attn.o_proj`, hiddenSize, config.outputBias);
       const attended = g.add(hidden, output);
       const x = norm(g, config, attended, `${prefix}.post_attention_layernorm.weight`, hiddenSize);
       return g.add(attended, feedForward(g, config, x, `${prefix}.mlp`));
@@ -277,7 +278,7 @@ function projectHeads(
   const { headDimension } = config;
   const count = name === 'q' ? config.heads : config.keyValueHeads;
   const width = count * headDimension;
-  const projected = linear(g, x, `${prefix}.${name}_proj`, width, config.queryKeyValueBias);
+  const projected = linear(g, config, x, `${prefix}.${name}_proj`, width, config.queryKeyValueBias);
   if (name === 'v' || !config.queryKeyNorm) return projected;
   const perHead = g.reshape(projected, [x.shape[0], count, headDimension]);
   const weight = `${prefix}.${name}_norm.weight`;
@@ -286,15 +287,28 @@ function projectHeads(
 
 function feedForward(g: GraphBuilder, config: DecoderConfig, x: Tensor, prefix: string): Tensor {
   const { intermediateSize, feedForwardBias, hiddenSize } = config;
-  const gate = linear(g, x, `${prefix}.gate_proj`, intermediateSize, feedForwardBias);
-  const up = linear(g, x, `${prefix}.up_proj`, intermediateSize, feedForwardBias);
-  return linear(g, g.mul(g.silu(gate), up), `${prefix}.down_proj`, hiddenSize, feedForwardBias);
+  const gate = linear(g, config, x, `${prefix}.gate_proj`, intermediateSize, feedForwardBias);
+  const up = linear(g, config, x, `${prefix}.up_proj`, intermediateSize, feedForwardBias);
+  return linear(g, config, g.mul(g.silu(gate), up), `${prefix}.down_proj`, hiddenSize, feedForwardBias);
 }
 
-function linear(g: GraphBuilder, x: Tensor, name: string, outputs: number, bias: boolean): Tensor {
+function linear(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  x: Tensor,
+  name: string,
+  outputs: number,
+  bias: boolean,
+): Tensor {
   const inputs = x.shape[x.shape.length - 1];
   const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });
-  return bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
+  const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
+  const { lora } = config;
+  if (!hasAdapter(lora, name)) return biased;
+  const { a, b } = loraNames(name);
+  const low = g.matmul(x, g.parameter(a, [lora.rank, inputs]), { transposeB: true });
+  const up = g.parameter(b, [outputs, lora.rank]);
+  return g.add(biased, g.matmul(g.mul(low, loraScale(lora)), up, { transposeB: true }));
 }
 
 function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {

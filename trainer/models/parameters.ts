@@ -1,5 +1,6 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from './config.ts';
+import { hasAdapter, type LoraConfig, loraNames } from './lora.ts';
 
 /** Names of the value head's weights, kept in a file of their own. */
 export const VALUE_HEAD_WEIGHT = 'value_head.weight';
@@ -9,7 +10,8 @@ export const VALUE_HEAD_BIAS = 'value_head.bias';
 export interface ParameterSpec {
   readonly name: string;
   readonly shape: readonly number[];
-  readonly start: 'normal' | 'zeros' | 'ones';
+  /** How it begins; `uniform` is ± 1 / √inputs. */
+  readonly start: 'normal' | 'uniform' | 'zeros' | 'ones';
 }
 
 /** Prefix of a layer's weights: `model.layers.3`. */
@@ -56,6 +58,20 @@ export function parameterSpecs(config: DecoderConfig, valueHead: boolean): Param
   return specs;
 }
 
+/** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing. */
+export function loraSpecs(config: DecoderConfig, lora: LoraConfig): ParameterSpec[] {
+  return parameterSpecs(config, false).flatMap(({ name, shape }): ParameterSpec[] => {
+    const linear = name.slice(0, -'.weight'.length);
+    if (!name.endsWith('.weight') || !hasAdapter(lora, linear)) return [];
+    const [outputs, inputs] = shape;
+    const { a, b } = loraNames(linear);
+    return [
+      { name: a, shape: [lora.rank, inputs], start: 'uniform' },
+      { name: b, shape: [outputs, lora.rank], start: 'zeros' },
+    ];
+  });
+}
+
 /**
  * Fresh weights as Hugging Face models start: normal with the config's standard deviation, biases 0, norms 1, and the
  * value head 0 so that first estimates are 0.
@@ -67,9 +83,15 @@ export function initialize(
   seed: number,
 ): void {
   const rng = Random.fromSeed(seed);
-  for (const { name, start } of specs) {
+  for (const { name, shape, start } of specs) {
     const array = weights.array(name);
-    if (start !== 'normal') array.fill(start === 'ones' ? 1 : 0);
-    else for (let i = 0; i < array.length; i++) array[i] = standardDeviation * rng.normal();
+    if (start === 'zeros' || start === 'ones') {
+      array.fill(start === 'ones' ? 1 : 0);
+    } else if (start === 'normal') {
+      for (let i = 0; i < array.length; i++) array[i] = standardDeviation * rng.normal();
+    } else {
+      const bound = 1 / Math.sqrt(shape[shape.length - 1]);
+      for (let i = 0; i < array.length; i++) array[i] = bound * (2 * rng.float() - 1);
+    }
   }
 }

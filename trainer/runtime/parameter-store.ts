@@ -16,6 +16,38 @@ export interface SharedParameters {
   readonly buffer: SharedArrayBuffer;
 }
 
+/** Where the parameters of a graph live: one store, or several of which each is changed by itself. */
+export interface ParameterSource {
+  readonly stores: readonly ParameterStore[];
+  /**
+   * The store that holds a parameter.
+   * @throws RuntimeError when none does
+   */
+  storeOf(name: string): ParameterStore;
+  /**
+   * The parameter's own memory, row-major.
+   * @throws RuntimeError when the name is unknown or a shape is asked for that it does not have
+   */
+  array(name: string, shape?: Shape): Float32Array;
+}
+
+/** Parameters of several stores side by side; no name may be in two of them. */
+export function joinParameters(...stores: readonly ParameterStore[]): ParameterSource {
+  const homes = new Map<string, ParameterStore>();
+  for (const store of stores) {
+    for (const { name } of store.layout) {
+      if (homes.has(name)) throw new RuntimeError(`parameter '${name}' is in two stores`);
+      homes.set(name, store);
+    }
+  }
+  const storeOf = (name: string): ParameterStore => {
+    const store = homes.get(name);
+    if (store !== undefined) return store;
+    throw new RuntimeError(`no parameter '${name}' in the stores; they have ${[...homes.keys()].join(', ')}`);
+  };
+  return { stores, storeOf, array: (name, shape) => storeOf(name).array(name, shape) };
+}
+
 /**
  * Named float32 arrays over one SharedArrayBuffer: several threads read and write the same weights.
  * Writing into an array takes effect at the next run of a CPU executable; call {@link touch} after writing so
@@ -26,7 +58,7 @@ export interface SharedParameters {
  * store.array('w').fill(0.1);
  * new Worker(file, { workerData: store.share() }); // there: ParameterStore.fromShared(workerData)
  */
-export class ParameterStore {
+export class ParameterStore implements ParameterSource {
   readonly #layout: readonly ParameterInfo[];
   readonly #buffer: SharedArrayBuffer;
   readonly #version: Int32Array;
@@ -87,14 +119,19 @@ export class ParameterStore {
     Atomics.add(this.#version, 0, 1);
   }
 
+  get stores(): readonly ParameterStore[] {
+    return [this];
+  }
+
+  storeOf(name: string): ParameterStore {
+    this.array(name);
+    return this;
+  }
+
   has(name: string): boolean {
     return this.#arrays.has(name);
   }
 
-  /**
-   * The parameter's own memory, row-major.
-   * @throws RuntimeError when the name is unknown or a shape is asked for that it does not have
-   */
   array(name: string, shape?: Shape): Float32Array {
     const entry = this.#arrays.get(name);
     if (entry === undefined) {

@@ -1,5 +1,5 @@
 import type { Graph, TypedArray } from '../graph/tensor.ts';
-import type { ParameterStore } from './parameter-store.ts';
+import type { ParameterSource } from './parameter-store.ts';
 
 /** Turns graphs into something that runs on a device. Implementations: onnx (CPU), webgpu. */
 export interface Runtime {
@@ -17,7 +17,7 @@ export interface Runtime {
 
 export interface CompileOptions {
   /** Where the graph's parameters live; needed when it has any. Read anew at every run. */
-  readonly parameters?: ParameterStore;
+  readonly parameters?: ParameterSource;
   /** Arrays that receive outputs, by output name; others get an array of the executable's own. */
   readonly outputs?: Readonly<Record<string, TypedArray>>;
 }

@@ -1,8 +1,16 @@
 import type { ParameterStore } from '../parameter-store.ts';
 import { ARRAY_USAGE, type GpuDevice } from './device.ts';
 
+/** Parameters of a graph on the device. */
+export interface DeviceParameters {
+  /** @throws RuntimeError when the device has no room for it */
+  buffer(name: string): Promise<GPUBuffer>;
+  /** Uploads what changed since the last call. */
+  refresh(): void;
+}
+
 /** The parameters of a store as they lie on the device; uploaded when somebody uses them, and again when they changed. */
-export class ResidentParameters {
+export class ResidentParameters implements DeviceParameters {
   readonly #device: GpuDevice;
   readonly #store: ParameterStore;
   readonly #buffers = new Map<string, GPUBuffer>();
@@ -14,7 +22,6 @@ export class ResidentParameters {
     this.#version = store.version;
   }
 
-  /** @throws RuntimeError when the device has no room for it */
   async buffer(name: string): Promise<GPUBuffer> {
     const known = this.#buffers.get(name);
     if (known !== undefined) return known;
@@ -28,7 +35,6 @@ export class ResidentParameters {
     return buffer;
   }
 
-  /** Uploads what changed since the last call. */
   refresh(): void {
     const { version } = this.#store;
     if (version === this.#version) return;

@@ -4,7 +4,7 @@ import { type CompileOptions, type Executable, messageOf, RuntimeError, type Ten
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice, MAP_READ } from './device.ts';
 import { lowerToSteps } from './lowering.ts';
 import type { Program } from './program.ts';
-import type { ResidentParameters } from './resident.ts';
+import type { DeviceParameters } from './resident.ts';
 import { planSlots } from './slots.ts';
 import type { Groups, Step, Value } from './step.ts';
 
@@ -14,7 +14,7 @@ const FLOAT_BYTES = 4;
 export interface WebGpuOwner {
   readonly device: GpuDevice;
   /** Null for a graph without parameters. */
-  readonly parameters: ResidentParameters | null;
+  readonly parameters: DeviceParameters | null;
   onDispose(): void;
 }
 

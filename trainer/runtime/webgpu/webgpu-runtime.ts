@@ -1,8 +1,8 @@
 import type { Graph } from '../../graph/tensor.ts';
-import type { ParameterStore } from '../parameter-store.ts';
+import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
 import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
 import { GpuDevice } from './device.ts';
-import { ResidentParameters } from './resident.ts';
+import { type DeviceParameters, ResidentParameters } from './resident.ts';
 import { WebGpuExecutable } from './webgpu-executable.ts';
 
 /**
@@ -51,7 +51,17 @@ export class WebGpuRuntime implements Runtime {
     this.#device.close();
   }
 
-  #parametersOf(store: ParameterStore): ResidentParameters {
+  #parametersOf(source: ParameterSource): DeviceParameters {
+    const residents = new Map(source.stores.map(store => [store, this.#residentOf(store)]));
+    return {
+      buffer: name => residents.get(source.storeOf(name))!.buffer(name),
+      refresh() {
+        for (const resident of residents.values()) resident.refresh();
+      },
+    };
+  }
+
+  #residentOf(store: ParameterStore): ResidentParameters {
     const known = this.#resident.get(store) ?? new ResidentParameters(this.#device, store);
     this.#resident.set(store, known);
     return known;

@@ -1,0 +1,60 @@
+/** Linear layers of every decoder layer that can have an adapter. */
+export const LORA_MODULES = [
+  'q_proj',
+  'k_proj',
+  'v_proj',
+  'o_proj',
+  'gate_proj',
+  'up_proj',
+  'down_proj',
+] as const;
+export type LoraModule = (typeof LORA_MODULES)[number];
+
+/**
+ * Low-rank adapters (LoRA; Hu et al., 2021) on linear layers: y = x·Wᵀ + scale · (x·Aᵀ)·Bᵀ with A [rank, in] and
+ * B [out, rank].
+ */
+export interface LoraConfig {
+  readonly rank: number;
+  readonly alpha: number;
+  /** The scale is alpha / √rank (rsLoRA; Kalajdzievski, 2023) instead of alpha / rank. */
+  readonly rankStabilized: boolean;
+  readonly modules: readonly LoraModule[];
+}
+
+/** Factor on what an adapter adds. */
+export function loraScale({ rank, alpha, rankStabilized }: LoraConfig): number {
+  return alpha / (rankStabilized ? Math.sqrt(rank) : rank);
+}
+
+/** Names of the two matrices of a linear layer's adapter, as PEFT has them. */
+export function loraNames(linear: string): { readonly a: string; readonly b: string } {
+  return { a: `${linear}.lora_A.weight`, b: `${linear}.lora_B.weight` };
+}
+
+/** Whether a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. */
+export function hasAdapter(lora: LoraConfig | undefined, linear: string): lora is LoraConfig {
+  const module = linear.slice(linear.lastIndexOf('.') + 1);
+  return lora !== undefined && (lora.modules as readonly string[]).includes(module);
+}
+
+/** W + scale · B·A of a linear layer [outputs, inputs], in a new array. */
+export function mergedWeight(
+  weight: Float32Array,
+  { a, b, rank, scale }: { a: Float32Array; b: Float32Array; rank: number; scale: number },
+): Float32Array {
+  const outputs = b.length / rank;
+  const inputs = a.length / rank;
+  const merged = new Float32Array(weight.length);
+  const row = new Float64Array(inputs);
+  for (let output = 0; output < outputs; output++) {
+    row.fill(0);
+    for (let r = 0; r < rank; r++) {
+      const factor = scale * b[output * rank + r];
+      for (let input = 0; input < inputs; input++) row[input] += factor * a[r * inputs + input];
+    }
+    const start = output * inputs;
+    for (let input = 0; input < inputs; input++) merged[start + input] = weight[start + input] + row[input];
+  }
+  return merged;
+}

@@ -1,0 +1,134 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { ModelConfigError } from './config.ts';
+import { LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
+
+/** Names of weights in PEFT's files begin with this. */
+export const PEFT_PREFIX = 'base_model.model.';
+
+/** Keys of PEFT's `adapter_config.json` that change nothing of what the adapter computes here. */
+const INERT = [
+  'auto_mapping',
+  'base_model_name_or_path',
+  'inference_mode',
+  'lora_dropout', // while training only
+  'megatron_core',
+  'peft_version',
+  'qalora_group_size', // with use_qalora only
+  'revision',
+];
+const READ = [
+  'peft_type',
+  'task_type',
+  'r',
+  'lora_alpha',
+  'use_rslora',
+  'target_modules',
+  'bias',
+  'init_lora_weights',
+];
+/** Ways to begin an adapter that leave the base as it is. */
+const PLAIN_STARTS: readonly Json[] = [true, false, 'gaussian', 'orthogonal'];
+
+/** An adapter as `adapter_config.json` describes it. */
+export interface PeftAdapter {
+  readonly lora: LoraConfig;
+  /** Where its base was when it was trained: a folder, or a name on a hub. */
+  readonly base: string | null;
+}
+
+/**
+ * Reads PEFT's `adapter_config.json`: LoRA with one rank on some of {@link LORA_MODULES}, plain or rank-stabilised.
+ * @throws ModelConfigError naming an option that is not supported, and what is
+ */
+export function parsePeftConfig(json: JsonObject): PeftAdapter {
+  if (json.peft_type !== 'LORA') {
+    throw new ModelConfigError(`peft_type ${show(json.peft_type)} is not supported; supported: LORA`);
+  }
+  if (json.task_type != null && json.task_type !== 'CAUSAL_LM') {
+    throw new ModelConfigError(`task_type ${show(json.task_type)} is not supported; supported: CAUSAL_LM`);
+  }
+  if (json.bias !== undefined && json.bias !== 'none') {
+    throw new ModelConfigError(`bias ${show(json.bias)}: trained biases are not supported; supported: none`);
+  }
+  const start = json.init_lora_weights ?? true;
+  if (!PLAIN_STARTS.includes(start)) {
+    throw new ModelConfigError(
+      `init_lora_weights ${show(start)} changes the base: convert the adapter to plain LoRA with PEFT (path_initial_model_for_weight_conversion)`,
+    );
+  }
+  for (const [key, value] of Object.entries(json)) {
+    if (READ.includes(key) || INERT.includes(key) || isOff(value)) continue;
+    throw new ModelConfigError(
+      `${key} ${show(value)} is not supported; it must be off (null, false or empty)`,
+    );
+  }
+  return {
+    lora: checkedLora({
+      rank: json.r as number,
+      alpha: json.lora_alpha as number,
+      rankStabilized: json.use_rslora === true,
+      modules: modulesOf(json.target_modules),
+    }),
+    base: typeof json.base_model_name_or_path === 'string' ? json.base_model_name_or_path : null,
+  };
+}
+
+/** The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back. */
+export function peftConfigToJson({ lora, base }: PeftAdapter): JsonObject {
+  return {
+    peft_type: 'LORA',
+    task_type: 'CAUSAL_LM',
+    base_model_name_or_path: base,
+    r: lora.rank,
+    lora_alpha: lora.alpha,
+    use_rslora: lora.rankStabilized,
+    lora_dropout: 0,
+    target_modules: [...lora.modules],
+    bias: 'none',
+    fan_in_fan_out: false,
+    inference_mode: true,
+    init_lora_weights: true,
+    modules_to_save: null,
+  };
+}
+
+/**
+ * An adapter's config, its modules in the order of {@link LORA_MODULES}.
+ * @throws ModelConfigError when rank or alpha are no positive numbers, or there is no module
+ */
+export function checkedLora(lora: LoraConfig): LoraConfig {
+  if (!Number.isInteger(lora.rank) || lora.rank < 1) {
+    throw new ModelConfigError(`the rank (r) must be an integer of at least 1, got ${show(lora.rank)}`);
+  }
+  if (!(lora.alpha > 0)) throw new ModelConfigError(`alpha must be above 0, got ${show(lora.alpha)}`);
+  const modules = LORA_MODULES.filter(module => lora.modules.includes(module));
+  if (modules.length === 0) {
+    throw new ModelConfigError(`target_modules is empty; choose of ${LORA_MODULES.join(', ')}`);
+  }
+  return { ...lora, modules };
+}
+
+function modulesOf(value: Json | undefined): LoraModule[] {
+  if (value === 'all-linear') return [...LORA_MODULES];
+  if (!Array.isArray(value)) {
+    throw new ModelConfigError(
+      `target_modules ${show(value)}: patterns are not supported; give a list of ${LORA_MODULES.join(', ')}`,
+    );
+  }
+  return value.map(name => {
+    const known = LORA_MODULES.find(module => module === name);
+    if (known !== undefined) return known;
+    throw new ModelConfigError(
+      `target_modules holds ${show(name)}, which cannot have an adapter here; can: ${LORA_MODULES.join(', ')}`,
+    );
+  });
+}
+
+function isOff(value: Json): boolean {
+  if (value === null || value === false) return true;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value) ?? 'missing';
+}
