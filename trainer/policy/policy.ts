@@ -49,6 +49,8 @@ export interface SamplingSettings {
   readonly maxNewTokens: number;
   /** Sampling ends after any of these; the token is kept. */
   readonly stopTokenIds: readonly number[];
+  /** Sampling ends once one of these stands in the response, wherever tokens part it; what made it is kept. */
+  readonly stopStrings?: readonly string[];
 }
 
 export interface GenerateRequest {

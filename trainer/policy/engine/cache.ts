@@ -53,8 +53,14 @@ export class PagedCache {
   readonly #lists: Int32Array;
   readonly #listsAddress: number;
   readonly #layerBytes: number;
+  readonly #firstPage: number;
+  readonly #pageBytes: number;
   readonly #freePages: Uint32Array;
   #freePageCount: number;
+  /** Of each page: slots that it belongs to. */
+  readonly #owners: Uint16Array;
+  /** Of each page: 1 once all its positions are computed, or will be before they are read. */
+  readonly #filled: Uint8Array;
 
   /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
   constructor(config: DecoderConfig, limits: CacheLimits) {
@@ -103,8 +109,12 @@ export class PagedCache {
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     writeAngles(config, floats(places.angles, positions * headDimension), positions);
     this.#kernel = compileAttention(config, places, memory);
+    this.#firstPage = end;
+    this.#pageBytes = bytesOfPage;
     this.#freePages = Uint32Array.from({ length: this.pageCount }, (_, i) => end + i * bytesOfPage).reverse();
     this.#freePageCount = this.pageCount;
+    this.#owners = new Uint16Array(this.pageCount);
+    this.#filled = new Uint8Array(this.pageCount);
   }
 
   get freePages(): number {
@@ -114,16 +124,48 @@ export class PagedCache {
   /** Gives slot `slot` pages `from` to `to` of its sequence. The caller has seen to it that they are free. */
   addPages(slot: number, from: number, to: number): void {
     const list = slot * this.pagesPerSequence;
-    for (let page = from; page < to; page++)
-      this.#lists[list + page] = this.#freePages[--this.#freePageCount];
+    for (let page = from; page < to; page++) {
+      const address = this.#freePages[--this.#freePageCount];
+      const number = this.#numberOf(address);
+      this.#owners[number] = 1;
+      this.#filled[number] = 0;
+      this.#lists[list + page] = address;
+    }
   }
 
-  /** Takes the first `count` pages of a slot back. */
+  /** Gives a slot without pages the first `count` of another, to be theirs in common. */
+  sharePages(slot: number, other: number, count: number): void {
+    const [list, otherList] = [slot * this.pagesPerSequence, other * this.pagesPerSequence];
+    for (let page = 0; page < count; page++) {
+      const address = this.#lists[otherList + page];
+      this.#owners[this.#numberOf(address)]++;
+      this.#lists[list + page] = address;
+    }
+  }
+
+  /** Takes the first `count` pages of a slot back; those that no other slot has are free then. */
   freeSlot(slot: number, count: number): void {
     const list = slot * this.pagesPerSequence;
     for (let page = count - 1; page >= 0; page--) {
-      this.#freePages[this.#freePageCount++] = this.#lists[list + page];
+      const address = this.#lists[list + page];
+      if (--this.#owners[this.#numberOf(address)] === 0) this.#freePages[this.#freePageCount++] = address;
     }
+  }
+
+  /** Whether a page of a slot holds all its positions, computed for this slot or another that shares it. */
+  isFilled(slot: number, page: number): boolean {
+    return this.#filled[this.#numberOf(this.#lists[slot * this.pagesPerSequence + page])] === 1;
+  }
+
+  /** Pages `from` to `to` of a slot are computed in the coming tick at the latest. */
+  markFilled(slot: number, from: number, to: number): void {
+    const list = slot * this.pagesPerSequence;
+    for (let page = from; page < to; page++) this.#filled[this.#numberOf(this.#lists[list + page])] = 1;
+  }
+
+  /** No page counts as filled any more. */
+  clearFilled(): void {
+    this.#filled.fill(0);
   }
 
   /** Describes run number `run` of the coming tick. */
@@ -138,6 +180,10 @@ export class PagedCache {
   /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */
   attend(runCount: number, layer: number): void {
     this.#kernel(runCount, layer * this.#layerBytes);
+  }
+
+  #numberOf(address: number): number {
+    return ((address >>> 0) - this.#firstPage) / this.#pageBytes;
   }
 }
 

@@ -9,8 +9,9 @@ import { SafetensorsReader } from '../../models/safetensors.ts';
 import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { GenerateRequest, Generation, SamplingSettings } from '../policy.ts';
-import { type DecodeProgramKind, type EngineOptions, GenerationEngine } from './engine.ts';
+import { type EngineOptions, GenerationEngine } from './engine.ts';
 import { compileGrammar } from './grammar.ts';
+import type { DecodeProgramKind } from './program-choice.ts';
 
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());
@@ -150,6 +151,83 @@ for (const program of PROGRAMS) {
     }
   });
 }
+
+for (const program of PROGRAMS) {
+  t.test(`what sequences begin with in common is computed once in ${program}`, async t => {
+    const common = prompt(70, 45);
+    const group = (ends: readonly number[]) =>
+      ends.map(n => ({
+        sequenceId: n,
+        append: [...common, ...prompt(n, n % 3)],
+        sampling: sampled,
+        seed: n,
+      }));
+    const engine = engineWith({ program, maxRows: 32 });
+    const first = await runAll(engine, group([0, 1, 2, 3, 4]));
+    t.equal(engine.statistics.shared, 4 * 32, 'two full pages of each of the others');
+    engine.release(0);
+    const later = await runAll(engine, group([5]));
+    t.equal(engine.statistics.shared, 5 * 32, 'also of one that comes later, and the first is gone');
+    const followUps = [1, 5].map(n => ({
+      sequenceId: n,
+      append: prompt(n, 9),
+      sampling: sampled,
+      seed: 50 + n,
+    }));
+    const second = await runAll(engine, followUps);
+    for (const [n, generation] of [...first, ...later].entries()) {
+      const alone = engineWith({ program });
+      const [expected] = await runAll(alone, group([n]));
+      t.strictSame(generation, expected, `sequence ${n}, to the bit`);
+      const turn = [1, 5].indexOf(n);
+      if (turn === -1) continue;
+      t.strictSame(second[turn], (await runAll(alone, [followUps[turn]]))[0], `its second turn`);
+    }
+  });
+}
+
+t.test('shared pages are computed anew under other weights, and not shared when they are stale', async t => {
+  const common = prompt(70, 40);
+  const of = (...ids: readonly number[]) =>
+    ids.map(n => ({ sequenceId: n, append: [...common, n], sampling: sampled, seed: n }));
+  for (const keepStaleCache of [false, true]) {
+    const changed = randomWeights(config, 1);
+    const engine = engineWith({ parameters: changed, maxOpenSequences: 3 });
+    await runAll(engine, of(1, 2));
+    for (const { name } of changed.layout) changed.array(name).set(randomWeights(config, 2).array(name));
+    engine.weightsChanged(1, keepStaleCache);
+    const { shared } = engine.statistics;
+    const requests = keepStaleCache ? of(3) : [...of(3), { ...of(1)[0], append: [5] }];
+    const [fresh] = await runAll(engine, requests);
+    const [expected] = await runAll(engineWith({ parameters: changed }), of(3));
+    t.strictSame(fresh.logProbs, expected.logProbs);
+    t.equal(engine.statistics.shared - shared, keepStaleCache ? 0 : 32);
+    await runAll(engine, of(4, 6));
+    t.equal(engine.statistics.evictions, 2, 'room is found while pages are shared');
+  }
+});
+
+t.test('a response ends at a stop string, wherever tokens part it', async t => {
+  const decode = (ids: Int32Array) => [...ids].map(id => String.fromCharCode(97 + id).repeat(2)).join('');
+  const engine = engineWith({ decode });
+  const request = { sequenceId: 1, append: [3, 4], sampling: { ...sampled, maxNewTokens: 40 }, seed: 4 };
+  const [free] = await runAll(engine, [request]);
+  const text = decode(free.tokenIds);
+  const stop = text.slice(21, 24);
+  const [stopped] = await runAll(engine, [
+    { ...request, sequenceId: 2, sampling: { ...request.sampling, stopStrings: ['never', stop] } },
+  ]);
+  t.equal(stopped.finishReason, 'stop');
+  t.equal(decode(stopped.tokenIds), text.slice(0, Math.ceil((text.indexOf(stop) + 3) / 2) * 2));
+  const refused = (stopStrings: readonly string[], from = engine) =>
+    from.submit(
+      { ...request, sequenceId: 3, sampling: { ...sampled, stopStrings } },
+      () => {},
+      () => {},
+    );
+  t.throws(() => refused(['a', '']), /stop string must not be empty/);
+  t.throws(() => refused(['a'], engineWith()), /stop strings need a tokenizer/);
+});
 
 t.test('evicted sequences and changed weights are computed again', async t => {
   const requests = (turn: number, seed: number) =>

@@ -1,18 +1,15 @@
 import { Random } from '../../../shared/random.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
-import type { Runtime } from '../../runtime/runtime.ts';
-import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import type { GenerateRequest, Generation } from '../policy.ts';
-import { PAGE_POSITIONS } from './attention-kernel.ts';
-import { PagedCache } from './cache.ts';
+import type { PagedCache } from './cache.ts';
 import type { DecodeProgram } from './decode-program.ts';
 import type { CompiledGrammar } from './grammar.ts';
-import { placeKernels } from './kernel-places.ts';
-import { KernelProgram } from './kernel-program.ts';
+import { createProgram, type ProgramChoiceOptions } from './program-choice.ts';
+import { Residents } from './residents.ts';
 import { checkSampling, Sampler } from './sampling.ts';
-import { SegmentProgram } from './segment-program.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
+import type { EngineStatistics } from './statistics.ts';
+import { type Decode, StopStrings } from './stop-strings.ts';
 
 /**
  * Rows of a tick unless told otherwise: few for small models, because the fewer sequences decode at a time the more of
@@ -22,33 +19,11 @@ export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
 }
 
-/** `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions. */
-export type DecodeProgramKind = 'kernels' | 'segments';
-
-/** Hidden size up to which our own kernels are faster than starting a runtime's. */
-const KERNELS_HIDDEN_SIZE = 192;
-
-export interface EngineOptions {
-  readonly config: DecoderConfig;
-  readonly valueHead: boolean;
-  readonly runtime: Runtime;
-  readonly parameters: ParameterStore;
-  readonly maxSequenceLength: number;
-  /** Sequences that keep their cache at once; others are computed anew when they go on. */
-  readonly maxOpenSequences: number;
+export interface EngineOptions extends ProgramChoiceOptions {
   readonly maxRows?: number;
-  /** How the model is computed; by its size when absent. */
-  readonly program?: DecodeProgramKind;
   readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
-}
-
-/** Counts since the engine started. */
-export interface EngineStatistics {
-  ticks: number;
-  /** Tokens that went through the model: prompts, sampled tokens, and recomputed ones. */
-  rows: number;
-  sampled: number;
-  evictions: number;
+  /** Text of tokens; stop strings need it. */
+  readonly decode?: Decode;
 }
 
 /**
@@ -56,12 +31,12 @@ export interface EngineStatistics {
  * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode go on, and prompts of
  * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
  * cache between requests until it is released, or evicted because another needs the room; then its tokens are computed
- * again.
+ * again. What sequences have in common at their beginning is computed once.
  *
  * A request's tokens depend on its sequence, settings and seed alone, not on what else is in the batch.
  */
 export class GenerationEngine {
-  readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0 };
+  readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0, shared: 0 };
   version = 0;
   readonly #options: EngineOptions;
   readonly #cache: PagedCache;
@@ -71,7 +46,7 @@ export class GenerationEngine {
   readonly #sequences = new Map<number, Sequence>();
   readonly #waiting: ActiveRequest[] = [];
   readonly #active: ActiveRequest[] = [];
-  readonly #freeSlots: number[];
+  readonly #residents: Residents;
   readonly #headRows: Int32Array;
   readonly #headRequests: ActiveRequest[] = [];
 
@@ -83,10 +58,13 @@ export class GenerationEngine {
     this.#program = program;
     this.#sampler = new Sampler(options.config.vocabularySize);
     this.#headRows = new Int32Array(this.#maxRows);
-    this.#freeSlots = Array.from(
-      { length: options.maxOpenSequences },
-      (_, i) => options.maxOpenSequences - 1 - i,
-    );
+    this.#residents = new Residents({
+      cache,
+      maxOpenSequences: options.maxOpenSequences,
+      sequences: this.#sequences,
+      waiting: this.#waiting,
+      statistics: this.statistics,
+    });
   }
 
   /** True while a request is waiting or being worked on. */
@@ -109,6 +87,8 @@ export class GenerationEngine {
     const { maxSequenceLength, config } = this.#options;
     checkSampling(sampling);
     const grammar = this.#grammar(request.grammar);
+    const { stopStrings = [] } = sampling;
+    const stops = stopStrings.length === 0 ? null : new StopStrings(stopStrings, this.#options.decode);
     const known = this.#sequences.get(request.sequenceId);
     const sequence = known ?? new Sequence(request.sequenceId);
     if (sequence.request !== null) {
@@ -135,6 +115,7 @@ export class GenerationEngine {
       sampling,
       rng: Random.fromSeed(request.seed),
       grammar,
+      stops,
       room,
       values: this.#options.valueHead,
       finish,
@@ -160,7 +141,7 @@ export class GenerationEngine {
       remove(this.#active, request);
       request.fail(new Error(`sequence ${sequenceId} was released while it was being continued`));
     }
-    this.#dropCache(sequence);
+    this.#residents.drop(sequence);
     this.#sequences.delete(sequenceId);
   }
 
@@ -172,15 +153,15 @@ export class GenerationEngine {
   weightsChanged(version: number, keepStaleCache = false): void {
     this.version = version;
     this.#program.weightsChanged();
-    if (keepStaleCache) return;
-    for (const sequence of this.#sequences.values()) sequence.cached = 0;
+    this.#residents.weightsChanged(keepStaleCache);
   }
 
   /** Fails every open request, after an error that leaves the engine's batch in an unknown state. */
   failAll(error: Error): void {
-    for (const request of [...this.#waiting.splice(0), ...this.#active.splice(0)]) {
+    const requests = [...this.#waiting.splice(0), ...this.#active.splice(0)];
+    this.#residents.distrust(requests.map(({ sequence }) => sequence));
+    for (const request of requests) {
       request.sequence.request = null;
-      request.sequence.cached = 0;
       request.fail(error);
     }
   }
@@ -194,12 +175,13 @@ export class GenerationEngine {
     let rows = 0;
     let runs = 0;
     for (const { sequence } of this.#active) {
+      this.#residents.catchUp(sequence);
       const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
       if (count === 0) break;
       this.#cache.setRun(runs++, rows, count, sequence.cached, sequence.slot);
       for (let i = 0; i < count; i++) ids[rows + i] = sequence.tokens[sequence.cached + i];
       rows += count;
-      sequence.cached += count;
+      this.#residents.advance(sequence, count);
       sequence.lastUsed = this.statistics.ticks;
       if (sequence.cached < sequence.length) break;
       this.#headRows[headRequests.length] = rows - 1;
@@ -244,54 +226,10 @@ export class GenerationEngine {
   #admit(): void {
     while (this.#waiting.length > 0) {
       const request = this.#waiting[0];
-      if (!this.#reserve(request.sequence, request.limit)) return;
+      if (!this.#residents.reserve(request.sequence, request.limit)) return;
       this.#waiting.shift();
       this.#active.push(request);
     }
-  }
-
-  #reserve(sequence: Sequence, newTokens: number): boolean {
-    // The last token sampled needs no place: nothing is computed from it before the next request.
-    const pages = Math.ceil((sequence.length + newTokens - 1) / PAGE_POSITIONS);
-    while (
-      this.#cache.freePages < pages - sequence.pages ||
-      (sequence.slot === -1 && this.#freeSlots.length === 0)
-    ) {
-      if (!this.#evictIdle(sequence)) return false;
-    }
-    if (sequence.slot === -1) sequence.slot = this.#freeSlots.pop()!;
-    if (pages > sequence.pages) {
-      this.#cache.addPages(sequence.slot, sequence.pages, pages);
-      sequence.pages = pages;
-    }
-    return true;
-  }
-
-  /** Takes the cache of the idle sequence that was used the longest ago. */
-  #evictIdle(except: Sequence): boolean {
-    let oldest: Sequence | null = null;
-    for (const sequence of this.#sequences.values()) {
-      if (sequence === except || sequence.slot === -1 || sequence.request !== null) continue;
-      if (oldest === null || sequence.lastUsed < oldest.lastUsed) oldest = sequence;
-    }
-    // A waiting request's own old cache may go too: it is computed again once there is room.
-    if (oldest === null) {
-      const waiting = this.#waiting.find(({ sequence }) => sequence !== except && sequence.slot !== -1);
-      if (waiting === undefined) return false;
-      oldest = waiting.sequence;
-    }
-    this.#dropCache(oldest);
-    this.statistics.evictions++;
-    return true;
-  }
-
-  #dropCache(sequence: Sequence): void {
-    if (sequence.slot === -1) return;
-    this.#cache.freeSlot(sequence.slot, sequence.pages);
-    this.#freeSlots.push(sequence.slot);
-    sequence.slot = -1;
-    sequence.pages = 0;
-    sequence.cached = 0;
   }
 
   #grammar(name: string | undefined): CompiledGrammar | null {
@@ -303,22 +241,6 @@ export class GenerationEngine {
     }
     return grammar;
   }
-}
-
-function createProgram(
-  options: EngineOptions,
-  maxRows: number,
-): { readonly cache: PagedCache; readonly program: DecodeProgram } {
-  const { config, valueHead } = options;
-  const { program = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments' } = options;
-  if (program === 'segments') {
-    const cache = new PagedCache(config, { ...options, maxRows });
-    return { cache, program: new SegmentProgram({ ...options, cache, maxRows }) };
-  }
-  const plan = new MemoryPlan();
-  const places = placeKernels(config, valueHead, maxRows, plan);
-  const cache = new PagedCache(config, { ...options, maxRows, plan });
-  return { cache, program: new KernelProgram({ ...options, places, cache }) };
 }
 
 function remove<T>(list: T[], item: T): void {

@@ -1,6 +1,7 @@
 import type { DecoderConfig } from '../../models/config.ts';
+import { hasAdapter, type LoraConfig, loraNames, loraScale, mergedWeight } from '../../models/lora.ts';
 import { layerPrefix } from '../../models/parameters.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import type { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import { PANEL_OUTPUTS, packedSize, packMatrix, roundUp } from '../../runtime/wasm/product.ts';
 
@@ -122,16 +123,22 @@ export function placeKernels(
   };
 }
 
-/** Writes all weights into the memory as the kernels read them. */
+/** Writes all weights into the memory as the kernels read them, adapters merged into theirs. */
 export function packWeights(
   places: KernelPlaces,
-  parameters: ParameterStore,
+  parameters: ParameterSource,
+  lora: LoraConfig | undefined,
   memory: WebAssembly.Memory,
 ): void {
   const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
   const linear = ({ name, inputs, outputs, weight, bias, biased }: Linear): void => {
     const array = parameters.array(`${name}.weight`, [outputs, inputs]);
-    packMatrix(array, outputs, inputs, floats(weight, packedSize(outputs, inputs)));
+    packMatrix(
+      adapted(array, name, parameters, lora),
+      outputs,
+      inputs,
+      floats(weight, packedSize(outputs, inputs)),
+    );
     if (biased) floats(bias, outputs).set(parameters.array(`${name}.bias`, [outputs]));
   };
   const norm = ({ name, width, weight }: NormPlace): void => {
@@ -150,4 +157,17 @@ export function packWeights(
   norm(places.finalNorm);
   linear(places.logits);
   if (places.value !== null) linear(places.value);
+}
+
+/** A layer's weight with its adapter, where it has one. */
+function adapted(
+  weight: Float32Array,
+  name: string,
+  parameters: ParameterSource,
+  lora: LoraConfig | undefined,
+): Float32Array {
+  if (!hasAdapter(lora, name)) return weight;
+  const { a, b } = loraNames(name);
+  const matrices = { a: parameters.array(a), b: parameters.array(b) };
+  return mergedWeight(weight, { ...matrices, rank: lora.rank, scale: loraScale(lora) });
 }

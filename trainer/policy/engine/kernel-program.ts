@@ -1,5 +1,5 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import { compileProduct, PANEL_OUTPUTS, type Product } from '../../runtime/wasm/product.ts';
 import { compileGatedSilu, compileNorm, type GatedSilu, type Norm } from '../../runtime/wasm/row-kernels.ts';
 import type { PagedCache } from './cache.ts';
@@ -10,7 +10,7 @@ const FLOAT_BYTES = 4;
 
 export interface KernelProgramOptions {
   readonly config: DecoderConfig;
-  readonly parameters: ParameterStore;
+  readonly parameters: ParameterSource;
   /** Placed in front of the cache, in its memory. */
   readonly places: KernelPlaces;
   readonly cache: PagedCache;
@@ -27,7 +27,7 @@ export class KernelProgram implements DecodeProgram {
   readonly values: Float32Array;
   readonly valuesStride = PANEL_OUTPUTS;
   readonly #config: DecoderConfig;
-  readonly #parameters: ParameterStore;
+  readonly #parameters: ParameterSource;
   readonly #places: KernelPlaces;
   readonly #cache: PagedCache;
   readonly #hidden: Float32Array;
@@ -60,7 +60,9 @@ export class KernelProgram implements DecodeProgram {
 
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
     const { layers, rows: at, hiddenStride, middleStride } = this.#places;
-    if (!this.#packed) packWeights(this.#places, this.#parameters, this.#cache.memory);
+    if (!this.#packed) {
+      packWeights(this.#places, this.#parameters, this.#config.lora, this.#cache.memory);
+    }
     this.#packed = true;
     this.#embed(rows);
     let count = rows;

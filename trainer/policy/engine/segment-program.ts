@@ -1,7 +1,7 @@
 import { GraphBuilder } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../runtime/runtime.ts';
 import type { PagedCache } from './cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
@@ -16,7 +16,7 @@ export interface SegmentProgramOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
   readonly runtime: Runtime;
-  readonly parameters: ParameterStore;
+  readonly parameters: ParameterSource;
   readonly cache: PagedCache;
   readonly maxRows: number;
 }

@@ -1,6 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import type { Generation, SamplingSettings } from '../policy.ts';
 import type { CompiledGrammar } from './grammar.ts';
+import type { StopStrings } from './stop-strings.ts';
 
 /** A sequence as the engine keeps it: its tokens always, its cache while it has a slot. */
 export class Sequence {
@@ -13,6 +14,8 @@ export class Sequence {
   slot = -1;
   /** Pages it has. */
   pages = 0;
+  /** Under which of the engine's weights its cache was begun. */
+  generation = 0;
   /** Number of the engine's tick it was last used in. */
   lastUsed = 0;
   request: ActiveRequest | null = null;
@@ -42,6 +45,7 @@ export class ActiveRequest {
   readonly limit: number;
   readonly atLimit: 'length' | 'context';
   count = 0;
+  readonly #stops: StopStrings | null;
   readonly #tokenIds: Int32Array;
   readonly #logProbs: Float32Array;
   readonly #values: Float32Array | null;
@@ -54,6 +58,7 @@ export class ActiveRequest {
     readonly sampling: SamplingSettings;
     readonly rng: Random;
     readonly grammar: CompiledGrammar | null;
+    readonly stops: StopStrings | null;
     readonly room: number;
     readonly values: boolean;
     readonly finish: (generation: Generation) => void;
@@ -66,6 +71,7 @@ export class ActiveRequest {
     this.grammarState = options.grammar?.start ?? 0;
     this.limit = Math.min(options.sampling.maxNewTokens, options.room);
     this.atLimit = options.room < options.sampling.maxNewTokens ? 'context' : 'length';
+    this.#stops = options.stops;
     this.#tokenIds = new Int32Array(this.limit);
     this.#logProbs = new Float32Array(this.limit);
     this.#values = options.values ? new Float32Array(this.limit) : null;
@@ -88,6 +94,7 @@ export class ActiveRequest {
       if (this.grammar.final[this.grammarState]) return this.finish('stop');
     }
     if (this.sampling.stopTokenIds.includes(token)) return this.finish('stop');
+    if (this.#stops?.isIn(this.#tokenIds.subarray(0, this.count))) return this.finish('stop');
     return this.count < this.limit ? false : this.finish(this.atLimit);
   }
 

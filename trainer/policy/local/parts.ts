@@ -117,6 +117,7 @@ export function workerSetups({
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
     threads: options.threads ?? 1,
     grammars: options.grammars ?? {},
+    files: options.files ?? {},
     keepStaleCache: options.keepStaleCache ?? false,
     weights: weights.share(),
     firstMoments: first.share(),

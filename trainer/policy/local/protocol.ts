@@ -17,6 +17,8 @@ export interface WorkerSetup {
   readonly tokenBudget: number;
   readonly threads: number;
   readonly grammars: Grammars;
+  /** A tokenizer's files by name, where there is one. */
+  readonly files: { readonly [name: string]: string };
   /** Sequences in the middle of a response go on from what older weights computed of them. */
   readonly keepStaleCache: boolean;
   readonly weights: SharedParameters;

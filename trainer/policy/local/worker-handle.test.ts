@@ -34,6 +34,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     maxOpenSequences: 2,
     tokenBudget: 256,
     threads: 1,
+    files: {},
     keepStaleCache: false,
     grammars: {},
     weights: store(),

@@ -5,7 +5,9 @@ import { ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import { GenerationEngine } from '../engine/engine.ts';
 import { compileGrammar } from '../engine/grammar.ts';
+import type { Decode } from '../engine/stop-strings.ts';
 import type { GenerateRequest } from '../policy.ts';
+import { TOKENIZER_FILE, type Tokenizer, tokenizerFromFiles } from '../tokenizer.ts';
 import { adamwStep, blockSquares } from './adamw.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
 import { ScoreProgram } from './score-program.ts';
@@ -47,7 +49,13 @@ class PolicyWorker {
         compileGrammar(name, grammar, setup.config.vocabularySize),
       ]),
     );
-    const options = { ...setup, runtime, parameters: this.#weights, grammars };
+    const options = {
+      ...setup,
+      runtime,
+      parameters: this.#weights,
+      grammars,
+      decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
+    };
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
@@ -161,6 +169,15 @@ class PolicyWorker {
   #post(message: FromWorker): void {
     this.#port.postMessage(message);
   }
+}
+
+/** Decodes by the tokenizer in these files, which is read when the first response asks for it. */
+function decoderOf(files: WorkerSetup['files']): Decode {
+  let tokenizer: Tokenizer | null = null;
+  return ids => {
+    tokenizer ??= tokenizerFromFiles(files, "the policy's files");
+    return tokenizer.decode(ids);
+  };
 }
 
 if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
