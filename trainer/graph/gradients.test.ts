@@ -92,3 +92,31 @@ t.test('a loss that is not a float scalar is refused', async t => {
   const x = g.input('x', 'float32', [2]);
   t.throws(() => gradients(g, x, [x]), /one float32 element, got float32\[2\]/);
 });
+
+t.test('stages computed again give the same gradients, after what they wait for', async t => {
+  const build = (recompute: boolean) => {
+    const g = new GraphBuilder();
+    let x = g.input('x', 'float32', [2, 3]);
+    const weights = [0, 1, 2].map(layer => g.parameter(`w${layer}`, [3, 3]));
+    for (const weight of weights) x = g.stage(() => g.add(x, g.tanh(g.exp(g.matmul(x, weight)))));
+    const loss = g.sum(g.mul(x, x));
+    gradients(g, loss, weights, { recompute }).forEach((gradient, layer) => {
+      g.output(`w${layer}.grad`, gradient);
+    });
+    return g.build();
+  };
+  const values = {
+    x: Float64Array.of(0.1, -0.4, 0.3, 0.2, 0.5, -0.1),
+    ...Object.fromEntries(
+      [0, 1, 2].map(layer => [`w${layer}`, Float64Array.from({ length: 9 }, (_, i) => Math.sin(i + layer))]),
+    ),
+  };
+  const [kept, again] = [build(false), build(true)];
+  t.same(interpret(again, values), interpret(kept, values));
+  const count = (graph: typeof kept, operation: string) =>
+    graph.nodes.filter(node => node.operation === operation).length;
+  t.equal(count(kept, 'tanh'), 3);
+  t.equal(count(again, 'tanh'), 5, 'all but the first, before which there is no gradient to wait for');
+  const g = new GraphBuilder();
+  t.throws(() => g.stage(() => g.stage(() => 1)), /cannot begin inside another/);
+});

@@ -1,5 +1,6 @@
 import type { GraphBuilder } from './graph.ts';
 import { operations } from './operations/index.ts';
+import { Recomputation } from './recomputation.ts';
 import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
 
 /**
@@ -8,10 +9,17 @@ import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
  *
  * @param loss one float32 element
  * @param wrt float32 tensors; one the loss does not depend on gets zeros
+ * @param options.recompute computes the steps of each stage again on the way back, from what came into the stage, instead
+ *   of keeping all of them from the way there
  * @returns gradients in the order of `wrt`, each of its tensor's shape
  * @throws GraphError when the loss is not a float scalar
  */
-export function gradients(g: GraphBuilder, loss: Tensor, wrt: readonly Tensor[]): Tensor[] {
+export function gradients(
+  g: GraphBuilder,
+  loss: Tensor,
+  wrt: readonly Tensor[],
+  options: { readonly recompute?: boolean } = {},
+): Tensor[] {
   if (loss.dtype !== 'float32' || sizeOf(loss.shape) !== 1) {
     throw new GraphError(`gradients need a loss of one float32 element, got ${describe(loss)}`);
   }
@@ -21,7 +29,9 @@ export function gradients(g: GraphBuilder, loss: Tensor, wrt: readonly Tensor[])
   const nodes = g.nodes.slice(0, loss.id + 1);
   const active = findActive(nodes, wrt);
   const upstreams = new Map<Tensor, Tensor[]>([[loss, [g.constant(1, loss.shape)]]]);
+  const recomputation = options.recompute ? new Recomputation(g, active, upstreams) : null;
   for (const node of nodes.toReversed()) {
+    recomputation?.arrive(node);
     const parts = upstreams.get(node);
     if (parts === undefined || !active.has(node)) continue;
     const upstream = parts.reduce((total, part) => g.add(total, part));
@@ -29,13 +39,15 @@ export function gradients(g: GraphBuilder, loss: Tensor, wrt: readonly Tensor[])
     const rule = operations.get(node.operation)?.gradient;
     if (rule === undefined) continue;
     const needs = (index: number): boolean => active.has(node.inputs[index]);
-    const context = { g, inputs: node.inputs, output: node, attributes: node.attributes, upstream, needs };
+    const { inputs, output } = recomputation?.again(node, upstream) ?? { inputs: node.inputs, output: node };
+    const context = { g, inputs, output, attributes: node.attributes, upstream, needs };
     rule(context).forEach((part, index) => {
       if (part === undefined || !needs(index)) return;
       const input = node.inputs[index];
       const known = upstreams.get(input);
       if (known === undefined) upstreams.set(input, [part]);
       else known.push(part);
+      recomputation?.note(node, input, part);
     });
   }
   return wrt.map(tensor => upstreams.get(tensor)?.[0] ?? g.zeros(tensor.shape));

@@ -64,6 +64,9 @@ export class GraphBuilder {
   readonly #inputs = new Map<string, Tensor>();
   readonly #parameters = new Map<string, Tensor>();
   readonly #outputs = new Map<string, Tensor>();
+  readonly #stages = new Map<Tensor, number>();
+  #stage: number | undefined;
+  #stageCount = 0;
 
   /**
    * @param options.rowsAlike builds every row's arithmetic the same however many rows there are, at some cost: equal rows
@@ -76,6 +79,25 @@ export class GraphBuilder {
   /** Every node so far, in the order built. */
   get nodes(): readonly Tensor[] {
     return this.#nodes;
+  }
+
+  /**
+   * Steps that `build` adds belong together: gradients may compute them again instead of keeping them, which is worth it
+   * where they hold much between little, as a layer does.
+   */
+  stage<T>(build: () => T): T {
+    if (this.#stage !== undefined) throw new GraphError('a stage cannot begin inside another');
+    this.#stage = this.#stageCount++;
+    try {
+      return build();
+    } finally {
+      this.#stage = undefined;
+    }
+  }
+
+  /** Number of the stage that a step belongs to; undefined outside of stages. */
+  stageOf(node: Tensor): number | undefined {
+    return this.#stages.get(node);
   }
 
   /** A value given anew at every run. */
@@ -485,6 +507,7 @@ export class GraphBuilder {
   ): Tensor {
     const tensor = Object.freeze({ id: this.#nodes.length, operation, inputs, attributes, dtype, shape });
     this.#nodes.push(tensor);
+    if (this.#stage !== undefined && inputs.length > 0) this.#stages.set(tensor, this.#stage);
     return tensor;
   }
 

@@ -169,11 +169,13 @@ export function decoderHidden(
   const all: QueryLayout = { ...layout, time, causal: true };
   let hidden = segments.embed(g, g.reshape(ids, [rows * time]));
   for (let layer = 0; layer < config.layers; layer++) {
-    const selected = layer === config.layers - 1 ? selection : undefined;
-    const asking = selected === undefined ? hidden : g.gather(hidden, selected.tokens);
-    const projections = segments.project(g, layer, hidden, asking);
-    const queries = selected === undefined ? all : { ...selected, time: selected.count, causal: false };
-    hidden = segments.finishLayer(g, layer, asking, mixRows(g, config, projections, rows, all, queries));
+    hidden = g.stage(() => {
+      const selected = layer === config.layers - 1 ? selection : undefined;
+      const asking = selected === undefined ? hidden : g.gather(hidden, selected.tokens);
+      const projections = segments.project(g, layer, hidden, asking);
+      const queries = selected === undefined ? all : { ...selected, time: selected.count, causal: false };
+      return segments.finishLayer(g, layer, asking, mixRows(g, config, projections, rows, all, queries));
+    });
   }
   return segments.finish(g, hidden);
 }

@@ -1,7 +1,6 @@
 import type { DecoderConfig } from '../models/config.ts';
 import { parameterSpecs } from '../models/parameters.ts';
 import { PAGE_POSITIONS, pageBytes } from '../policy/engine/attention-kernel.ts';
-import { DEFAULT_TOKEN_BUDGET } from '../policy/local/parts.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference } from './settings-derived.ts';
 
@@ -34,15 +33,15 @@ export function runSizes(settings: RunSettings, config: DecoderConfig): RunSizes
   const weights = FLOAT_BYTES * parameters;
   const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
   const cache = Math.min(MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
-  const perToken =
-    config.layers * (KEPT.hidden * config.hiddenSize + KEPT.intermediate * config.intermediateSize) +
-    KEPT.vocabulary * config.vocabularySize;
+  const perLayer = KEPT.hidden * config.hiddenSize + KEPT.intermediate * config.intermediateSize;
+  const layers = policy.recompute ? config.layers * config.hiddenSize + perLayer : config.layers * perLayer;
+  const perToken = layers + KEPT.vocabulary * config.vocabularySize;
   const memory = [
     { what: 'weights', bytes: weights },
     { what: 'optimiser (two moments)', bytes: 2 * weights },
     { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * weights },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
-    { what: 'activations, about', bytes: workers * DEFAULT_TOKEN_BUDGET * perToken * FLOAT_BYTES },
+    { what: 'activations, about', bytes: workers * policy.micro_batch_tokens * perToken * FLOAT_BYTES },
     ...(needsReference(settings) ? [{ what: 'reference policy', bytes: weights }] : []),
   ];
   const episodesPerIteration = rollout.env_groups * rollout.group_size;

@@ -15,6 +15,9 @@ const START_COST = 48;
 /** Length at which attention costs as much as everything else. */
 const ATTENTION_PARITY = 512;
 
+/** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
+export const DEFAULT_TOKEN_BUDGET = 2048;
+
 /** Sequences that go through a program together; fewer than `rows` leave rows empty. */
 export interface MicroBatch extends BatchShape {
   /** Indices into the sequences that were planned. */

@@ -7,12 +7,11 @@ import { ParameterStore } from '../../runtime/parameter-store.ts';
 import { compileGrammar, type Grammars } from '../engine/grammar.ts';
 import { NORM_BLOCK } from './adamw.ts';
 import { readConfig, readWeights } from './checkpoint.ts';
+import { DEFAULT_TOKEN_BUDGET } from './micro-batches.ts';
 import type { Slice, WorkerSetup } from './protocol.ts';
 
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
-/** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
-export const DEFAULT_TOKEN_BUDGET = 2048;
 const DOUBLE_BYTES = 8;
 
 export interface LocalPolicyOptions {
@@ -38,6 +37,8 @@ export interface LocalPolicyOptions {
   readonly keepStaleCache?: boolean;
   /** Padded tokens that go through the model at once while it learns or scores. */
   readonly tokenBudget?: number;
+  /** While it learns, computes each layer a second time on the way back instead of keeping all that it held. */
+  readonly recompute?: boolean;
   /** Written beside the weights: a tokenizer's files by name. */
   readonly files?: { readonly [name: string]: string };
 }
@@ -115,6 +116,7 @@ export function workerSetups({
     maxSequenceLength,
     maxOpenSequences: Math.ceil(open / count),
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    recompute: options.recompute ?? false,
     threads: options.threads ?? 1,
     grammars: options.grammars ?? {},
     files: options.files ?? {},

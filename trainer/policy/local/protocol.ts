@@ -15,6 +15,7 @@ export interface WorkerSetup {
   /** Sequences with a cache, of this worker alone. */
   readonly maxOpenSequences: number;
   readonly tokenBudget: number;
+  readonly recompute: boolean;
   readonly threads: number;
   readonly grammars: Grammars;
   /** A tokenizer's files by name, where there is one. */

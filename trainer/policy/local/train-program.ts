@@ -28,6 +28,8 @@ export interface ProgramOptions {
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Padded tokens that go through the model at once. */
   readonly tokenBudget: number;
+  /** Computes each layer a second time on the way back instead of keeping all that it held. */
+  readonly recompute?: boolean;
 }
 
 /** What one worker is to add up for an optimiser step. */
@@ -129,7 +131,7 @@ export class GradientProgram {
 
 /** Loss and its gradients by parameter name, and metrics by theirs. */
 export function buildTrainGraph(
-  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'parameters'>,
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'parameters' | 'recompute'>,
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
@@ -150,7 +152,7 @@ export function buildTrainGraph(
   const inputs = declareLossInputs(g, structure, [shape.rows, shape.predictions]);
   const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
   const weights = parameters.layout.map(entry => g.parameter(entry.name, entry.shape));
-  const grads = gradients(g, loss, weights);
+  const grads = gradients(g, loss, weights, { recompute: options.recompute });
   parameters.layout.forEach(({ name }, i) => {
     g.output(name, grads[i]);
   });

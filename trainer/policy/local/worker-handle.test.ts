@@ -35,6 +35,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     tokenBudget: 256,
     threads: 1,
     files: {},
+    recompute: false,
     keepStaleCache: false,
     grammars: {},
     weights: store(),
