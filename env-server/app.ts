@@ -127,6 +127,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     routerOptions: { maxParamLength: 256 },
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
+    // Node would answer with nothing but a status.
+    http: { requireHostHeader: false },
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
   }) as unknown as FastifyInstance;
@@ -138,6 +140,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   if (tracing) traceRequests(server, tracing);
   secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
+    const { headers, httpVersionMinor } = request.raw;
+    if (headers.host === undefined && httpVersionMinor > 0) {
+      throw new Problem('bad_request', 'the header Host is missing');
+    }
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
   });
@@ -151,6 +157,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setNotFoundHandler((request, reply) =>
     desk.reply(new Problem('not_found', `there is no ${request.method} ${request.url}`), request, reply),
   );
+  server.server.on('checkExpectation', server.routing);
+  server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
   readJson(server);
   addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
@@ -168,6 +176,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
       },
     });
     sockets = doors.websocketServer.clients;
+    doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
   });

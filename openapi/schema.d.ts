@@ -1282,13 +1282,16 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1318,13 +1321,16 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1350,13 +1356,16 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1380,13 +1389,16 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining";
+                    };
                 };
             };
         };
@@ -1419,13 +1431,16 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1458,13 +1473,16 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1489,18 +1507,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Rendering"];
+                    "application/json": unknown;
                     "text/plain": string;
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1529,13 +1550,16 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `too_many_requests`, `internal`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "too_many_requests" | "internal" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1568,13 +1592,16 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1607,13 +1634,16 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1639,13 +1669,16 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1675,13 +1708,16 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1708,13 +1744,16 @@ export interface operations {
                     "application/json": components["schemas"]["EnvironmentList"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `internal`, `draining`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "internal" | "draining";
+                    };
                 };
             };
         };
@@ -1744,13 +1783,16 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1776,13 +1818,16 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1815,13 +1860,16 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1845,13 +1893,16 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1881,13 +1932,16 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1913,13 +1967,16 @@ export interface operations {
                     "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "step_timeout";
+                    };
                 };
             };
         };
@@ -1945,13 +2002,16 @@ export interface operations {
                     "application/json": components["schemas"]["StoredDefinition"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `invalid_request`, `internal`, `draining`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "invalid_request" | "internal" | "draining";
+                    };
                 };
             };
         };
@@ -1981,13 +2041,16 @@ export interface operations {
                     "application/json": components["schemas"]["BatchResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `not_found`, `unknown_environment`, `unknown_session`, `unknown_snapshot`, `unknown_reference`, `environment_exists`, `builtin_environment`, `environment_in_use`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `unsupported`, `check_failed`, `too_many_environments`, `too_many_sessions`, `too_many_snapshots`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`. */
             default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining";
+                    };
                 };
             };
         };

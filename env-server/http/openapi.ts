@@ -1,5 +1,6 @@
 import type { TObject, TSchema } from 'typebox';
-import { PROBLEMS } from '../../shared/problems.ts';
+import type { ProblemCode } from '../../shared/problems.ts';
+import { BATCH_PROBLEMS, documentedProblems } from '../operations/documented-problems.ts';
 import type { Operation } from '../operations/operation.ts';
 import { ProblemSchema, REQUEST_KEY } from '../operations/schemas.ts';
 import { OPERATIONS } from '../operations/table.ts';
@@ -76,12 +77,16 @@ const IDEMPOTENCY_KEY = {
   schema: { type: 'string', ...keyLimits },
 };
 
-const PROBLEM_RESPONSE = {
-  description: `A problem document; \`code\` is one of ${Object.keys(PROBLEMS)
-    .map(code => `\`${code}\``)
-    .join(', ')}.`,
-  content: { 'application/problem+json': { schema: reference('Problem') } },
-};
+/** Any answer that is no success; docs/errors.md says what each code means and its status. */
+function problemResponse(codes: readonly ProblemCode[]): Document {
+  const schema = {
+    allOf: [reference('Problem'), { type: 'object', properties: { code: { type: 'string', enum: codes } } }],
+  };
+  return {
+    description: `A problem document; \`code\` is one of ${codes.map(code => `\`${code}\``).join(', ')}.`,
+    content: { 'application/problem+json': { schema } },
+  };
+}
 
 function routeDocument(operation: Operation, emit: (schema: unknown) => unknown): Document {
   const parameters = [
@@ -113,7 +118,7 @@ function routeDocument(operation: Operation, emit: (schema: unknown) => unknown)
     }),
     responses: {
       [operation.status]: success(operation, emit),
-      default: PROBLEM_RESPONSE,
+      default: problemResponse(documentedProblems(operation)),
     },
   };
 }
@@ -125,7 +130,10 @@ function success(operation: Operation, emit: (schema: unknown) => unknown): Docu
   const replacesJson = operation.mediaTypes?.includes('application/jsonl');
   return {
     description: operation.summary,
-    content: { ...(replacesJson ? {} : jsonContent(result)), ...Object.fromEntries(other) },
+    content: {
+      ...(replacesJson ? {} : jsonContent(operation.representedJson ?? result)),
+      ...Object.fromEntries(other),
+    },
   };
 }
 
@@ -154,7 +162,7 @@ function batchDocument(): Document {
     requestBody: { required: true, content: jsonContent(reference('BatchBody')) },
     responses: {
       200: { description: 'A reply for every item.', content: jsonContent(reference('BatchResult')) },
-      default: PROBLEM_RESPONSE,
+      default: problemResponse(BATCH_PROBLEMS),
     },
   };
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/problems.ts';
@@ -49,7 +49,7 @@ export class ProblemDesk {
   }
 
   /** Answers what could not even be read as a request, and hangs up. */
-  refuse(error: Error & { code?: string }, socket: Socket): void {
+  refuse(error: Error & { code?: string }, socket: Duplex): void {
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
       return;

@@ -68,8 +68,8 @@ function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) =
 
 function bodyOf(request: FastifyRequest, elsewhere: readonly string[]): { [name: string]: unknown } {
   const { body } = request;
-  if (body === undefined || body === null) return {};
-  if (typeof body !== 'object' || Array.isArray(body)) {
+  if (body === undefined) return {};
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new Problem('invalid_request', 'the body must be a JSON object');
   }
   for (const name of elsewhere) {

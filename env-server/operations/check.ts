@@ -12,6 +12,8 @@ export const checkOperation = serverOperation({
   summary: 'Check whether an environment keeps its contract',
   description: 'Plays some episodes with sensible and senseless actions and reports what was found.',
   keyed: false,
+  plays: true,
+  problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: CheckReport,
   async handle({ registrations }, _principal, { env_id }) {

@@ -12,6 +12,8 @@ export const clone = sessionOperation({
   description:
     'The clones draw the same random numbers as the original would. They join its group unless `group_id` says otherwise.',
   keyed: true,
+  plays: true,
+  problems: ['too_many_sessions', 'unsupported'],
   body: { count: Type.Optional(Count), group_id: Type.Optional(GroupId) },
   result: ClonedSessions,
   handle({ sessions }, session, input) {

@@ -12,6 +12,7 @@ export const close = serverOperation({
   summary: 'Close a session',
   description: 'Does not wait for a step in flight. Closing twice is fine.',
   keyed: false,
+  problems: ['unknown_session'],
   params: { session_id: SessionId },
   result: Type.Null(),
   handle({ sessions }, principal, input) {

@@ -26,6 +26,8 @@ export const create = serverOperation({
   description:
     'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state.',
   keyed: true,
+  plays: true,
+  problems: ['unknown_environment', 'too_many_sessions'],
   body: {
     env_id: EnvId,
     config: Type.Optional(Config),

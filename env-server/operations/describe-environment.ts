@@ -12,6 +12,8 @@ export const describeEnvironment = serverOperation({
   tag: 'environments',
   summary: 'All about an environment under a configuration and wrappers',
   keyed: false,
+  plays: true,
+  problems: ['unknown_environment'],
   params: { env_id: EnvId },
   body: { config: Type.Optional(Config), wrappers: Type.Optional(Wrappers) },
   result: EnvironmentDocument,

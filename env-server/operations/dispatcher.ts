@@ -6,6 +6,9 @@ import { type Serialise, serialiserOf } from './serialise.ts';
 import { OPERATIONS } from './table.ts';
 import { type Check, compileInputCheck } from './validation.ts';
 
+/** Characters that are repeated of what is not known. */
+const LONGEST_SHOWN = 100;
+
 /** An operation with its compiled checks and its serialiser. */
 export interface CompiledOperation {
   readonly operation: Operation;
@@ -42,7 +45,7 @@ export class Dispatcher {
     const detail =
       op === undefined
         ? `"op" is required; one of ${known}`
-        : `unknown op ${JSON.stringify(op)}; known are ${known}`;
+        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, LONGEST_SHOWN)) : `of type ${typeof op}`}; known are ${known}`;
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
   }
 

@@ -11,6 +11,8 @@ export const getEnvironment = serverOperation({
   tag: 'environments',
   summary: 'All about an environment, in its default configuration',
   keyed: false,
+  plays: true,
+  problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: EnvironmentDocument,
   handle: ({ catalogue }, _principal, input) => environmentDocument(catalogue.variant(input.env_id)),

@@ -9,6 +9,7 @@ export const get = sessionOperation({
   status: 200,
   summary: 'Where a session stands',
   keyed: false,
+  plays: true,
   result: SessionDetail,
   handle(_services, session) {
     session.acknowledge();

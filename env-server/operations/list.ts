@@ -16,6 +16,7 @@ export const list = serverOperation({
   tag: 'sessions',
   summary: 'List your sessions, oldest first',
   keyed: false,
+  plays: true,
   query: {
     env_id: Type.Optional(EnvId),
     group_id: Type.Optional(GroupId),

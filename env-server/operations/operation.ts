@@ -1,6 +1,7 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { ProblemCode } from '../../shared/problems.ts';
 import type { Registrations } from '../custom/registrations.ts';
 import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
@@ -48,12 +49,18 @@ interface Declaration {
   readonly result: TSchema;
   /** Changes something, hence honours request keys. */
   readonly keyed: boolean;
+  /** Lets an environment's code run, with all that may come of it. */
+  readonly plays?: boolean;
+  /** Codes that are its own; `documentedProblems` adds those that many operations share. */
+  readonly problems?: readonly ProblemCode[];
   /** Properties of the body that the reference shows in more detail than the check looks at. */
   readonly documented?: TProperties;
   /** Bodies for the reference, by name. */
   readonly examples?: { readonly [name: string]: BodyExample };
   /** Content types that `represent` may choose besides JSON. */
   readonly mediaTypes?: readonly string[];
+  /** What `represent` writes as JSON, where that is not the result. */
+  readonly representedJson?: TSchema;
 }
 
 interface Schemas {

@@ -14,6 +14,8 @@ export const reference = sessionOperation({
   summary: 'What a reference policy would do',
   description: 'The next actions from the current state, as if nothing random interfered. Steps nothing.',
   keyed: false,
+  plays: true,
+  problems: ['unknown_reference'],
   body: {
     policy: Type.Optional(Type.String({ default: DEFAULT_POLICY })),
     count: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ACTIONS, default: 1 })),

@@ -14,6 +14,15 @@ export const register = serverOperation({
   description:
     'The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/custom-environments.md walks through every kind.',
   keyed: true,
+  plays: true,
+  problems: [
+    'unknown_environment',
+    'environment_exists',
+    'builtin_environment',
+    'environment_in_use',
+    'check_failed',
+    'too_many_environments',
+  ],
   body: { env_id: EnvId, definition: DefinitionInput },
   documented,
   examples: EXAMPLES,

@@ -12,9 +12,12 @@ export const render = sessionOperation({
   description:
     'Over REST the text, the PNG or the JSON itself; in frames and batches an object, PNG in base64.',
   keyed: false,
+  plays: true,
+  problems: ['unsupported'],
   query: { mode: Type.Optional(RenderMode) },
   result: Rendering,
   mediaTypes: ['text/plain', 'image/png'],
+  representedJson: Type.Unknown({ description: 'With `mode=structured`: the state as plain JSON.' }),
   handle(_services, session, input): Rendering {
     const mode = input.mode ?? 'text';
     switch (mode) {

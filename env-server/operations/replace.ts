@@ -13,6 +13,14 @@ export const replace = serverOperation({
   description:
     'Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.',
   keyed: true,
+  plays: true,
+  problems: [
+    'unknown_environment',
+    'builtin_environment',
+    'environment_in_use',
+    'environment_exists',
+    'check_failed',
+  ],
   params: { env_id: EnvId },
   body: { definition: DefinitionInput },
   documented,

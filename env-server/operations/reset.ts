@@ -11,6 +11,7 @@ export const reset = sessionOperation({
   status: 200,
   summary: 'Begin a new episode',
   keyed: true,
+  plays: true,
   body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
   result: Session,
   handle: (_services, session, input) =>

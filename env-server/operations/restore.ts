@@ -11,6 +11,8 @@ export const restore = sessionOperation({
   summary: 'Go back to a snapshot',
   description: 'Under a new `episode_id`; random draws come out as they did.',
   keyed: true,
+  plays: true,
+  problems: ['unknown_snapshot'],
   body: { snapshot_id: Type.String({ minLength: 1, description: 'A snapshot this session took.' }) },
   result: Session,
   handle(_services, session, input) {

@@ -9,6 +9,7 @@ export const snapshot = sessionOperation({
   summary: 'Remember the state',
   description: 'State and random generator; restoring gives the same future. Lives as long as the session.',
   keyed: true,
+  problems: ['too_many_snapshots', 'unsupported'],
   result: Snapshot,
   handle: (_services, session) => ({ snapshot_id: session.snapshot() }),
 });

@@ -11,6 +11,8 @@ export const step = sessionOperation({
   status: 200,
   summary: 'Take an action',
   keyed: true,
+  plays: true,
+  problems: ['episode_over', 'wrong_step', 'session_rolled_back', 'invalid_action'],
   body: {
     action: AnyJson({ description: 'An action of the environment’s `action_space`.' }),
     expected_step: Type.Optional(

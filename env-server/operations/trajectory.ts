@@ -11,6 +11,8 @@ export const trajectory = sessionOperation({
   description:
     'Seed, options, every action and its result. Over REST as JSON Lines, a record a line; replaying the actions gives the same states.',
   keyed: false,
+  plays: true,
+  problems: ['unsupported'],
   result: Trajectory,
   mediaTypes: ['application/jsonl'],
   handle: (_services, session) => chain(session.trajectory(), records => ({ records })),

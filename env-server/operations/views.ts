@@ -2,8 +2,14 @@ import type { SessionManager } from '../sessions/manager.ts';
 import type { Session as LiveSession } from '../sessions/session.ts';
 import type { Session, SessionDetail } from './schemas.ts';
 
-/** A session as clients see it. */
-export function sessionView(session: LiveSession): Session {
+/**
+ * A session as clients see it.
+ * @param observation what is seen, where that is known
+ */
+export function sessionView(
+  session: LiveSession,
+  observation = session.observe(session.format) as Session['observation'],
+): Session {
   return {
     session_id: session.id,
     env_id: session.variant.environment.spec.id,
@@ -11,16 +17,22 @@ export function sessionView(session: LiveSession): Session {
     episode_id: session.episodeId,
     seed: session.seed,
     step: session.stepCount,
-    observation: session.observe(session.format) as Session['observation'],
+    observation,
     info: session.info,
     expires_at: new Date(session.expiresAt).toISOString(),
   };
 }
 
-/** Sessions that were just opened as clients see them; where that fails they are closed again, as nobody knows their ids. */
+/**
+ * Sessions that were just opened, in the same state where it can be copied, as clients see them: that is looked at once,
+ * as a picture of each of thousands would hold up everybody. Where it fails they are
+ * closed again, as nobody knows their ids.
+ */
 export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]): Session[] {
   try {
-    return opened.map(sessionView);
+    const [first] = opened;
+    const seen = first.variant.copyable ? sessionView(first).observation : undefined;
+    return opened.map(session => sessionView(session, seen));
   } catch (error) {
     for (const session of opened) sessions.discard(session);
     throw error;
