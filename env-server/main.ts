@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { createApp } from './app.ts';
 import { readConfigFile } from './config-file.ts';
-import { NO_DATA } from './environments/records.ts';
+import { NO_DATA } from './environments/datasets/records.ts';
 import { BUILT_IN } from './environments/registry.ts';
 import { hashToken, refuseOpenServer } from './http/auth.ts';
 import {

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { readRecords } from '../datasets/records.ts';
 import {
   type Description,
   type Environment,
@@ -10,7 +11,6 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../environment.ts';
-import { readRecords } from '../records.ts';
 import { isInSplit } from '../splits.ts';
 import {
   type CountdownConfig,

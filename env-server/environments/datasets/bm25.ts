@@ -1,11 +1,13 @@
-/**
- * BM25 as Lucene scores it (Robertson & Zaragoza 2009; k1 = 0.9, b = 0.4 as Pyserini sets them). Small
- * libraries were looked at first: MiniSearch multiplies scores by the number of query words found and takes the
- * number of distinct words for a document's length, so that its order is not BM25's.
- */
+import bm25 from 'wink-bm25-text-search';
 
+/** Saturation and normalisation by length as Lucene's users set them (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
+/** Makes Robertson's rarity of a word Lucene's, which is never negative. */
+const RARITY_SHIFT = 1;
+const PRECISION = 9;
+/** The library wants as many documents; empty ones make up for those that lack. */
+const LEAST_DOCUMENTS = 3;
 
 /** Words too common to tell documents apart. */
 const STOP_WORDS = new Set(
@@ -20,61 +22,22 @@ export interface Hit {
   readonly score: number;
 }
 
-interface Postings {
-  readonly documents: number[];
-  readonly counts: number[];
-}
-
-/** Searches a fixed list of texts. */
+/** Searches a fixed list of texts by BM25 (Robertson & Zaragoza 2009). */
 export class Bm25Index {
-  readonly #postings = new Map<string, Postings>();
-  readonly #lengths: number[] = [];
-  readonly #meanLength: number;
+  readonly #engine = bm25();
 
-  constructor(texts: Iterable<string>) {
-    let total = 0;
-    for (const text of texts) {
-      const document = this.#lengths.length;
-      const words = tokenize(text);
-      this.#lengths.push(words.length);
-      total += words.length;
-      for (const word of words) this.#add(word, document);
+  constructor(texts: readonly string[]) {
+    this.#engine.defineConfig({ fldWeights: { text: 1 }, bm25Params: { k1: K1, b: B, k: RARITY_SHIFT } });
+    this.#engine.definePrepTasks([tokenize]);
+    for (let at = 0; at < Math.max(texts.length, LEAST_DOCUMENTS); at++) {
+      this.#engine.addDoc({ text: texts[at] ?? '' }, at);
     }
-    this.#meanLength = total / Math.max(this.#lengths.length, 1) || 1;
-  }
-
-  #add(word: string, document: number): void {
-    let postings = this.#postings.get(word);
-    if (!postings) {
-      postings = { documents: [], counts: [] };
-      this.#postings.set(word, postings);
-    }
-    const last = postings.documents.length - 1;
-    if (postings.documents[last] === document) postings.counts[last]++;
-    else {
-      postings.documents.push(document);
-      postings.counts.push(1);
-    }
+    this.#engine.consolidate(PRECISION);
   }
 
   /** The best documents that share a word with the query, best first; equals in the order of the list. */
   search(query: string, limit: number): Hit[] {
-    const scores = new Map<number, number>();
-    for (const word of tokenize(query)) {
-      const postings = this.#postings.get(word);
-      if (!postings) continue;
-      const { documents, counts } = postings;
-      const rarity = Math.log(1 + (this.#lengths.length - documents.length + 0.5) / (documents.length + 0.5));
-      for (let at = 0; at < documents.length; at++) {
-        const document = documents[at];
-        const count = counts[at];
-        const norm = K1 * (1 - B + (B * this.#lengths[document]) / this.#meanLength);
-        scores.set(document, (scores.get(document) ?? 0) + (rarity * count) / (count + norm));
-      }
-    }
-    return Array.from(scores, ([document, score]) => ({ document, score }))
-      .sort((a, b) => b.score - a.score || a.document - b.document)
-      .slice(0, limit);
+    return this.#engine.search(query, limit).map(([id, score]) => ({ document: Number(id), score }));
   }
 }
 

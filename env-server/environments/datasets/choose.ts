@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
-import { type RecordReader, readRecords } from '../records.ts';
 import { isInSplit, type Split } from '../splits.ts';
+import { type RecordReader, readRecords } from './records.ts';
 
 /** Records of each split, kept for as long as the records are. */
 const parts = new WeakMap<readonly unknown[], Map<Split, readonly unknown[]>>();

@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { brotliCompressSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { parquetWriteFile } from 'hyparquet-writer';
 import t from 'tap';
-import type { JsonObject } from '../../shared/json.ts';
+import type { JsonObject } from '../../../shared/json.ts';
 import {
   DATA_FOLDER_VARIABLE,
   NO_DATA,
@@ -39,6 +40,24 @@ t.test('JSON Lines, a JSON array and Parquet hold the same records', async t => 
   }
 });
 
+t.test('text keeps its odd line ends, and Parquet may be packed in any usual way', async t => {
+  const folder = t.testdir({ 'a.jsonl': '\uFEFF{"q":"one\u2028two"}\r\n\r\n{"q":"three"}' });
+  const q = ['one\u2028two', 'three'];
+  const read = (record: JsonObject) => textField(record, 'q');
+  t.same(await readRecords('/data', join(folder, 'a.jsonl'), read), q);
+  const packings = { ZSTD: zstdCompressSync, GZIP: gzipSync, BROTLI: brotliCompressSync };
+  for (const [codec, pack] of Object.entries(packings)) {
+    const filename = join(folder, `${codec}.parquet`);
+    parquetWriteFile({
+      filename,
+      columnData: [{ name: 'q', data: q, type: 'STRING' }],
+      codec: codec as keyof typeof packings,
+      compressors: { [codec]: (bytes: Uint8Array) => new Uint8Array(pack(bytes)) },
+    });
+    t.same(await readRecords('/data', filename, read), q, codec);
+  }
+});
+
 t.test('a wrong file is refused with row and field', async t => {
   const refused = async (name: string, content: string, message: RegExp) => {
     const path = join(t.testdir({ [name]: content }), name);
@@ -46,9 +65,12 @@ t.test('a wrong file is refused with row and field', async t => {
   };
   await refused('a.jsonl', '{"nums":[1],"target":1}\n{"nums":[1]}', /row 2: field target: .* got nothing/);
   await refused('a.jsonl', '{"nums":[1,"2"],"target":1}', /row 1: field nums\[1\]: .* got a string/);
-  await refused('a.jsonl', '{"nums":[1],"target":1}\n{', /row 2: the line is not JSON/);
+  await refused('a.jsonl', '{"nums":[1],"target":1}\n{', /row 2: the record is not JSON/);
   await refused('a.json', '{"nums":[1]}', /not an array/);
   await refused('a.json', '[1]', /row 1: the record is not an object/);
+  await refused('a.json', '[{"nums":[1],"target":1},]', /row 2: the record is not JSON/);
+  await refused('a.json', '[{"nums":[1],"target":1},', /row 2: the file ends early/);
+  await refused('a.json', '', /row 1: the file is not an array or object of JSON/);
   await refused('a.jsonl', '', /no usable record/);
   await refused('a.parquet', 'PAR1 or not', /not readable Parquet/);
   await refused('a.csv', '1,2', /must end in .jsonl/);

@@ -1,10 +1,11 @@
-import { constants, createReadStream } from 'node:fs';
+import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
-import { createInterface } from 'node:readline';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { InvalidConfig } from './environment.ts';
+import { compressors } from 'hyparquet-compressors';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { InvalidConfig } from '../environment.ts';
+import { jsonParts, NotJson, textLines } from './json-stream.ts';
 
 /** When set, data files must lie under this folder, and relative paths start there. */
 export const DATA_FOLDER_VARIABLE = 'RAGEN_DATA_DIR';
@@ -130,26 +131,22 @@ async function* records(pointer: string, path: string, file: string): AsyncGener
 }
 
 async function* jsonLines(file: string): AsyncGenerator<JsonObject | string> {
-  for await (const line of createInterface({
-    input: createReadStream(file),
-    crlfDelay: Number.POSITIVE_INFINITY,
-  })) {
-    if (line.trim() !== '') yield parseRecord(line);
-  }
+  for await (const line of textLines(file)) if (line.trim() !== '') yield parseRecord(line);
 }
 
 async function* jsonArray(file: string): AsyncGenerator<JsonObject | string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of createReadStream(file)) chunks.push(chunk as Buffer);
-  let whole: Json;
   try {
-    whole = JSON.parse(Buffer.concat(chunks).toString('utf8')) as Json;
-  } catch {
-    yield 'the file is not JSON';
-    return;
+    for await (const { of, text } of jsonParts(file)) {
+      if (of !== 'array') {
+        yield 'the file is not an array of objects';
+        return;
+      }
+      yield parseRecord(text);
+    }
+  } catch (error) {
+    if (!(error instanceof NotJson)) throw error;
+    yield error.message;
   }
-  if (!Array.isArray(whole)) yield 'the file is not an array of objects';
-  else for (const record of whole as Json[]) yield isObject(record) ? record : 'the record is not an object';
 }
 
 function parseRecord(line: string): JsonObject | string {
@@ -157,7 +154,7 @@ function parseRecord(line: string): JsonObject | string {
     const record = JSON.parse(line) as Json;
     return isObject(record) ? record : 'the record is not an object';
   } catch {
-    return 'the line is not JSON';
+    return 'the record is not JSON';
   }
 }
 
@@ -168,7 +165,8 @@ async function* parquet(pointer: string, path: string, name: string): AsyncGener
     let start = 0;
     for (const group of metadata.row_groups) {
       const end = start + Number(group.num_rows);
-      for (const row of await parquetReadObjects({ file, metadata, rowStart: start, rowEnd: end })) {
+      const rows = await parquetReadObjects({ file, metadata, compressors, rowStart: start, rowEnd: end });
+      for (const row of rows) {
         yield toJson(row) as JsonObject;
       }
       start = end;

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { InvalidField, textField } from '../records.ts';
+import { InvalidField, textField } from '../datasets/records.ts';
 import type { Task, Test } from './task.ts';
 
 /**

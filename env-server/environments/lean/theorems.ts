@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidField, textField } from '../records.ts';
+import { InvalidField, textField } from '../datasets/records.ts';
 import { isInSplit, type Split } from '../splits.ts';
 import type { Theorem } from './backend.ts';
 

@@ -3,9 +3,9 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
 import { LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
+import { InvalidField, textField } from '../datasets/records.ts';
 import { drawWordProblem } from '../datasets/word-problems.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
-import { InvalidField, textField } from '../records.ts';
 import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 
 const MOST_STEPS = 5;

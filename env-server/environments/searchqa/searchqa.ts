@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { partOf, pick } from '../datasets/choose.ts';
 import { indexOption, MARKED_WORDS } from '../datasets/question.ts';
+import { readRecords } from '../datasets/records.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -10,7 +11,6 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
-import { readRecords } from '../records.ts';
 import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';

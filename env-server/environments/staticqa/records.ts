@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
+import { InvalidField, textField } from '../datasets/records.ts';
 import { readQuestion } from '../metamathqa/metamathqa.ts';
-import { InvalidField, textField } from '../records.ts';
 
 export interface Item {
   readonly question: string;

@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { jsonParts, NotJson } from '../datasets/json-stream.ts';
+import { findFile, InvalidField, readRecords, textField } from '../datasets/records.ts';
 import { InvalidConfig } from '../environment.ts';
-import { findFile, InvalidField, readRecords, textField } from '../records.ts';
 import { upperPrice } from './catalogue.ts';
 import { type Goal, type Product, priceOf } from './product.ts';
 
@@ -74,32 +74,37 @@ function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const keyed = new Map<string, { version: string; content: Promise<JsonObject> }>();
-
-/** A JSON file that is one object by ASIN; kept until it changes. */
-async function readKeyed(pointer: string, path: string): Promise<JsonObject> {
-  const { file, version } = await findFile(pointer, path);
-  const known = keyed.get(file);
-  if (known?.version === version) return known.content;
-  const content = readFile(file, 'utf8').then(text => {
-    let whole: Json;
-    try {
-      whole = JSON.parse(text) as Json;
-    } catch {
-      throw new InvalidConfig(pointer, `data file ${path} is not JSON`);
+/** The entries of a JSON file that is one object by ASIN. @throws InvalidConfig */
+async function readKeyed(pointer: string, path: string): Promise<ReadonlyMap<string, Json>> {
+  const { file } = await findFile(pointer, path);
+  const content = new Map<string, Json>();
+  const fault = (message: string) => new InvalidConfig(pointer, `data file ${path}${message}`);
+  try {
+    for await (const { of, text } of jsonParts(file)) {
+      if (of === 'array') throw fault(' is not an object by ASIN');
+      for (const [asin, entry] of Object.entries(parsedEntry(text))) content.set(asin, entry);
     }
-    if (!isObject(whole)) throw new InvalidConfig(pointer, `data file ${path} is not an object by ASIN`);
-    return whole;
-  });
-  keyed.set(file, { version, content });
-  content.catch(() => keyed.delete(file));
+  } catch (error) {
+    if (error instanceof NotJson) throw fault(`, entry ${content.size + 1}: ${error.message}`);
+    throw error;
+  }
   return content;
+}
+
+/** `"ASIN": …` as an object. @throws NotJson */
+function parsedEntry(text: string): JsonObject {
+  try {
+    return JSON.parse(`{${text}}`) as JsonObject;
+  } catch {
+    throw new NotJson('the entry is not JSON');
+  }
 }
 
 /** Products with their attributes, and the goals of the people or of the attribute file. @throws InvalidConfig */
 export async function readPublicShop(files: PublicFiles): Promise<{ products: Product[]; goals: Goal[] }> {
   const plain = await readRecords('/products', files.products, readProduct);
-  const attributes = files.attributes === undefined ? {} : await readKeyed('/attributes', files.attributes);
+  const attributes =
+    files.attributes === undefined ? undefined : await readKeyed('/attributes', files.attributes);
   const people =
     files.instructions === undefined ? undefined : await readKeyed('/instructions', files.instructions);
   const products: Product[] = [];
@@ -108,11 +113,11 @@ export async function readPublicShop(files: PublicFiles): Promise<{ products: Pr
   for (const product of plain) {
     if (seen.has(product.asin)) continue;
     seen.add(product.asin);
-    const entry = attributes[product.asin];
+    const entry = attributes?.get(product.asin);
     const own = isObject(entry) ? texts(entry.attributes) : [];
     const whole = { ...product, attributes: own };
     products.push(whole);
-    if (people) goals.push(...peopleGoals(whole, people[product.asin], files.instructions ?? ''));
+    if (people) goals.push(...peopleGoals(whole, people.get(product.asin), files.instructions ?? ''));
     else if (isObject(entry)) goals.push(...attributeGoals(whole, entry));
   }
   if (goals.length === 0) {

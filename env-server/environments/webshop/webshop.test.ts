@@ -238,6 +238,8 @@ t.test('the public data are read', async t => {
     }),
     'odd.json': JSON.stringify({ B0AAAAAAA2: [{ instruction: 7 }] }),
     'wrong.json': JSON.stringify([PUBLIC[0], { ...PUBLIC[1], pricing: 'cheap $' }]),
+    'cut.json': '{"B0AAAAAAA1": [], "B0AAAAAAA2": [',
+    'bare.json': '{"B0AAAAAAA1": [], B0AAAAAAA2: []}',
   });
   const products = join(folder, 'products.json');
   const attributes = join(folder, 'attributes.json');
@@ -255,6 +257,8 @@ t.test('the public data are read', async t => {
     [{ attributes }, /need the products/],
     [{ products, attributes: products }, /not an object by ASIN/],
     [{ products, attributes: join(folder, 'none.json') }, /there is no data file/],
+    [{ products, instructions: join(folder, 'cut.json') }, /cut.json, entry 2: the file ends early/],
+    [{ products, instructions: join(folder, 'bare.json') }, /bare.json, entry 2: the entry is not JSON/],
     [
       { products, instructions: join(folder, 'odd.json') },
       /B0AAAAAAA2: field \[0\].instruction: expected text/,
