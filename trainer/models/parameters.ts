@@ -51,11 +51,21 @@ export function parameterSpecs(config: DecoderConfig, valueHead: boolean): Param
   }
   add('model.norm.weight', [hiddenSize], 'ones');
   if (!config.tiedEmbeddings) add('lm_head.weight', [config.vocabularySize, hiddenSize]);
-  if (valueHead) {
-    add(VALUE_HEAD_WEIGHT, [1, hiddenSize], 'zeros');
-    add(VALUE_HEAD_BIAS, [1], 'zeros');
-  }
-  return specs;
+  return valueHead ? [...specs, ...valueHeadSpecs(config)] : specs;
+}
+
+/** Weights of the value head. */
+export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
+  return [
+    { name: VALUE_HEAD_WEIGHT, shape: [1, hiddenSize], start: 'zeros' },
+    { name: VALUE_HEAD_BIAS, shape: [1], start: 'zeros' },
+  ];
+}
+
+/** What is learnt of a model: all of it, or where it has adapters those and the value head. */
+export function trainedSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
+  if (config.lora === undefined) return parameterSpecs(config, valueHead);
+  return [...loraSpecs(config, config.lora), ...(valueHead ? valueHeadSpecs(config) : [])];
 }
 
 /** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing. */

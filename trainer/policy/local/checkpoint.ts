@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { configToJson, type DecoderConfig, parseConfig } from '../../models/config.ts';
@@ -6,6 +6,9 @@ import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/sharded-safetensors.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
+import { isThere, writeWhole } from './files.ts';
+import type { ModelPlace } from './model-folder.ts';
 
 export const CONFIG_FILE = 'config.json';
 export const WEIGHTS_FILE = 'model.safetensors';
@@ -28,33 +31,47 @@ export interface Progress {
   readonly version: number;
 }
 
+/** What a policy's folder is written from. */
+export interface Checkpoint {
+  readonly config: DecoderConfig;
+  /** What an adapter's config names as its base. */
+  readonly base: string | null;
+  /** What is learnt. */
+  readonly weights: ParameterStore;
+  readonly optimizer: OptimizerState;
+  readonly progress: Progress;
+  /** Files by name: a tokenizer's. */
+  readonly files: { readonly [name: string]: string };
+}
+
 /**
- * Writes a policy's folder in the Hugging Face layout: `config.json`, `model.safetensors` (in shards beyond 5 GB), and beside them the value
- * head, the optimiser's moments and counters, and the given files (a tokenizer's). Each file appears whole or not at all.
+ * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
+ * adapters are learnt PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
+ * optimiser's moments and counters, and the given files. Each file appears whole or not at all.
  */
 export async function saveCheckpoint(
   folder: string,
-  config: DecoderConfig,
-  weights: ParameterStore,
-  optimizer: OptimizerState,
-  progress: Progress,
-  files: { readonly [name: string]: string },
+  { config, base, weights, optimizer, progress, files }: Checkpoint,
 ): Promise<void> {
   await mkdir(folder, { recursive: true });
-  const isHead = (name: string) => name === VALUE_HEAD_WEIGHT || name === VALUE_HEAD_BIAS;
   const tensors = toWrite(weights, '');
-  await writeShardedSafetensors(
-    join(folder, WEIGHTS_FILE),
-    tensors.filter(({ name }) => !isHead(name)),
-  );
-  const head = tensors.filter(({ name }) => isHead(name));
+  const adapted = config.lora !== undefined;
+  if (adapted) await writeAdapter(folder, config, base, weights);
+  else
+    await writeShardedSafetensors(
+      join(folder, WEIGHTS_FILE),
+      tensors.filter(tensor => !isHead(tensor)),
+    );
+  const head = tensors.filter(isHead);
   if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
   await writeSafetensors(join(folder, OPTIMIZER_FILE), [
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
   await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
-  await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
+  if (!adapted) {
+    await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
+  }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
 }
 
@@ -68,16 +85,33 @@ export async function readConfig(folder: string): Promise<DecoderConfig> {
 }
 
 /**
- * Reads weights into a store, one tensor at a time. A value head that the store has and the folder lacks is left as it is.
+ * Reads the weights of a whole model into a store, one tensor at a time.
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */
 export async function readWeights(folder: string, weights: ParameterStore): Promise<void> {
-  const inModel = ({ name }: { readonly name: string }) =>
-    name !== VALUE_HEAD_WEIGHT && name !== VALUE_HEAD_BIAS;
-  await readInto(join(folder, WEIGHTS_FILE), weights, '', weights.layout.filter(inModel));
-  const head = weights.layout.filter(entry => !inModel(entry));
-  if (head.length > 0 && (await isThere(join(folder, VALUE_HEAD_FILE)))) {
-    await readInto(join(folder, VALUE_HEAD_FILE), weights, '', head);
+  const inModel = weights.layout.filter(entry => !isHead(entry));
+  await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+}
+
+/**
+ * Reads what is learnt into a store: the whole model, or its adapter. A value head that the store has and neither the
+ * adapter nor the base has is left as it is.
+ * @throws SafetensorsError naming a tensor that is missing or has another size
+ */
+export async function readTrained(
+  { base, adapter }: ModelPlace,
+  config: DecoderConfig,
+  weights: ParameterStore,
+): Promise<void> {
+  if (config.lora === undefined) await readWeights(base, weights);
+  else if (adapter !== null) await readAdapterWeights(adapter, config, weights);
+  const head = weights.layout.filter(isHead);
+  for (const folder of [adapter, base]) {
+    if (head.length === 0 || folder === null) continue;
+    const path = join(folder, VALUE_HEAD_FILE);
+    if (!(await isThere(path))) continue;
+    await readInto(path, weights, '', head);
+    return;
   }
 }
 
@@ -94,6 +128,10 @@ export async function readOptimizer(folder: string, optimizer: OptimizerState): 
   return JSON.parse(await readFile(join(folder, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
 }
 
+function isHead({ name }: { readonly name: string }): boolean {
+  return name === VALUE_HEAD_WEIGHT || name === VALUE_HEAD_BIAS;
+}
+
 function toWrite(store: ParameterStore, prefix: string): TensorToWrite[] {
   return store.layout.map(({ name, shape }) => ({ name: prefix + name, shape, data: store.array(name) }));
 }
@@ -106,17 +144,4 @@ async function readInto(
 ): Promise<void> {
   await using file = await SafetensorsReader.open(path);
   for (const { name } of entries) await file.read(prefix + name, store.array(name));
-}
-
-async function writeWhole(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
-  await writeFile(temporary, text);
-  await rename(temporary, path);
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
 }

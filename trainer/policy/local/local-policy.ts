@@ -18,8 +18,10 @@ import type {
   UpdateSettings,
 } from '../policy.ts';
 import { clipFactor } from './adamw.ts';
-import { readConfig, readOptimizer, readWeights, saveCheckpoint } from './checkpoint.ts';
+import { isAdapterFolder, readAdapterConfig, readAdapterWeights } from './adapter-folder.ts';
+import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint.ts';
 import { dealSequences } from './micro-batches.ts';
+import { type ModelPlace, readModelConfig } from './model-folder.ts';
 import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
 import type { Slice } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
@@ -46,9 +48,13 @@ export type { LocalPolicyOptions } from './parts.ts';
 export class LocalPolicy implements Policy {
   readonly config: DecoderConfig;
   readonly maxSequenceLength: number;
-  /** Number of weights, the value head's included. */
+  /** Number of weights, the value head's and adapters' included. */
   readonly parameterCount: number;
+  /** Number of those that are learnt: all, or with adapters these and the value head. */
+  readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
+  readonly #place: ModelPlace | null;
+  readonly #reference: ParameterStore | null;
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
@@ -71,7 +77,10 @@ export class LocalPolicy implements Policy {
     this.config = config;
     this.#options = options;
     this.maxSequenceLength = parts.maxSequenceLength;
-    this.parameterCount = weights.size;
+    this.parameterCount = (parts.base?.size ?? 0) + weights.size;
+    this.trainedCount = weights.size;
+    this.#place = parts.place;
+    this.#reference = parts.reference;
     this.#weights = weights;
     this.#first = parts.first;
     this.#second = parts.second;
@@ -106,7 +115,11 @@ export class LocalPolicy implements Policy {
   /** What it runs on, for people. */
   get description(): string {
     const count = this.#workers.length;
-    return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
+    const where = `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
+    const { lora } = this.config;
+    if (lora === undefined) return where;
+    const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
+    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learnt}`;
   }
 
   get vocabularySize(): number {
@@ -132,9 +145,24 @@ export class LocalPolicy implements Policy {
     this.#workers[home].release(sequenceId);
   }
 
-  async score(
+  score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    return this.#score(sequences, settings, false);
+  }
+
+  /**
+   * Scores as a reference policy that shares the base: with the adapters of {@link loadReference}, or none before. Without
+   * values.
+   * @throws RangeError where the policy has no adapters
+   */
+  scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    this.#assertAdapted();
+    return this.#score(sequences, settings, true);
+  }
+
+  async #score(
     sequences: readonly ScoreRequest[],
     settings: ScoreSettings = { temperature: 1 },
+    reference: boolean,
   ): Promise<Score[]> {
     this.#assertOpen();
     checkTemperature(settings.temperature);
@@ -155,6 +183,7 @@ export class LocalPolicy implements Policy {
             kind: 'score',
             sequences: own,
             temperature: settings.temperature,
+            reference,
           });
           share.forEach((index, i) => {
             scores[index] = results[i];
@@ -247,18 +276,16 @@ export class LocalPolicy implements Policy {
   /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();
-    const optimizer = { first: this.#first, second: this.#second };
-    await this.#inTurn(() => {
-      const progress = { step: this.#step, version: this.#version };
-      return saveCheckpoint(
-        folder,
-        this.config,
-        this.#weights,
-        optimizer,
-        progress,
-        this.#options.files ?? {},
-      );
-    });
+    await this.#inTurn(() =>
+      saveCheckpoint(folder, {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#weights,
+        optimizer: { first: this.#first, second: this.#second },
+        progress: { step: this.#step, version: this.#version },
+        files: this.#options.files ?? {},
+      }),
+    );
   }
 
   /**
@@ -269,17 +296,11 @@ export class LocalPolicy implements Policy {
   async load(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      const config = await readConfig(folder);
-      if (!isDeepStrictEqual(config, this.config)) {
-        const different = Object.keys(config).filter(
-          key =>
-            !isDeepStrictEqual(config[key as keyof DecoderConfig], this.config[key as keyof DecoderConfig]),
-        );
-        throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
-      }
+      await this.#assertSameModel(folder);
       try {
         await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
-        await readWeights(folder, this.#weights);
+        const adapter = this.config.lora === undefined ? null : folder;
+        await readTrained({ base: folder, adapter }, this.config, this.#weights);
         const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
         this.#step = progress?.step ?? 0;
         this.#version = progress?.version ?? this.#version + 1;
@@ -287,6 +308,20 @@ export class LocalPolicy implements Policy {
       } finally {
         await this.#resume(true);
       }
+    });
+  }
+
+  /**
+   * Takes the adapters in a folder for the reference policy.
+   * @throws RangeError where the policy has no adapters, or others
+   */
+  async loadReference(folder: string): Promise<void> {
+    this.#assertOpen();
+    const reference = this.#assertAdapted();
+    await this.#inTurn(async () => {
+      await this.#assertSameModel(folder);
+      await readAdapterWeights(folder, this.config, reference);
+      reference.touch();
     });
   }
 
@@ -312,6 +347,24 @@ export class LocalPolicy implements Policy {
     const result = this.#turn.then(work);
     this.#turn = result.catch(() => {});
     return result;
+  }
+
+  async #assertSameModel(folder: string): Promise<void> {
+    const adapted = this.config.lora !== undefined && (await isAdapterFolder(folder));
+    const config: DecoderConfig = adapted
+      ? { ...this.config, lora: (await readAdapterConfig(folder)).lora }
+      : await readModelConfig(folder);
+    if (isDeepStrictEqual(config, this.config)) return;
+    const keys = [...new Set([...Object.keys(config), ...Object.keys(this.config)])];
+    const different = (keys as (keyof DecoderConfig)[]).filter(
+      key => !isDeepStrictEqual(config[key], this.config[key]),
+    );
+    throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
+  }
+
+  #assertAdapted(): ParameterStore {
+    if (this.#reference !== null) return this.#reference;
+    throw new RangeError('the policy has no adapters, so that no reference shares its weights');
   }
 
   #assertOpen(): void {

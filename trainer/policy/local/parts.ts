@@ -1,13 +1,24 @@
 import { availableParallelism } from 'node:os';
+import { isDeepStrictEqual } from 'node:util';
 import type { DecoderConfig } from '../../models/config.ts';
-import { initialize, parameterSpecs } from '../../models/parameters.ts';
+import type { LoraConfig } from '../../models/lora.ts';
+import {
+  initialize,
+  loraSpecs,
+  type ParameterSpec,
+  parameterSpecs,
+  trainedSpecs,
+} from '../../models/parameters.ts';
+import { checkedLora } from '../../models/peft.ts';
 import { RUNTIME_CHOICES, type RuntimeChoice, type RuntimeKind } from '../../runtime/choice.ts';
 import { chooseRuntime } from '../../runtime/open-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
 import { compileGrammar, type Grammars } from '../engine/grammar.ts';
 import { NORM_BLOCK } from './adamw.ts';
-import { readConfig, readWeights } from './checkpoint.ts';
+import { readAdapterConfig } from './adapter-folder.ts';
+import { readConfig, readTrained, readWeights } from './checkpoint.ts';
 import { DEFAULT_TOKEN_BUDGET } from './micro-batches.ts';
+import { findModel, type ModelPlace } from './model-folder.ts';
 import type { Slice, WorkerSetup } from './protocol.ts';
 
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
@@ -15,8 +26,12 @@ const DEFAULT_OPEN_SEQUENCES = 256;
 const DOUBLE_BYTES = 8;
 
 export interface LocalPolicyOptions {
-  /** A config to start from scratch, or a folder in the Hugging Face layout. */
+  /** A config to start from scratch, or a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's. */
   readonly model: DecoderConfig | string;
+  /** Folder of the base where `model` is an adapter; where its config says, when absent. */
+  readonly base?: string;
+  /** Adapters to learn beside the model, which then stays as it is; an adapter's folder brings its own. */
+  readonly lora?: LoraConfig;
   /** Seeds fresh weights. */
   readonly seed: number;
   /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, whatever is given. */
@@ -49,6 +64,13 @@ export interface PolicyParts {
   readonly config: DecoderConfig;
   readonly runtime: RuntimeKind;
   readonly maxSequenceLength: number;
+  /** Where the model was found; null from scratch. */
+  readonly place: ModelPlace | null;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: ParameterStore | null;
+  /** Adapters that a reference is made of; null without adapters. */
+  readonly reference: ParameterStore | null;
+  /** What is learnt. */
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -64,7 +86,12 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   if (!RUNTIME_CHOICES.includes(runtime)) {
     throw new RangeError(`runtime ${runtime} is not known; choose ${RUNTIME_CHOICES.join(', ')}`);
   }
-  const config = typeof model === 'string' ? await readConfig(model) : model;
+  const place = typeof model === 'string' ? await findModel(model, options.base) : null;
+  const config = await adaptedConfig(
+    typeof model === 'string' ? await readConfig(place!.base) : model,
+    place,
+    options.lora,
+  );
   const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
   if (maxSequenceLength > config.maxPositions) {
     throw new RangeError(
@@ -74,21 +101,59 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   for (const [name, grammar] of Object.entries(options.grammars ?? {})) {
     compileGrammar(name, grammar, config.vocabularySize);
   }
-  const specs = parameterSpecs(config, options.valueHead);
-  const weights = new ParameterStore(specs);
-  if (typeof model === 'string') await readWeights(model, weights);
-  else initialize(weights, specs, config.initializerRange, options.seed);
+  const { base, weights } = await loadWeights(config, place, options);
   const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
   return {
     options,
     config,
     runtime: await chooseRuntime(runtime, config.hiddenSize),
     maxSequenceLength,
+    place,
+    base,
+    reference: config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora)),
     weights,
     first: weights.emptyLike(),
     second: weights.emptyLike(),
     squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
   };
+}
+
+/** @throws RangeError when the folder's adapter is another than the one asked for */
+async function adaptedConfig(
+  config: DecoderConfig,
+  place: ModelPlace | null,
+  asked: LoraConfig | undefined,
+): Promise<DecoderConfig> {
+  const wanted = asked && checkedLora(asked);
+  const found = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  if (found && wanted && !isDeepStrictEqual(found, wanted)) {
+    throw new RangeError(
+      `${place!.adapter} holds an adapter of ${JSON.stringify(found)}, asked for is one of ${JSON.stringify(wanted)}`,
+    );
+  }
+  const lora = found ?? wanted;
+  return lora === undefined ? config : { ...config, lora };
+}
+
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learnt. */
+async function loadWeights(
+  config: DecoderConfig,
+  place: ModelPlace | null,
+  { seed, valueHead }: LocalPolicyOptions,
+): Promise<Pick<PolicyParts, 'base' | 'weights'>> {
+  const fresh = (specs: readonly ParameterSpec[]): ParameterStore => {
+    const store = new ParameterStore(specs);
+    initialize(store, specs, config.initializerRange, seed);
+    return store;
+  };
+  const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
+  const trained = trainedSpecs(config, valueHead);
+  if (place === null) return { base: frozen.length > 0 ? fresh(frozen) : null, weights: fresh(trained) };
+  const base = frozen.length > 0 ? new ParameterStore(frozen) : null;
+  if (base !== null) await readWeights(place.base, base);
+  const weights = base !== null && place.adapter === null ? fresh(trained) : new ParameterStore(trained);
+  await readTrained(place, config, weights);
+  return { base, weights };
 }
 
 /** What each worker is started with. */
@@ -97,6 +162,8 @@ export function workerSetups({
   config,
   runtime,
   maxSequenceLength,
+  base,
+  reference,
   weights,
   first,
   second,
@@ -121,6 +188,8 @@ export function workerSetups({
     grammars: options.grammars ?? {},
     files: options.files ?? {},
     keepStaleCache: options.keepStaleCache ?? false,
+    base: base?.share() ?? null,
+    reference: reference?.share() ?? null,
     weights: weights.share(),
     firstMoments: first.share(),
     secondMoments: second.share(),

@@ -22,6 +22,11 @@ export interface WorkerSetup {
   readonly files: { readonly [name: string]: string };
   /** Sequences in the middle of a response go on from what older weights computed of them. */
   readonly keepStaleCache: boolean;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: SharedParameters | null;
+  /** Adapters of the reference policy; null without adapters. */
+  readonly reference: SharedParameters | null;
+  /** What is learnt. */
   readonly weights: SharedParameters;
   readonly firstMoments: SharedParameters;
   readonly secondMoments: SharedParameters;
@@ -42,7 +47,13 @@ export interface Slice {
  * What a worker is asked. From `gradients` until `resume` it does not generate, because weights are about to change.
  */
 export type WorkerTask =
-  | { readonly kind: 'score'; readonly sequences: readonly ScoreRequest[]; readonly temperature: number }
+  | {
+      readonly kind: 'score';
+      readonly sequences: readonly ScoreRequest[];
+      readonly temperature: number;
+      /** With the reference's adapters instead of the policy's. */
+      readonly reference: boolean;
+    }
   | { readonly kind: 'gradients'; readonly task: GradientTask }
   | { readonly kind: 'reduce'; readonly slice: Slice }
   | {

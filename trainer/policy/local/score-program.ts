@@ -12,10 +12,10 @@ interface CompiledScore {
 
 /** Scores given sequences: log-probabilities, entropies and values of their masked tokens. */
 export class ScoreProgram {
-  readonly #options: ProgramOptions;
+  readonly #options: Omit<ProgramOptions, 'trained'>;
   readonly #programs = new Map<string, CompiledScore>();
 
-  constructor(options: ProgramOptions) {
+  constructor(options: Omit<ProgramOptions, 'trained'>) {
     this.#options = options;
   }
 

@@ -13,7 +13,7 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { gradients } from '../../graph/gradients.ts';
 import type { Graph } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import type { ParameterStore } from '../../runtime/parameter-store.ts';
+import type { ParameterSource, ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../runtime/runtime.ts';
 import { type CompiledGrammar, grammarStates } from '../engine/grammar.ts';
 import type { TrainingSequence } from '../policy.ts';
@@ -24,7 +24,9 @@ export interface ProgramOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
   readonly runtime: Runtime;
-  readonly parameters: ParameterStore;
+  readonly parameters: ParameterSource;
+  /** Those of the parameters that are learnt. */
+  readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Padded tokens that go through the model at once. */
   readonly tokenBudget: number;
@@ -59,7 +61,7 @@ export class GradientProgram {
 
   constructor(options: ProgramOptions) {
     this.#options = options;
-    this.#partial = options.parameters.emptyLike();
+    this.#partial = options.trained.emptyLike();
   }
 
   /**
@@ -110,7 +112,7 @@ export class GradientProgram {
     ]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
-    const { runtime, parameters } = this.#options;
+    const { runtime, parameters, trained } = this.#options;
     const { graph, metrics } = buildTrainGraph(
       this.#options,
       shape,
@@ -119,9 +121,7 @@ export class GradientProgram {
       grammar,
       packed,
     );
-    const outputs = Object.fromEntries(
-      parameters.layout.map(({ name }) => [name, this.#partial.array(name)]),
-    );
+    const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
     const executable = await runtime.compile(graph, { parameters, outputs });
     const program = { executable, inputs: allocateInputs(graph), metrics };
     this.#programs.set(key, program);
@@ -129,16 +129,16 @@ export class GradientProgram {
   }
 }
 
-/** Loss and its gradients by parameter name, and metrics by theirs. */
+/** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
 export function buildTrainGraph(
-  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'parameters' | 'recompute'>,
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'trained' | 'recompute'>,
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
   grammar: CompiledGrammar | null,
   packed = false,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
-  const { config, valueHead, parameters } = options;
+  const { config, valueHead, trained } = options;
   const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, {
     valueHead,
     grammar,
@@ -151,9 +151,9 @@ export function buildTrainGraph(
   };
   const inputs = declareLossInputs(g, structure, [shape.rows, shape.predictions]);
   const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
-  const weights = parameters.layout.map(entry => g.parameter(entry.name, entry.shape));
+  const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
   const grads = gradients(g, loss, weights, { recompute: options.recompute });
-  parameters.layout.forEach(({ name }, i) => {
+  trained.layout.forEach(({ name }, i) => {
     g.output(name, grads[i]);
   });
   for (const [name, tensor] of metrics) g.output(name, tensor);

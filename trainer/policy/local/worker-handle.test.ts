@@ -38,6 +38,8 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     recompute: false,
     keepStaleCache: false,
     grammars: {},
+    base: null,
+    reference: null,
     weights: store(),
     firstMoments: store(),
     secondMoments: store(),

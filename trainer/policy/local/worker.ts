@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { openRuntime } from '../../runtime/open-runtime.ts';
-import { ParameterStore } from '../../runtime/parameter-store.ts';
+import { joinParameters, ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import { GenerationEngine } from '../engine/engine.ts';
 import { compileGrammar } from '../engine/grammar.ts';
@@ -28,6 +28,8 @@ class PolicyWorker {
   readonly #engine: GenerationEngine;
   readonly #gradientProgram: GradientProgram;
   readonly #scoreProgram: ScoreProgram;
+  /** Null where there are no adapters to exchange. */
+  readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
   #held = false;
@@ -40,6 +42,8 @@ class PolicyWorker {
     this.#setup = setup;
     this.#runtime = runtime;
     this.#weights = ParameterStore.fromShared(setup.weights);
+    const base = setup.base && ParameterStore.fromShared(setup.base);
+    const reference = setup.reference && ParameterStore.fromShared(setup.reference);
     this.#moments = { first: flat(setup.firstMoments), second: flat(setup.secondMoments) };
     this.#gradients = setup.gradients.map(flat);
     this.#squares = new Float64Array(setup.squares);
@@ -52,7 +56,8 @@ class PolicyWorker {
     const options = {
       ...setup,
       runtime,
-      parameters: this.#weights,
+      parameters: base === null ? this.#weights : joinParameters(base, this.#weights),
+      trained: this.#weights,
       grammars,
       decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
     };
@@ -60,6 +65,10 @@ class PolicyWorker {
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
+    this.#referenceProgram =
+      base && reference
+        ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
+        : null;
   }
 
   take(message: ToWorker): void {
@@ -129,7 +138,10 @@ class PolicyWorker {
   async #resultOf(task: WorkerTask): Promise<unknown> {
     switch (task.kind) {
       case 'score':
-        return this.#scoreProgram.run(task.sequences, task.temperature);
+        return (task.reference ? this.#referenceProgram! : this.#scoreProgram).run(
+          task.sequences,
+          task.temperature,
+        );
       case 'gradients':
         this.#held = true;
         return this.#gradientProgram.run(task.task, this.#gradients[this.#setup.index]);
