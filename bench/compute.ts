@@ -1,42 +1,62 @@
 /**
- * Training steps and decoding of small policies, in milliseconds and tokens a second, beside PyTorch and transformers
- * on the same shapes where a Python with both is found.
+ * Training steps and decoding, in milliseconds and tokens a second, beside PyTorch and transformers on the same shapes
+ * where a Python with both is found.
  *
- *     npm run bench:compute [-- --rounds 5]
+ *     npm run bench:compute [-- --rounds 5 --threads 1]
  *     RAGEN_PYTHON=/path/to/venv/bin/python npm run bench:compute
+ *     npm run bench:compute -- --shapes 0.1B,0.5B --rounds 1 --threads 2
+ *     npm run bench:compute -- --runtime webgpu --shapes 0.5B --batch 64 --time 512
  *
- * A training step is forward, backward, clipping and AdamW through the local policy, which splits the batch over as
- * many workers as there are threads. Both sides take turns, a round each, and the median of all their steps counts; the
- * best step tells more on a machine that has other work.
+ * A training step is forward, backward, clipping and AdamW through the local policy. Small shapes are split over as many
+ * workers as there are threads, large ones run on one worker of so many threads, which holds fewer copies of what is as
+ * large as the weights. Both sides take turns, a round each, and the median of all their steps counts; the best step tells
+ * more on a machine that has other work. On a GPU the reference runs there, too, in bf16.
  */
 
 import { parseArgs } from 'node:util';
-import { Random } from '../shared/random.ts';
-import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
-import { GraphBuilder } from '../trainer/graph/graph.ts';
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
-import { OnnxRuntime } from '../trainer/runtime/onnx/onnx-runtime.ts';
+import type { RuntimeKind } from '../trainer/runtime/choice.ts';
+import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
-import { configOf, SHAPES, type Shape, trainingOperations } from './compute/shapes.ts';
+import { configOf, decodingBytes, SHAPES, type Shape, trainingOperations } from './compute/shapes.ts';
+import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
 
-const STEPS_A_ROUND = 5;
-const THREADS = [1, 2];
-const PEAK_EXTENT = 1024;
-const PEAK_REPEATS = 10;
+const FLOAT_BYTES = 4;
+/** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for so many. */
+const LARGE_TOKEN_BUDGET = 512;
 
-const SETTINGS: UpdateSettings = {
-  loss: { ...DEFAULT_LOSS_SETTINGS, policy: 'cross_entropy', entropyCoefficient: 0 },
-  optimizer: { learningRate: 1e-4, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 },
-  temperature: 1,
-};
+type Task = 'train' | 'decode' | 'group' | 'apart';
 
-type Task = 'train' | 'decode';
-
-const { values: flags } = parseArgs({ options: { rounds: { type: 'string', default: '3' } } });
-const rounds = Number(flags.rounds);
-if (!(Number.isInteger(rounds) && rounds > 0))
-  throw new RangeError(`--rounds must be a positive integer, got ${flags.rounds}`);
+const names = SHAPES.map(({ name }) => name);
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    threads: { type: 'string', default: '1,2' },
+    shapes: {
+      type: 'string',
+      default: SHAPES.filter(({ large }) => !large)
+        .map(({ name }) => name)
+        .join(),
+    },
+    runtime: { type: 'string', default: 'onnx' },
+    batch: { type: 'string' },
+    time: { type: 'string' },
+  },
+});
+const rounds = positive('rounds', flags.rounds);
+const kind: RuntimeKind = flags.runtime === 'webgpu' ? 'webgpu' : 'onnx';
+if (kind !== flags.runtime) throw new RangeError(`--runtime must be onnx or webgpu, got ${flags.runtime}`);
+const threadCounts =
+  kind === 'webgpu' ? [1] : flags.threads.split(',').map(each => positive('threads', each));
+const shapes = flags.shapes.split(',').map((name): Shape => {
+  const shape = SHAPES.find(each => each.name === name);
+  if (shape === undefined) throw new RangeError(`no shape is named ${name}; choose ${names.join(', ')}`);
+  return {
+    ...shape,
+    batch: flags.batch === undefined ? shape.batch : positive('batch', flags.batch),
+    time: flags.time === undefined ? shape.time : positive('time', flags.time),
+  };
+});
 
 const python = process.env.RAGEN_PYTHON ?? 'python3';
 const reference = await Reference.start(python);
@@ -45,12 +65,14 @@ console.log(
     ? `No ratio: ${python} has no torch and transformers (set RAGEN_PYTHON to one that has).`
     : `Beside ${reference.versions}; ratios above 1 mean that we are faster.`,
 );
-for (const threads of THREADS) {
-  const peak = await matrixPeak(threads);
+const bandwidth = copyBandwidth();
+console.log(`A copy in memory reads and writes ${bandwidth.toFixed(1)} GB/s on one thread.`);
+for (const threads of threadCounts) {
+  const peak = await matrixPeak(kind, threads);
   console.log(
-    `\n${threads} thread${threads > 1 ? 's' : ''}: a matrix product of ${PEAK_EXTENT}³ runs at ${peak.toFixed(0)} GFLOP/s`,
+    `\n${kind === 'webgpu' ? 'GPU' : `${threads} thread${threads > 1 ? 's' : ''}`}: a matrix product of ${PEAK_EXTENTS[kind]}³ runs at ${peak.toFixed(0)} GFLOP/s`,
   );
-  for (const shape of SHAPES) await compare(shape, threads, peak);
+  for (const shape of shapes) await compare(shape, threads, peak);
 }
 reference?.stop();
 
@@ -58,25 +80,31 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
   const policy = await LocalPolicy.create({
     model: configOf(shape),
     seed: 0,
-    workers: threads,
+    runtime: kind,
+    ...(shape.large ? { workers: 1, threads, tokenBudget: LARGE_TOKEN_BUDGET } : { workers: threads }),
     valueHead: false,
-    maxOpenSequences: 2 * shape.batch,
+    maxOpenSequences: Math.max(2 * shape.batch, GROUP.members),
   });
-  const ours: Record<Task, number[]> = { train: [], decode: [] };
-  const theirs: Record<Task, number[]> = { train: [], decode: [] };
+  const runs: Readonly<Record<Task, () => Promise<void>>> = {
+    train: () => trainOnce(policy, shape),
+    decode: () => decodeOnce(policy, shape),
+    group: () => groupOnce(policy, shape, true),
+    apart: () => groupOnce(policy, shape, false),
+  };
+  const ours: Record<Task, number[]> = { train: [], decode: [], group: [], apart: [] };
+  const theirs: Record<'train' | 'decode', number[]> = { train: [], decode: [] };
   for (let round = 0; round < rounds; round++) {
-    for (const task of ['train', 'decode'] as const) {
-      const run = task === 'train' ? () => trainOnce(policy, shape) : () => decodeOnce(policy, shape);
-      ours[task].push(...(await measure(run)));
-      if (reference !== null)
-        theirs[task].push(...(await reference.measure(task, shape, threads, STEPS_A_ROUND)));
+    for (const task of ['train', 'decode', 'group', 'apart'] as const) {
+      ours[task].push(...(await measure(runs[task], shape.steps)));
+      const device = kind === 'webgpu' ? 'cuda' : 'cpu';
+      if (!reference?.devices.includes(device) || task === 'group' || task === 'apart') continue;
+      theirs[task].push(...(await reference.measure(task, shape, threads, shape.steps, device)));
     }
   }
-  const trainTokens = shape.batch * shape.time;
   const speed = trainingOperations(shape, policy.parameterCount) / median(ours.train) / 1e6;
   report(
     `${shape.name} training, ${shape.batch} × ${shape.time} tokens`,
-    trainTokens,
+    shape.batch * shape.time,
     ours.train,
     theirs.train,
   );
@@ -88,6 +116,15 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
     shape.batch * shape.generated,
     ours.decode,
     theirs.decode,
+  );
+  if (shape.large) {
+    const rate = decodingBytes(shape, policy.parameterCount, FLOAT_BYTES) / median(ours.decode) / 1e6;
+    const share = kind === 'onnx' ? `, ${((100 * rate) / bandwidth).toFixed(0)} % of the copy's` : '';
+    console.log(`    weights and cache read at ${rate.toFixed(1)} GB/s${share}`);
+  }
+  const [group, apart] = [median(ours.group), median(ours.apart)];
+  console.log(
+    `  ${shape.name} group of ${GROUP.members} behind a common prompt of ${GROUP.prompt}, ${GROUP.generated} tokens each: ${group.toFixed(1)} ms; behind prompts of their own ${apart.toFixed(1)} ms, ${(apart / group).toFixed(1)} times as long`,
   );
   await policy.close();
 }
@@ -104,38 +141,11 @@ function report(title: string, tokens: number, ours: readonly number[], theirs: 
   console.log(`    reference ${line(theirs)}; ratio ${ratio.toFixed(2)} (best to best ${best.toFixed(2)})`);
 }
 
-async function trainOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
-  const rng = Random.fromSeed(1);
-  const length = shape.time + 1;
-  const sequences = Array.from({ length: shape.batch }, (): TrainingSequence => {
-    const mask = new Uint8Array(length).fill(1);
-    mask[0] = 0;
-    return {
-      tokenIds: Int32Array.from({ length }, () => rng.integer(shape.vocabulary)),
-      mask,
-      logProbs: new Float32Array(length),
-      advantages: new Float32Array(length),
-    };
-  });
-  await policy.update({ sequences }, SETTINGS);
-}
-
-async function decodeOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
-  const rng = Random.fromSeed(2);
-  const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: shape.generated, stopTokenIds: [] };
-  const requests = Array.from({ length: shape.batch }, (_, sequenceId) => {
-    const append = Int32Array.from({ length: shape.prompt }, () => rng.integer(shape.vocabulary));
-    return policy.generate({ sequenceId, append, sampling, seed: sequenceId });
-  });
-  await Promise.all(requests);
-  for (let sequenceId = 0; sequenceId < shape.batch; sequenceId++) policy.release(sequenceId);
-}
-
 /** Milliseconds of each step of a round, after one to warm up. */
-async function measure(run: () => Promise<void>): Promise<number[]> {
+async function measure(run: () => Promise<void>, steps: number): Promise<number[]> {
   await run();
   const times: number[] = [];
-  for (let step = 0; step < STEPS_A_ROUND; step++) {
+  for (let step = 0; step < steps; step++) {
     const start = performance.now();
     await run();
     times.push(performance.now() - start);
@@ -143,24 +153,12 @@ async function measure(run: () => Promise<void>): Promise<number[]> {
   return times;
 }
 
-/** GFLOP/s of the largest product of square matrices the runtime is likely to be good at. */
-async function matrixPeak(threads: number): Promise<number> {
-  const runtime = new OnnxRuntime({ threads });
-  const g = new GraphBuilder();
-  const extents = [PEAK_EXTENT, PEAK_EXTENT];
-  g.output('product', g.matmul(g.input('a', 'float32', extents), g.input('b', 'float32', extents)));
-  const executable = await runtime.compile(g.build());
-  const matrix = new Float32Array(PEAK_EXTENT ** 2).fill(0.5);
-  let best = Number.POSITIVE_INFINITY;
-  for (let repeat = 0; repeat < PEAK_REPEATS; repeat++) {
-    const start = performance.now();
-    await executable.run({ a: matrix, b: matrix });
-    best = Math.min(best, performance.now() - start);
-  }
-  await runtime.close();
-  return (2 * PEAK_EXTENT ** 3) / best / 1e6;
-}
-
 function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1];
+}
+
+function positive(name: string, text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value > 0) return value;
+  throw new RangeError(`--${name} must be a positive integer, got ${text}`);
 }

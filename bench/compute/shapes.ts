@@ -16,6 +16,10 @@ export interface Shape {
   /** Tokens of each prompt and of each continuation in decoding. */
   readonly prompt: number;
   readonly generated: number;
+  /** Measurements a round. */
+  readonly steps: number;
+  /** Measured only when it is asked for by name: it takes minutes and gigabytes. */
+  readonly large: boolean;
 }
 
 export const SHAPES: readonly Shape[] = [
@@ -31,6 +35,8 @@ export const SHAPES: readonly Shape[] = [
     time: 128,
     prompt: 32,
     generated: 64,
+    steps: 5,
+    large: false,
   },
   {
     name: 'nano',
@@ -44,6 +50,38 @@ export const SHAPES: readonly Shape[] = [
     time: 160,
     prompt: 24,
     generated: 8,
+    steps: 5,
+    large: false,
+  },
+  {
+    name: '0.1B',
+    hidden: 768,
+    layers: 12,
+    heads: 12,
+    keyValueHeads: 4,
+    feedForward: 2048,
+    vocabulary: 32_000,
+    batch: 4,
+    time: 128,
+    prompt: 32,
+    generated: 32,
+    steps: 1,
+    large: true,
+  },
+  {
+    name: '0.5B',
+    hidden: 896,
+    layers: 24,
+    heads: 14,
+    keyValueHeads: 2,
+    feedForward: 4864,
+    vocabulary: 151_936,
+    batch: 4,
+    time: 128,
+    prompt: 32,
+    generated: 16,
+    steps: 1,
+    large: true,
   },
 ];
 
@@ -66,4 +104,12 @@ export function configOf(shape: Shape): DecoderConfig {
 export function trainingOperations(shape: Shape, weights: number): number {
   const perToken = 6 * weights + 12 * shape.layers * shape.hidden * shape.time;
   return perToken * shape.batch * shape.time;
+}
+
+/** Bytes that a decode of a batch has to read at least: all weights for every token, and the cache of every sequence. */
+export function decodingBytes(shape: Shape, weights: number, bytesOfNumber: number): number {
+  const positions = shape.prompt + shape.generated / 2;
+  const width = (shape.hidden / shape.heads) * shape.keyValueHeads;
+  const cache = 2 * shape.layers * width * positions * shape.batch;
+  return bytesOfNumber * shape.generated * (weights + cache);
 }

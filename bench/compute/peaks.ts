@@ -1,0 +1,45 @@
+import { GraphBuilder } from '../../trainer/graph/graph.ts';
+import type { RuntimeKind } from '../../trainer/runtime/choice.ts';
+import { openRuntime } from '../../trainer/runtime/open-runtime.ts';
+import { ParameterStore } from '../../trainer/runtime/parameter-store.ts';
+
+/** Extents of the square matrices that a runtime is likely to be good at. */
+export const PEAK_EXTENTS: Readonly<Record<RuntimeKind, number>> = { onnx: 1024, webgpu: 4096 };
+const PEAK_REPEATS = 10;
+const COPY_FLOATS = 2 ** 25;
+const COPY_REPEATS = 5;
+const FLOAT_BYTES = 4;
+
+/** GFLOP/s of a large product of square matrices: what a training step is compared with. */
+export async function matrixPeak(kind: RuntimeKind, threads: number): Promise<number> {
+  const extent = PEAK_EXTENTS[kind];
+  const runtime = await openRuntime(kind, threads);
+  const g = new GraphBuilder();
+  const extents = [extent, extent];
+  const parameters = new ParameterStore(['a', 'b'].map(name => ({ name, shape: extents })));
+  parameters.flat.fill(0.5);
+  const product = g.matmul(g.parameter('a', extents), g.parameter('b', extents));
+  // Parameters stay on the device and one entry comes back, so that its way to the processor does not count.
+  g.output('entry', g.slice(g.slice(product, 0, 0, 1), 1, 0, 1));
+  const executable = await runtime.compile(g.build(), { parameters });
+  let best = Number.POSITIVE_INFINITY;
+  for (let repeat = 0; repeat < PEAK_REPEATS; repeat++) {
+    const start = performance.now();
+    await executable.run({});
+    best = Math.min(best, performance.now() - start);
+  }
+  await runtime.close();
+  return (2 * extent ** 3) / best / 1e6;
+}
+
+/** GB/s that one thread reads and writes while it copies 128 MiB: what decoding of a large model is compared with. */
+export function copyBandwidth(): number {
+  const [from, to] = [new Float32Array(COPY_FLOATS).fill(1), new Float32Array(COPY_FLOATS)];
+  let best = Number.POSITIVE_INFINITY;
+  for (let repeat = 0; repeat < COPY_REPEATS; repeat++) {
+    const start = performance.now();
+    to.set(from);
+    best = Math.min(best, performance.now() - start);
+  }
+  return (2 * FLOAT_BYTES * COPY_FLOATS) / best / 1e6;
+}
