@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { ConfigError } from '../shared/config.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
+import { mergeLora } from './commands/merge-lora.ts';
 import { sweep } from './commands/sweep.ts';
 import { supervise, train } from './commands/train.ts';
 
@@ -63,6 +64,17 @@ program
   .option('--quiet', 'show no progress')
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await supervise(config, overrides, options);
+  });
+
+program
+  .command('merge-lora')
+  .description('write an adapter and its base as one model')
+  .argument('<adapter>', "adapter folder in PEFT's layout, e.g. runs/lora-001/checkpoints/step-000100/policy")
+  .requiredOption('--out <folder>', 'folder to write the model to')
+  .option('--base <folder>', 'folder of the base (default: where the adapter says)')
+  .option('--type <type>', 'F32 or BF16 (default: as the base has it)')
+  .action(async (adapter: string, options) => {
+    process.exitCode = await mergeLora(adapter, options);
   });
 
 program

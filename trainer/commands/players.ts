@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Completions, type EndpointUsage } from '../policy/endpoint/completions.ts';
+import { ADAPTER_CONFIG_FILE } from '../policy/local/adapter-folder.ts';
+import { CONFIG_FILE } from '../policy/local/checkpoint.ts';
 import type { Agent } from '../rollout/agent.ts';
 import { endpointAgent } from '../rollout/endpoint-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
@@ -64,7 +66,9 @@ export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
   const bench = await openWorkbench(settings, folder, note, stop);
   return closingOnFailure(bench, async () => {
-    const policy = await openPolicy(settings, bench, folder);
+    // A player is what its folder holds: an adapter brings its own settings.
+    const own = { ...settings, policy: { ...settings.policy, lora: null } };
+    const policy = await openPolicy(own, bench, folder);
     return {
       bench,
       modes: sampledModes(benchAgent(bench, policy), settings),
@@ -107,7 +111,7 @@ async function referencePlayer(name: string, { settings, note, stop }: PlayerPar
     for (const { tag, references } of bench.tags) {
       if (name === RANDOM || references.includes(name)) continue;
       throw new Error(
-        `--policy ${name}: no folder with a config.json, and ${tag.environmentId} has no such reference policy; ` +
+        `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +
           `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
       );
     }
@@ -154,5 +158,5 @@ async function closingOnFailure<T>(bench: TextBench, make: () => Promise<T>): Pr
 }
 
 function isFolder(name: string): boolean {
-  return existsSync(join(name, 'config.json'));
+  return [CONFIG_FILE, ADAPTER_CONFIG_FILE].some(file => existsSync(join(name, file)));
 }

@@ -1,12 +1,17 @@
 import { type DecoderConfig, scratchConfig } from '../models/config.ts';
+import { isAdapterFolder } from '../policy/local/adapter-folder.ts';
 import { LocalPolicy } from '../policy/local/local-policy.ts';
+import type { Policy } from '../policy/policy.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { RunSettings } from './settings.ts';
+import { baseFolder } from './settings-derived.ts';
+import { loraConfig } from './settings-lora.ts';
 import type { Workbench } from './workbench.ts';
 
 /**
  * The policy of a run.
- * @param folder weights to start from, with the optimiser's state where it is there; undefined: from scratch
+ * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimiser's state where it is there;
+ *   undefined: from scratch
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openPolicy(
@@ -17,6 +22,8 @@ export async function openPolicy(
   const { policy: sizes, rollout, seed } = settings;
   const policy = await LocalPolicy.create({
     model: folder ?? freshModel(settings, tokenizer),
+    base: baseFolder(settings),
+    lora: sizes.lora ? loraConfig(sizes.lora) : undefined,
     seed,
     workers: sizes.workers ?? undefined,
     threads: sizes.threads,
@@ -30,8 +37,15 @@ export async function openPolicy(
     keepStaleCache: rollout.asynchronous?.keep_stale_cache,
     files: tokenizer.files,
   });
-  if (folder !== undefined) await policy.load(folder);
+  // A fresh adapter has nothing to take over from its base.
+  const fresh = policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
+  if (folder !== undefined && !fresh) await policy.load(folder);
   return policy;
+}
+
+/** Whom KL terms compare with. */
+export interface Reference extends Pick<Policy, 'score'> {
+  close(): Promise<void>;
 }
 
 /** The shape of a policy from scratch whose tokens are the tokenizer's. */
@@ -55,11 +69,27 @@ export function freshModel(
 }
 
 /**
- * A policy that only scores: whom KL terms compare with. Its vocabulary and context must be the trained policy's.
- * @param folder its weights
+ * The reference of a run: the policy of `policy.reference`, or the trained one as training found it. Where that learns
+ * adapters, it scores with those it began with, and there is no second copy of the model.
+ * @param found folder that holds the policy as training found it
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openReference(
+  settings: RunSettings,
+  bench: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  policy: LocalPolicy,
+  found: string,
+): Promise<Reference> {
+  const { reference } = settings.policy;
+  if (reference !== null || policy.config.lora === undefined) {
+    return openScoring(settings, bench, reference ?? found);
+  }
+  await policy.loadReference(found);
+  return { score: policy.scoreReference.bind(policy), close: async () => {} };
+}
+
+/** A policy that only scores. Its vocabulary and context must be the trained policy's. */
+async function openScoring(
   { policy: sizes, seed }: RunSettings,
   { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
   folder: string,

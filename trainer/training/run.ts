@@ -94,7 +94,7 @@ async function trainTracked({
             )
         : undefined;
       const reference = needsReference(settings)
-        ? await openReference(settings, bench, settings.policy.reference ?? run.reference)
+        ? await openReference(settings, bench, policy, run.reference)
         : undefined;
       try {
         const shown = { tracker, progress, busy };

@@ -120,6 +120,18 @@ function rolloutClashes(settings: RunSettings): Clash[] {
   if (policy.init === 'scratch' && policy.hidden_size % policy.heads !== 0) {
     add('policy.heads', `must divide policy.hidden_size ${policy.hidden_size}, got ${policy.heads}`);
   }
+  if (policy.lora && policy.init === 'scratch') {
+    add(
+      'policy.lora',
+      'adapters are learnt beside a model that can do something already: name one with policy.init: <folder>',
+    );
+  }
+  if (policy.lora && policy.lora.dropout !== 0) {
+    add(
+      'policy.lora.dropout',
+      `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
+    );
+  }
   if (policy.init === 'scratch' && rollout.prompt !== 'compact') {
     add(
       'rollout.prompt',

@@ -84,6 +84,11 @@ export function needsProximal(settings: RunSettings): boolean {
   return settings.loss.policy === 'decoupled_ppo' || offPolicySettings(settings).kind !== 'none';
 }
 
+/** Where the settings say the base of an adapter is; undefined where they do not. */
+export function baseFolder({ policy: { init } }: RunSettings): string | undefined {
+  return init === 'scratch' ? undefined : init;
+}
+
 /** Whether a KL term compares with a reference policy. */
 export function needsReference({ loss, algorithm }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;

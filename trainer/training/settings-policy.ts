@@ -1,9 +1,10 @@
 import Type from 'typebox';
 import { DEFAULT_TOKEN_BUDGET } from '../policy/local/micro-batches.ts';
 import { RUNTIME_CHOICES } from '../runtime/choice.ts';
+import { LoraSection } from './settings-lora.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './settings-schema.ts';
 
-/** Size and place of the policy. `init` is `scratch` or a checkpoint folder in the Hugging Face layout. */
+/** Size and place of the policy. `init` is `scratch` or a folder in the Hugging Face layout: a model, or an adapter in PEFT's. */
 export const PolicySettings = Type.Object(
   {
     init: text('scratch'),
@@ -18,6 +19,8 @@ export const PolicySettings = Type.Object(
     /** Standard deviation of fresh weights. */
     initializer_range: aboveZero(0.02),
     value_head: flag(true),
+    /** Learns adapters beside the model of `init`, which stays as it is; null: all weights. */
+    lora: orNull(LoraSection),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */

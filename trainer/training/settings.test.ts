@@ -4,6 +4,7 @@ import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
 import { loadRunSettings, RECIPES } from './settings-check.ts';
 import { groupsPerTag, lossSettings, optimizerSettings } from './settings-derived.ts';
+import { loraConfig } from './settings-lora.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
 /** Files that others extend and that are no runs of their own. */
@@ -44,12 +45,15 @@ t.test('every recipe can be put over every config, and leaves nothing of the alg
     t.ok(names.includes(name), name);
   }
   const resolved = (config: string, name: string) =>
-    loadRunSettings(`${configs}${config}.yaml`, [`recipe=${name}`]);
+    loadRunSettings(`${configs}${config}.yaml`, [
+      `recipe=${name}`,
+      ...(name === 'lora' ? ['policy.init=here'] : []),
+    ]);
   for (const name of names) {
     const some = resolved('sokoban-nano', name);
     const other = resolved('sokoban-nano-grpo', name);
     t.same(some.recipe, [name]);
-    if (name === 'asynchronous') continue;
+    if (name === 'asynchronous' || name === 'lora') continue;
     t.same(some.algorithm, other.algorithm, name);
     t.same({ ...some.loss, ...TUNED }, { ...other.loss, ...TUNED }, name);
   }
@@ -91,8 +95,27 @@ t.test(
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
     t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
+    t.match(first('recipe=lora'), /policy\.lora: .* name one with policy\.init: <folder>/);
+    t.match(
+      first('policy.init=here', 'policy.lora.dropout=0.1'),
+      /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
+    );
+    t.match(first('policy.init=here', 'policy.lora.target_modules=[lm_head]'), /policy\.lora.*q_proj/s);
   },
 );
+
+t.test('adapters are on all linear layers unless told otherwise', async t => {
+  const settings = (...overrides: string[]) =>
+    loadRunSettings(`${configs}quickstart.yaml`, ['policy.init=here', ...overrides]).policy.lora;
+  t.equal(settings(), null);
+  t.same(loraConfig(settings('recipe=[grpo, lora]', 'policy.lora.rank=4')!), {
+    rank: 4,
+    alpha: 32,
+    rankStabilized: false,
+    modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
+  });
+  t.same(settings('policy.lora={}')!.rank, 16);
+});
 
 t.test('levels of training, validation and warm start never share a seed', async t => {
   t.same(problemsOf('validation.seed=9744'), []);

@@ -13,6 +13,22 @@ t.test('parameters are counted tensor by tensor', async t => {
   t.equal(runSizes(settingsOf({ policy: { value_head: false } }), config).parameters, parameters - head);
 });
 
+t.test('with adapters only these and the value head are learnt', async t => {
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'down_proj'] as const };
+  const adapted = { ...config, lora };
+  const whole = runSizes(settingsOf(), config);
+  const sizes = runSizes(settingsOf({ policy: { workers: 1 }, loss: { kl: { coefficient: 0.1 } } }), adapted);
+  const adapters = 2 * (2 * (64 + 64) + 2 * (160 + 64));
+  t.equal(sizes.trained, adapters + 65);
+  t.equal(sizes.parameters, whole.parameters + adapters);
+  t.equal(whole.trained, whole.parameters);
+  const bytes = (what: RegExp) => sizes.memory.find(part => what.test(part.what))?.bytes;
+  t.equal(bytes(/weights/), 4 * sizes.parameters);
+  t.equal(bytes(/optimiser/), 8 * sizes.trained);
+  t.equal(bytes(/gradients/), 8 * sizes.trained);
+  t.equal(bytes(/reference/), 4 * sizes.trained);
+});
+
 t.test('memory grows with workers, open episodes and a reference', async t => {
   const sizes = (over: Parameters<typeof settingsOf>[0] = {}) => runSizes(settingsOf(over), config);
   const bytes = (over: Parameters<typeof settingsOf>[0], what: RegExp) =>

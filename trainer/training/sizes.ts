@@ -1,5 +1,5 @@
 import type { DecoderConfig } from '../models/config.ts';
-import { parameterSpecs } from '../models/parameters.ts';
+import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { PAGE_POSITIONS, pageBytes } from '../policy/engine/attention-kernel.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference } from './settings-derived.ts';
@@ -12,8 +12,10 @@ const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
 
 /** What a run takes, in numbers. */
 export interface RunSizes {
-  /** Weights of the policy, its value head included. */
+  /** Weights of the policy, its adapters and value head included. */
   readonly parameters: number;
+  /** Those that are learnt: all, or with adapters these and the value head. */
+  readonly trained: number;
   /** Bytes by what they are for; the cache and activations are filled only as they are needed. */
   readonly memory: readonly { readonly what: string; readonly bytes: number }[];
   readonly totalBytes: number;
@@ -26,11 +28,13 @@ export interface RunSizes {
 export function runSizes(settings: RunSettings, config: DecoderConfig): RunSizes {
   const { policy, rollout, training } = settings;
   const workers = policy.workers ?? 1;
-  const parameters = parameterSpecs(config, policy.value_head).reduce(
-    (sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1),
-    0,
-  );
+  const trained = countWeights(trainedSpecs(config, policy.value_head));
+  const adapted = config.lora !== undefined;
+  const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
+  const parameters = frozen + trained;
   const weights = FLOAT_BYTES * parameters;
+  const learnt = FLOAT_BYTES * trained;
+  const reference = adapted && policy.reference === null ? learnt : weights;
   const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
   const cache = Math.min(MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
   const perLayer = KEPT.hidden * config.hiddenSize + KEPT.intermediate * config.intermediateSize;
@@ -38,18 +42,23 @@ export function runSizes(settings: RunSettings, config: DecoderConfig): RunSizes
   const perToken = layers + KEPT.vocabulary * config.vocabularySize;
   const memory = [
     { what: 'weights', bytes: weights },
-    { what: 'optimiser (two moments)', bytes: 2 * weights },
-    { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * weights },
+    { what: 'optimiser (two moments)', bytes: 2 * learnt },
+    { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: workers * policy.micro_batch_tokens * perToken * FLOAT_BYTES },
-    ...(needsReference(settings) ? [{ what: 'reference policy', bytes: weights }] : []),
+    ...(needsReference(settings) ? [{ what: 'reference policy', bytes: reference }] : []),
   ];
   const episodesPerIteration = rollout.env_groups * rollout.group_size;
   return {
     parameters,
+    trained,
     memory,
     totalBytes: memory.reduce((sum, { bytes }) => sum + bytes, 0),
     episodesPerIteration,
     episodes: episodesPerIteration * training.steps,
   };
+}
+
+function countWeights(specs: readonly ParameterSpec[]): number {
+  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
 }

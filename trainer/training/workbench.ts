@@ -1,6 +1,7 @@
 import type { EnvServerSettings } from '../client/server.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';
 import type { Grammars, TokenGrammar } from '../policy/engine/grammar.ts';
+import { findTokenizer } from '../policy/local/model-folder.ts';
 import type { Policy } from '../policy/policy.ts';
 import { loadTokenizer, type Tokenizer } from '../policy/tokenizer.ts';
 import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
@@ -18,6 +19,7 @@ import type { GroupPlan, Tag } from '../rollout/tag.ts';
 import { shownDuration } from '../tracking/progress.ts';
 import type { Played, PlayOptions, Rollouts } from './rollouts.ts';
 import type { RunSettings } from './settings.ts';
+import { baseFolder } from './settings-derived.ts';
 
 /** How long a collection that is given up may take to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
@@ -42,7 +44,7 @@ export interface Workbench extends TextBench {
 /**
  * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
  * waited for.
- * @param tokenizerFolder where the policy's tokenizer is; undefined builds one from the environments' vocabulary
+ * @param tokenizerFolder where the policy is, whose tokenizer may be with its base; undefined builds one from the environments' vocabulary
  * @param note told when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
@@ -57,7 +59,7 @@ export function openWorkbench(
     const tokenizer =
       tokenizerFolder === undefined
         ? buildWordTokenizer(compactVocabulary(tags.map(tag => promptTask(tag, response))))
-        : await loadTokenizer(tokenizerFolder);
+        : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
     const collector = new Collector({
       ...collectorSettings(settings, servers, tags),
       tokenizer,

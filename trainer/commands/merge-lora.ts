@@ -1,0 +1,28 @@
+import type { WritableType } from '../models/stored-numbers.ts';
+import { mergeAdapter } from '../policy/local/merge-adapter.ts';
+
+const TYPES: readonly WritableType[] = ['F32', 'BF16'];
+
+export interface MergeLoraOptions {
+  /** Folder to write the whole model to. */
+  readonly out: string;
+  /** Folder of the base; where the adapter's config says, when absent. */
+  readonly base?: string;
+  /** How numbers are written: `F32` or `BF16`; as the base has them when absent. */
+  readonly type?: string;
+}
+
+/**
+ * The command `merge-lora`: writes base and adapter as one model, which needs the adapter no more.
+ * @returns the exit status
+ * @throws Error saying what is missing
+ */
+export async function mergeLora(adapter: string, { out, base, type }: MergeLoraOptions): Promise<number> {
+  const known = TYPES.find(name => name === type);
+  if (type !== undefined && known === undefined) {
+    throw new Error(`--type is one of ${TYPES.join(', ')}, got ${type}`);
+  }
+  const merged = await mergeAdapter(adapter, out, { base, type: known });
+  console.log(`${out}: ${adapter} merged into its base, ${merged} matrices`);
+  return 0;
+}
