@@ -27,6 +27,9 @@ export interface Policy {
   /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
+  /** The metrics that an update with this batch would have, `actor/grad_norm` among them. The weights stay as they are. */
+  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics>;
+
   /**
    * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
    * middle of a response. What waits goes on afterwards.
@@ -128,10 +131,14 @@ export interface UpdateBatch {
   readonly sequences: readonly TrainingSequence[];
 }
 
-export interface UpdateSettings {
+/** What a gradient depends on besides the batch. */
+export interface GradientSettings {
   readonly loss: LossSettings;
-  readonly optimizer: OptimizerSettings;
   readonly temperature: number;
+}
+
+export interface UpdateSettings extends GradientSettings {
+  readonly optimizer: OptimizerSettings;
 }
 
 /** AdamW (Loshchilov & Hutter, 2019) with global norm clipping, as torch.optim.AdamW computes it. */

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
+import type { CollapseMemory } from './collapse.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { type RunFolder, writeAtomically } from './run-folder.ts';
 
@@ -32,6 +33,8 @@ export interface TrainerState {
   readonly validationLevels: readonly string[];
   /** What early stopping remembers. */
   readonly watch?: EarlyStoppingState;
+  /** What the measurements of the reasoning remember; absent before the first. */
+  readonly collapse?: CollapseMemory;
 }
 
 export interface ValidationRecord {

@@ -40,12 +40,10 @@ export function filterEpisodes(
     })),
     filterSettings(settings),
   );
-  const normalized = normalizedReturns(episodes, settings);
+  const all = new Map(allEpisodes(episodes, settings).map(kept => [kept.episode, kept]));
   const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(episodeReturn)) : 0));
   return {
-    kept: filtered.kept.map(position =>
-      groups[position].map(episode => ({ episode, normalized: normalized?.get(episode) })),
-    ),
+    kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
     groups: groups.length,
     groupStd: groups.length === 0 ? 0 : mean(stds),
     metrics: { ...filtered.metrics },
@@ -82,17 +80,15 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   };
 }
 
-function normalizedReturns(
-  episodes: readonly Episode[],
-  { algorithm }: RunSettings,
-): ReadonlyMap<Episode, number> | undefined {
+/** Episodes with their normalised returns, as they are trained on without a filter. */
+export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSettings): KeptEpisode[] {
   const { reward_normalization: normalization, reward_scale: scale } = algorithm;
-  if (normalization.method === 'identity') return undefined;
+  if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));
   const rewards = episodes.map(episode => ({
     reward: scale * episodeReturn(episode),
     groupId: episode.groupId,
     tag: episode.tag,
   }));
   const values = normalizeRewards(rewards, normalization);
-  return new Map(episodes.map((episode, i) => [episode, values[i]]));
+  return episodes.map((episode, i) => ({ episode, normalized: values[i] }));
 }

@@ -5,26 +5,29 @@ import { mixSeed } from '../rollout/seeds.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { makeBatch } from './batch.ts';
 import type { TrainerState } from './checkpoint.ts';
+import { diagnose } from './diagnosing.ts';
 import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
 import { type Filtered, filterEpisodes, mergeFiltered } from './filtering.ts';
 import { PURPOSE } from './purposes.ts';
 import type { EpisodeSource, Played } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
-import { logProbsOf, type SampleScores, scoreEpisodes } from './scoring.ts';
+import { otherLogProbs, type SampleScores, scoreEpisodes } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
-import { lossSettings, needsProximal, optimizerSettings } from './settings-derived.ts';
+import { lossSettings, optimizerSettings } from './settings-derived.ts';
 import { averageRows, countOnes, updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<Policy, 'update' | 'score' | 'holdingGeneration'>;
+  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'holdingGeneration'>;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** Text of tokens, as the policy's tokenizer writes it. */
+  readonly decode: (ids: ArrayLike<number>) => string;
   /** Measures when the policy has something to do; absent where nobody asks. */
   readonly busy?: IntervalMeter;
   /** Seconds on a clock that only rises. */
@@ -60,6 +63,8 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
+  const diagnosed = await busy.during(() => diagnose(parts, episodes, step, state.collapse));
+  const measured = clock();
   const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
   const optimizer = optimizerSettings(settings, state.step);
@@ -86,11 +91,13 @@ export async function runIteration(
     ...collected.metrics,
     ...filtered.metrics,
     ...update.metrics,
+    ...diagnosed.metrics,
     'actor/lr': optimizer.learningRate,
     'rollout/validation_levels_left_out': collected.leftOut,
     'trainer/idle_ratio': waited / seconds,
     'timing_s/gen': waited,
-    'timing_s/adv': t2 - t1,
+    'timing_s/diagnostics': measured - t1,
+    'timing_s/adv': t2 - measured,
     'timing_s/update_actor': t3 - t2,
     'timing_s/step': seconds,
     'perf/policy_busy_ratio': busy.takeShare(),
@@ -105,6 +112,7 @@ export async function runIteration(
     state: {
       ...state,
       ...source.position,
+      ...(diagnosed.memory ? { collapse: diagnosed.memory } : {}),
       step,
       updates: state.updates + update.steps,
       episodes: state.episodes + episodes.length,
@@ -180,18 +188,17 @@ function mergePlayed(rounds: readonly Played[]): Metrics {
 
 /** The sequences to train on, with what the loss wants to know of them under other weights. */
 async function trainingBatch(
-  { settings, policy, reference, actionTokens }: IterationParts,
+  parts: IterationParts,
   step: number,
   filtered: Filtered,
   scores: SampleScores | undefined,
 ): Promise<TrainingSequence[]> {
+  const { settings, actionTokens } = parts;
   const kept = filtered.kept.flat().map(({ episode }) => episode);
-  const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, kept, settings));
   return makeBatch(filtered, settings, {
     actionTokens,
     seed: mixSeed(settings.seed, PURPOSE.fill, step),
-    ...(reference ? { reference: await score(reference) } : {}),
-    ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
+    ...(await otherLogProbs(parts, kept, scores)),
   });
 }
 

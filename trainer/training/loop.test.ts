@@ -35,6 +35,10 @@ class OneNumberPolicy {
     throw new Error('nothing is to be scored here');
   }
 
+  async measure(): Promise<never> {
+    throw new Error('no gradient is to be measured here');
+  }
+
   holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
     return work();
   }
@@ -131,6 +135,7 @@ function start(
     progress: silentProgress,
     stop,
     actionTokens: new Map(),
+    decode: ids => Array.from(ids).join(' '),
   };
   return { run, policy, rollouts, parts };
 }

@@ -18,7 +18,7 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source'> {
-  readonly policy: Pick<Policy, 'update' | 'score' | 'holdingGeneration' | 'save'>;
+  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'holdingGeneration' | 'save'>;
   readonly rollouts: Rollouts;
   /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;

@@ -127,8 +127,15 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
     ...rows,
     '',
     ...references,
+    ...reasoningLines(state),
     '',
     'The whole configuration is in `config.yaml`, every number of every step in `metrics.jsonl`.',
     '',
   ].join('\n');
+}
+
+function reasoningLines({ collapse }: TrainerState): string[] {
+  if (!collapse?.regime) return [];
+  const { name, step } = collapse.regime;
+  return ['', `Reasoning at step ${step}: ${name.replaceAll('_', ' ')} (docs/algorithms.md, Diagnostics).`];
 }

@@ -98,7 +98,8 @@ async function trainTracked({
         : undefined;
       try {
         const shown = { tracker, progress, busy };
-        const episodes = { rollouts, openSource, actionTokens };
+        const decode = (ids: ArrayLike<number>) => bench.tokenizer.decode(ids);
+        const episodes = { rollouts, openSource, actionTokens, decode };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
       } finally {

@@ -1,6 +1,7 @@
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import type { RunSettings } from './settings.ts';
+import { needsProximal } from './settings-derived.ts';
 import { countOnes } from './update.ts';
 
 /** Scores of samples that have sampled tokens. */
@@ -50,4 +51,26 @@ export function episodeEntropy(episode: Episode, scores: SampleScores): number {
 
 export function logProbsOf(scores: SampleScores): SampleLogProbs {
   return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
+}
+
+/**
+ * Log-probabilities that the loss wants to know of episodes besides those they were sampled with: the reference policy's, and
+ * those under the weights that the update starts from.
+ * @param scores of the episodes under these weights, where they are known
+ */
+export async function otherLogProbs(
+  parts: {
+    readonly settings: RunSettings;
+    readonly policy: Pick<Policy, 'score'>;
+    readonly reference?: Pick<Policy, 'score'>;
+  },
+  episodes: readonly Episode[],
+  scores?: SampleScores,
+): Promise<{ readonly reference?: SampleLogProbs; readonly proximal?: SampleLogProbs }> {
+  const { settings, policy, reference } = parts;
+  const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, episodes, settings));
+  return {
+    ...(reference ? { reference: await score(reference) } : {}),
+    ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
+  };
 }

@@ -68,6 +68,12 @@ function algorithmClashes(settings: RunSettings): Clash[] {
     );
   }
   const episodes = rollout.env_groups * rollout.group_size;
+  if (settings.diagnostics.gradients.every > 0 && rollout.group_size < 2) {
+    add(
+      'diagnostics.gradients',
+      `tells groups apart by the spread of their episodes, but rollout.group_size is ${rollout.group_size}: use at least 2`,
+    );
+  }
   if (algorithm.mini_batch_size > episodes) {
     add(
       'algorithm.mini_batch_size',

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { AlgorithmSettings, LossConfig, OptimizerConfig } from './settings-algorithm.ts';
+import { DiagnosticsSettings } from './settings-diagnostics.ts';
 import { EndpointSection } from './settings-endpoint.ts';
 import { PolicySettings } from './settings-policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './settings-rollout.ts';
@@ -36,6 +37,7 @@ export const RunSettings = Type.Object(
     training: TrainingSettings,
     validation: ValidationSettings,
     tracking: TrackingSettings,
+    diagnostics: DiagnosticsSettings,
   },
   strict,
 );

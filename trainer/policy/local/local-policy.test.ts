@@ -70,6 +70,20 @@ t.test('a step does not depend on workers, micro-batches or the order of sequenc
   }
 });
 
+t.test('a measured gradient is the one of the update, and changes nothing', async t => {
+  const [measured, other] = [await closing(t, policyWith()), await closing(t, policyWith())];
+  const sequences = await play(measured, 6);
+  const before = await weightsOf(measured);
+  const metrics = await measured.measure({ sequences }, settingsWith());
+  t.same(await weightsOf(measured), before, 'weights and moments');
+  t.equal(measured.version, 0);
+  const { 'actor/lr': _, ...wanted } = await other.update({ sequences }, settingsWith());
+  t.same(metrics, wanted);
+  const stepped = await measured.update({ sequences }, settingsWith());
+  t.equal(stepped['actor/grad_norm'], wanted['actor/grad_norm']);
+  t.same(await weightsOf(measured), await weightsOf(other), 'the step after it');
+});
+
 t.test('what is masked out does not matter', async t => {
   const policies = [await closing(t, policyWith()), await closing(t, policyWith())];
   const sequences = await play(policies[0], 6);

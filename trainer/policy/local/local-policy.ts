@@ -8,6 +8,7 @@ import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import type {
   GenerateRequest,
   Generation,
+  GradientSettings,
   Policy,
   Score,
   ScoreRequest,
@@ -199,66 +200,75 @@ export class LocalPolicy implements Policy {
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
    */
-  async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
-    this.#assertOpen();
-    checkLossSettings(settings.loss);
-    checkTemperature(settings.temperature);
-    batch.sequences.forEach((sequence, index) => {
-      this.#checkSequence(sequence, `training sequence ${index}`);
-      checkSegments(sequence, settings.loss.policy, `training sequence ${index}`);
-    });
-    return this.#inTurn(() => this.#update(batch.sequences, settings));
-  }
-
-  async #update(sequences: readonly TrainingSequence[], settings: UpdateSettings): Promise<UpdateMetrics> {
-    const { loss, optimizer, temperature } = settings;
-    const counts = countLossTokens(sequences);
-    if (counts.tokens === 0)
-      throw new RangeError('nothing to train on: no sequence has a token under its mask');
-    const withReturns = sequences.filter(({ returns }) => returns !== undefined).length;
-    if (withReturns !== 0 && withReturns !== sequences.length) {
-      throw new RangeError(
-        `${withReturns} of ${sequences.length} training sequences have returns: give them to all, or to none to leave the value head as it is`,
-      );
-    }
-    const structure = lossStructure(loss, {
-      value: this.#options.valueHead && withReturns > 0,
-      entropy: loss.policy !== 'cross_entropy',
-    });
-    const shares = dealSequences(
-      sequences.map(({ tokenIds }) => tokenIds.length),
-      this.#workers.length,
-    );
-    try {
-      const parts = await Promise.all(
-        this.#workers.map((worker, w) => {
-          const own = shares[w].map(index => compact(sequences[index]));
-          const task = { sequences: own, loss, structure, counts, temperature };
-          return worker.run({ kind: 'gradients', task });
-        }),
-      );
-      await this.#onSlices(slice => ({ kind: 'reduce', slice }));
-      const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
-      if (!Number.isFinite(norm)) {
-        throw new Error(
-          `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
-        );
-      }
+  update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+    const { optimizer } = settings;
+    return this.#withGradient(batch, settings, async norm => {
       const step = this.#step + 1;
       const scale = clipFactor(norm, optimizer.clipNorm);
       await this.#onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
       this.#weights.touch();
-      return {
-        ...sumMetrics(parts),
-        ...batchMetrics(sequences, loss),
-        'actor/grad_norm': norm,
-        'actor/lr': optimizer.learningRate,
-      };
-    } finally {
-      await this.#resume();
-    }
+      return { 'actor/lr': optimizer.learningRate };
+    });
+  }
+
+  /** The metrics an optimiser step would have. @throws as {@link update} */
+  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
+    return this.#withGradient(batch, settings, async () => ({}));
+  }
+
+  /** Adds up the gradient of a batch, and lets nothing be sampled until it has been used. */
+  async #withGradient(
+    batch: UpdateBatch,
+    { loss, temperature }: GradientSettings,
+    use: (norm: number) => Promise<UpdateMetrics>,
+  ): Promise<UpdateMetrics> {
+    this.#assertOpen();
+    checkLossSettings(loss);
+    checkTemperature(temperature);
+    const { sequences } = batch;
+    sequences.forEach((sequence, index) => {
+      this.#checkSequence(sequence, `training sequence ${index}`);
+      checkSegments(sequence, loss.policy, `training sequence ${index}`);
+    });
+    return this.#inTurn(async () => {
+      const counts = countLossTokens(sequences);
+      if (counts.tokens === 0)
+        throw new RangeError('nothing to train on: no sequence has a token under its mask');
+      const structure = lossStructure(loss, {
+        value: this.#options.valueHead && haveReturns(sequences),
+        entropy: loss.policy !== 'cross_entropy',
+      });
+      const shares = dealSequences(
+        sequences.map(({ tokenIds }) => tokenIds.length),
+        this.#workers.length,
+      );
+      try {
+        const parts = await Promise.all(
+          this.#workers.map((worker, w) => {
+            const own = shares[w].map(index => compact(sequences[index]));
+            const task = { sequences: own, loss, structure, counts, temperature };
+            return worker.run({ kind: 'gradients', task });
+          }),
+        );
+        await this.#onSlices(slice => ({ kind: 'reduce', slice }));
+        const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
+        if (!Number.isFinite(norm)) {
+          throw new Error(
+            `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
+          );
+        }
+        return {
+          ...(await use(norm)),
+          ...sumMetrics(parts),
+          ...batchMetrics(sequences, loss),
+          'actor/grad_norm': norm,
+        };
+      } finally {
+        await this.#resume();
+      }
+    });
   }
 
   async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
@@ -394,6 +404,15 @@ export class LocalPolicy implements Policy {
       }
     }
   }
+}
+
+/** @throws RangeError when only some of the sequences have returns */
+function haveReturns(sequences: readonly TrainingSequence[]): boolean {
+  const count = sequences.filter(({ returns }) => returns !== undefined).length;
+  if (count === 0 || count === sequences.length) return count > 0;
+  throw new RangeError(
+    `${count} of ${sequences.length} training sequences have returns: give them to all, or to none to leave the value head as it is`,
+  );
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
