@@ -27,6 +27,15 @@ t.test('variants, grid and seeds multiply, seed by seed', async t => {
   });
 });
 
+t.test('the seed can stand in other settings', async t => {
+  const overrides = ['policy.init=runs/warm-{seed}/policy'];
+  const runs = sweepRuns({ ...none, overrides, seeds: [3, 4] });
+  t.same(
+    runs.map(run => run.overrides[0]),
+    ['policy.init=runs/warm-3/policy', 'policy.init=runs/warm-4/policy'],
+  );
+});
+
 t.test('without variants there is one, and values become names of folders', async t => {
   t.same(
     sweepRuns(none).map(({ name }) => name),

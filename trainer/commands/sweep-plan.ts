@@ -13,7 +13,7 @@ export const SweepSettings = Type.Object(
     /** Name of the folder that the runs go into; null: the sweep's file name. */
     name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
     seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
-    /** Settings of all runs, `key=value` each. */
+    /** Settings of all runs, `key=value` each; `{seed}` in one, or in a variant's, stands for the run's seed. */
     overrides: Type.Array(Type.String(), { default: [] }),
     /** Variants by name, with settings of their own; empty: one without any. */
     variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
@@ -73,7 +73,7 @@ export function sweepRuns({
       name: `${one.variant}-seed-${seed}`,
       variant: one.variant,
       seed,
-      overrides: [...one.overrides, `seed=${seed}`],
+      overrides: [...one.overrides.map(text => text.replaceAll('{seed}', `${seed}`)), `seed=${seed}`],
     })),
   );
 }
