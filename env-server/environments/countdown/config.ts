@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
+import { dataFile } from '../datasets/question.ts';
 import { splitSchema } from '../splits.ts';
 
 const count = (fallback: number, description: string) =>
@@ -22,13 +23,8 @@ export const configSchema = Type.Object(
         'Operators a puzzle needs at most. With plus_minus, rows of a data file that + and − cannot solve are left out, as RAGEN does.',
     }),
     split: splitSchema,
-    data: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4096,
-        description:
-          'File of puzzles instead of generated ones: .jsonl, .json or .parquet with the fields nums and target.',
-      }),
+    data: dataFile(
+      'File of puzzles instead of generated ones: .jsonl, .json or .parquet with the fields nums and target.',
     ),
   },
   { additionalProperties: false },

@@ -34,3 +34,9 @@ export const questionOptions = (answer: string) => ({
 
 /** A reset option that pins a record by its place. */
 export const indexOption = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+
+const LONGEST_PATH = 4096;
+
+/** A configuration key that names a file on the server's disk. */
+export const dataFile = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: LONGEST_PATH, description }));

@@ -1,8 +1,7 @@
-import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
-import { indexOption, MARKED_WORDS } from '../datasets/question.ts';
+import { MARKED_WORDS } from '../datasets/question.ts';
 import {
   type Condition,
   type Environment,
@@ -11,7 +10,15 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
-import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
+import { SPLIT_PRESETS } from '../splits.ts';
+import {
+  configSchema,
+  type DeepCoderConfig,
+  type DeepCoderOptions,
+  LONGEST_STATEMENT,
+  optionsSchema,
+  TASKS,
+} from './config.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
 import { SandboxPool } from './pool.ts';
 import { readTask } from './records.ts';
@@ -24,102 +31,9 @@ import {
   UNISOLATED_VARIABLE,
 } from './sandbox.ts';
 import type { Task, Test } from './task.ts';
-import { CALL_TASKS } from './tasks-call.ts';
-import { STDIN_TASKS } from './tasks-stdin.ts';
 
 const LONGEST_PROGRAM = 50_000;
-const LONGEST_STATEMENT = 100_000;
 const SHOWN_CHARS = 500;
-
-const TASKS: readonly Task[] = [...CALL_TASKS, ...STDIN_TASKS];
-
-const configSchema = Type.Object(
-  {
-    split: splitSchema,
-    data: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4096,
-        description:
-          'File of tasks instead of the shipped ones: .jsonl, .json or .parquet in the form of DeepCoder (problem, tests, starter_code, metadata).',
-      }),
-    ),
-    cpu_s: Type.Integer({
-      default: 4,
-      minimum: 1,
-      maximum: 60,
-      description: 'Processor seconds for one test.',
-    }),
-    wall_s: Type.Number({ default: 6, minimum: 0.1, maximum: 120, description: 'Seconds for one test.' }),
-    total_s: Type.Number({
-      default: 30,
-      minimum: 0.1,
-      maximum: 600,
-      description: 'Seconds for all tests of a program.',
-    }),
-    memory_mb: Type.Integer({
-      default: 256,
-      minimum: 64,
-      maximum: 4096,
-      description: 'Memory of a test, in MiB.',
-    }),
-    output_bytes: Type.Integer({
-      default: 1_000_000,
-      minimum: 100,
-      maximum: 64_000_000,
-      description: 'What a test may print.',
-    }),
-  },
-  { additionalProperties: false },
-);
-
-const jsonValue = Type.Unsafe<Json>({});
-
-const optionsSchema = Type.Object(
-  {
-    name: Type.Optional(
-      Type.Union(
-        TASKS.map(task => Type.Literal(task.name)),
-        { description: 'A shipped task.' },
-      ),
-    ),
-    index: indexOption('Task within the split, from 0.'),
-    statement: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: LONGEST_STATEMENT,
-        description: 'A task of your own; goes with tests.',
-      }),
-    ),
-    entry: Type.Optional(
-      Type.String({
-        pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
-        maxLength: 100,
-        description: 'The function that its tests call.',
-      }),
-    ),
-    tests: Type.Optional(
-      Type.Array(
-        Type.Union([
-          Type.Object({ input: Type.String(), output: Type.String() }, { additionalProperties: false }),
-          Type.Object(
-            { arguments: Type.Array(jsonValue), result: jsonValue },
-            { additionalProperties: false },
-          ),
-        ]),
-        {
-          minItems: 1,
-          maxItems: 1000,
-          description: 'Input and output, or arguments and result where there is an entry.',
-        },
-      ),
-    ),
-  },
-  { additionalProperties: false },
-);
-
-type DeepCoderConfig = Static<typeof configSchema>;
-type DeepCoderOptions = Static<typeof optionsSchema>;
 
 export type DeepCoderState = {
   readonly task: Task;

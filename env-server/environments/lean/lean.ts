@@ -1,8 +1,6 @@
-import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
-import { indexOption } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -10,12 +8,11 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
-import { splitSchema } from '../splits.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
 import { LeanError } from './builtin/parser.ts';
 import { readStatement, showGoal } from './builtin/statement.ts';
-import { AUTOMATION } from './builtin/tactics.ts';
+import { configSchema, type LeanConfig, type LeanOptions, MOST_STEPS, optionsSchema } from './config.ts';
 import { kiminaBackend } from './kimina.ts';
 import { replBackend } from './repl.ts';
 import { drawTheorem, openStatement, readTheorem, TOPICS } from './theorems.ts';
@@ -26,75 +23,9 @@ const REWARD_REJECTED = -1;
 const REWARD_PROVED = 10;
 const REWARD_TIMEOUT = -1;
 const REWARD_CAP = -2;
-const MOST_STEPS = 100;
 const LONGEST_TACTIC = 2000;
 const MOST_TACTICS = 200;
 const SHOWN_CHARS = 1500;
-
-const configSchema = Type.Object(
-  {
-    backend: Type.Union([Type.Literal('builtin'), Type.Literal('kimina'), Type.Literal('repl')], {
-      default: 'builtin',
-      description:
-        'Who checks proofs: the built-in checker, a Kimina Lean server, or a local Lean REPL process.',
-    }),
-    server_url: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 2048, description: 'Address of the Kimina Lean server.' }),
-    ),
-    timeout_ms: Type.Integer({
-      default: 60_000,
-      minimum: 100,
-      maximum: 600_000,
-      description: 'Time for one check by Lean.',
-    }),
-    topic: Type.Union(
-      TOPICS.map(topic => Type.Literal(topic)),
-      { default: 'mixed', description: 'What the generated theorems are about.' },
-    ),
-    automation: Type.Union(
-      AUTOMATION.map(level => Type.Literal(level)),
-      {
-        default: 'arithmetic',
-        description:
-          'Deciding tactics of the built-in checker: none, those for arithmetic, or tauto as well.',
-      },
-    ),
-    split: splitSchema,
-    data: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4096,
-        description:
-          'File of theorems instead of generated ones: .jsonl, .json or .parquet in the form of miniF2F (formal_statement, header, name).',
-      }),
-    ),
-    header: Type.String({
-      default: '',
-      maxLength: 4000,
-      description: 'Imports for theorems that bring none, e.g. import Mathlib.',
-    }),
-    max_steps: Type.Integer({
-      default: MOST_STEPS,
-      minimum: 1,
-      description: 'Tactics before the episode is cut, rejected ones included.',
-    }),
-  },
-  { additionalProperties: false },
-);
-
-const optionsSchema = Type.Object(
-  {
-    statement: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 4000, description: 'theorem … : … := by' }),
-    ),
-    informal: Type.Optional(Type.String({ maxLength: 4000, description: 'The statement in words.' })),
-    index: indexOption('Theorem of the data file within the split, from 0.'),
-  },
-  { additionalProperties: false },
-);
-
-type LeanConfig = Static<typeof configSchema>;
-type LeanOptions = Static<typeof optionsSchema>;
 
 export type LeanState = {
   readonly theorem: {

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
-import { LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
+import { dataFile, LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
 import { InvalidField, textField } from '../datasets/records.ts';
 import { drawWordProblem } from '../datasets/word-problems.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
@@ -13,13 +13,8 @@ const MOST_STEPS = 5;
 const configSchema = Type.Object(
   {
     split: splitSchema,
-    data: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4096,
-        description:
-          'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
-      }),
+    data: dataFile(
+      'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
     ),
     max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Answers before truncation.' }),
   },

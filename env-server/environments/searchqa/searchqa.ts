@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { partOf, pick } from '../datasets/choose.ts';
-import { indexOption, MARKED_WORDS } from '../datasets/question.ts';
+import { dataFile, indexOption, MARKED_WORDS } from '../datasets/question.ts';
 import { readRecords } from '../datasets/records.ts';
 import {
   type Environment,
@@ -20,16 +20,13 @@ import { type QuestionRecord, shippedWorld } from './world.ts';
 const MOST_STEPS = 5;
 const LONGEST_ACTION = 4000;
 
-const path = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }));
-
 const configSchema = Type.Object(
   {
     split: splitSchema,
-    data: path(
+    data: dataFile(
       'File of questions: .jsonl, .json or .parquet with question and answer (or ground_truth, a text or a list).',
     ),
-    corpus: path(
+    corpus: dataFile(
       'File of documents that is searched: .jsonl, .json or .parquet with text (or contents), title and id.',
     ),
     retriever: Type.Optional(

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
-import { LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
+import { dataFile, LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
 import { splitSchema } from '../splits.ts';
 import { drawItem, KINDS } from './generator.ts';
@@ -15,13 +15,8 @@ const configSchema = Type.Object(
       { default: 'mixed', description: 'What kind of question is generated.' },
     ),
     split: splitSchema,
-    data: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4096,
-        description:
-          'File of questions instead of generated ones: .jsonl, .json or .parquet in the form of MetaMathQA (query, response), GSM8K (question, answer with ####) or MMLU (question, choices, answer).',
-      }),
+    data: dataFile(
+      'File of questions instead of generated ones: .jsonl, .json or .parquet in the form of MetaMathQA (query, response), GSM8K (question, answer with ####) or MMLU (question, choices, answer).',
     ),
   },
   { additionalProperties: false },

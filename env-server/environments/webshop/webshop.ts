@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { pick } from '../datasets/choose.ts';
-import { MARKED_WORDS } from '../datasets/question.ts';
+import { dataFile, MARKED_WORDS } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -35,9 +35,6 @@ const SEPARATOR = ' [SEP] ';
 /** Rounding of the reward's fraction. */
 const EPSILON = 1e-9;
 
-const path = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }));
-
 const configSchema = Type.Object(
   {
     reward_mode: Type.Union([Type.Literal('strict'), Type.Literal('partial')], {
@@ -52,11 +49,11 @@ const configSchema = Type.Object(
           'The first 500 goals are for tests, the next 1,000 for validation, the rest for training; of a small set at most 1/12 and 1/6.',
       },
     ),
-    products: path(
+    products: dataFile(
       'File of products in the public WebShop form (items_shuffle.json), instead of the generated shop.',
     ),
-    attributes: path('File of attributes and instructions by ASIN (items_ins_v2.json).'),
-    instructions: path("File of people's instructions by ASIN (items_human_ins.json)."),
+    attributes: dataFile('File of attributes and instructions by ASIN (items_ins_v2.json).'),
+    instructions: dataFile("File of people's instructions by ASIN (items_human_ins.json)."),
     max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
   },
   { additionalProperties: false },

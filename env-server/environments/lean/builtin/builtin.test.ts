@@ -6,7 +6,8 @@ import { builtinBackend } from './builtin.ts';
 import { type Formula, keyOf, show } from './formula.ts';
 import { Reader, readFormula, tokenize } from './parser.ts';
 import { type Goal, readStatement } from './statement.ts';
-import { applyTactic, evaluateTruth } from './tactics.ts';
+import { applyTactic } from './tactics.ts';
+import { evaluateTruth } from './truth.ts';
 
 const backend = builtinBackend('all');
 

@@ -1,0 +1,67 @@
+import Type, { type Static } from 'typebox';
+import { dataFile, indexOption } from '../datasets/question.ts';
+import { splitSchema } from '../splits.ts';
+import { AUTOMATION } from './builtin/tactics.ts';
+import { TOPICS } from './theorems.ts';
+
+export const MOST_STEPS = 100;
+
+export const configSchema = Type.Object(
+  {
+    backend: Type.Union([Type.Literal('builtin'), Type.Literal('kimina'), Type.Literal('repl')], {
+      default: 'builtin',
+      description:
+        'Who checks proofs: the built-in checker, a Kimina Lean server, or a local Lean REPL process.',
+    }),
+    server_url: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 2048, description: 'Address of the Kimina Lean server.' }),
+    ),
+    timeout_ms: Type.Integer({
+      default: 60_000,
+      minimum: 100,
+      maximum: 600_000,
+      description: 'Time for one check by Lean.',
+    }),
+    topic: Type.Union(
+      TOPICS.map(topic => Type.Literal(topic)),
+      { default: 'mixed', description: 'What the generated theorems are about.' },
+    ),
+    automation: Type.Union(
+      AUTOMATION.map(level => Type.Literal(level)),
+      {
+        default: 'arithmetic',
+        description:
+          'Deciding tactics of the built-in checker: none, those for arithmetic, or tauto as well.',
+      },
+    ),
+    split: splitSchema,
+    data: dataFile(
+      'File of theorems instead of generated ones: .jsonl, .json or .parquet in the form of miniF2F (formal_statement, header, name).',
+    ),
+    header: Type.String({
+      default: '',
+      maxLength: 4000,
+      description: 'Imports for theorems that bring none, e.g. import Mathlib.',
+    }),
+    max_steps: Type.Integer({
+      default: MOST_STEPS,
+      minimum: 1,
+      description: 'Tactics before the episode is cut, rejected ones included.',
+    }),
+  },
+  { additionalProperties: false },
+);
+
+export const optionsSchema = Type.Object(
+  {
+    statement: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 4000, description: 'theorem … : … := by' }),
+    ),
+    informal: Type.Optional(Type.String({ maxLength: 4000, description: 'The statement in words.' })),
+    index: indexOption('Theorem of the data file within the split, from 0.'),
+  },
+  { additionalProperties: false },
+);
+
+export type LeanConfig = Static<typeof configSchema>;
+export type LeanOptions = Static<typeof optionsSchema>;
