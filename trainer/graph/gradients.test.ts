@@ -4,13 +4,14 @@ import { GraphBuilder } from './graph.ts';
 import { operations } from './operations/index.ts';
 import { caseGraph } from './reference/case-graph.ts';
 import { operationCases } from './reference/cases.ts';
+import { deviceCases } from './reference/device-cases.ts';
 import { interpret } from './reference/interpreter.ts';
 
 const STEP = 1e-5;
 const TOLERANCE = 1e-7;
 
 t.test('every operation has a case', async t => {
-  const covered = new Set(operationCases.map(({ operation }) => operation));
+  const covered = new Set([...operationCases, ...deviceCases].map(({ operation }) => operation));
   t.strictSame(
     [...operations.keys()].filter(name => !covered.has(name)),
     [],

@@ -1,5 +1,6 @@
 import { operations } from './operations/index.ts';
 import type { NdArray } from './operations/operation.ts';
+import type { PagedAttentionAttributes } from './operations/paged-attention.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -475,6 +476,29 @@ export class GraphBuilder {
   attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
     const { causal = false, scale = 1 / Math.sqrt(q.shape[q.shape.length - 1]), bias } = options;
     return this.apply('attention', bias === undefined ? [q, k, v] : [q, k, v, bias], { causal, scale });
+  }
+
+  /** table [n, ...rest] with the rows at `places` [m] replaced by `rows` [m, ...rest]; for runtimes with memory of their own. */
+  putRows(table: Tensor, rows: Tensor, places: Tensor): Tensor {
+    return this.apply('putRows', [table, rows, places]);
+  }
+
+  /**
+   * Attention of rows over keys and values in pages, for runtimes with memory of their own: q [rows, heads, size], k and v
+   * [places, keyHeads, size]; `lists` float32 [slots, pages], `slots` and `positions` int32 [rows].
+   */
+  pagedAttention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    {
+      lists,
+      slots,
+      positions,
+    }: { readonly lists: Tensor; readonly slots: Tensor; readonly positions: Tensor },
+    attributes: PagedAttentionAttributes,
+  ): Tensor {
+    return this.apply('pagedAttention', [q, k, v, lists, slots, positions], attributes);
   }
 
   #reduce(name: string, x: Tensor, axes: readonly number[] | undefined, keepDims: boolean): Tensor {

@@ -1,9 +1,10 @@
 import t from 'tap';
 import { GraphBuilder } from '../graph/graph.ts';
-import { adamwStep, clipFactor } from '../policy/local/adamw.ts';
+import { adamwFactors, adamwStep, clipFactor } from '../policy/local/adamw.ts';
 import { OnnxRuntime } from '../runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../runtime/parameter-store.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import { KernelCpuRuntime } from '../runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config.ts';
 import { decoderHidden, decoderLogits, decoderValues, rightPadded } from './decoder.ts';
@@ -68,20 +69,69 @@ for (const [place, runtime] of runtimes) {
         }
       },
     );
+  }
+}
 
-    t.test(`${model} on ${place} takes transformers' ten AdamW steps`, options, async t => {
+for (const model of MODELS) {
+  t.test(`${model} on ONNX Runtime takes transformers' ten AdamW steps`, async t => {
+    const config = parseConfig(read(model, 'config.json'));
+    const { adamw } = read(model, 'expected.json');
+    const batch = goldenBatch(model);
+    const parameters = await goldenWeights(model, config);
+    const grads = parameters.emptyLike();
+    const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
+    const executable = await runtimes[0][1]!.compile(
+      buildLoss(config, batch, parameterSpecs(config, false)),
+      {
+        parameters,
+        outputs,
+      },
+    );
+    const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
+    const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
+    const settings = {
+      learningRate: adamw.lr,
+      beta1: adamw.betas[0],
+      beta2: adamw.betas[1],
+      epsilon: adamw.eps,
+      weightDecay: adamw.weight_decay,
+      clipNorm: adamw.clip_grad_norm,
+    };
+    for (let step = 1; step <= adamw.losses.length; step++) {
+      const { loss } = await executable.run(inputs);
+      const norm = Math.sqrt(grads.flat.reduce((sum, x) => sum + x * x, 0));
+      const expected = adamw.losses[step - 1];
+      t.ok(
+        Math.abs(loss[0] - expected) < 1e-5 * Math.max(1, expected),
+        `loss ${loss[0]} before step ${step}`,
+      );
+      t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
+      adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
+      parameters.touch();
+    }
+  });
+}
+
+for (const [place, runtime, models, steps] of [
+  ['WebGPU', runtimes[1][1], MODELS, 10],
+  ['gpu.js cpu', new KernelCpuRuntime(), MODELS.slice(0, 1), 2],
+] as const) {
+  for (const model of models) {
+    const options = { skip: runtime === null ? 'no GPU here that Dawn can use' : false };
+    t.test(`${model} takes them on ${place} without leaving the device`, options, async t => {
       const config = parseConfig(read(model, 'config.json'));
       const { adamw } = read(model, 'expected.json');
       const batch = goldenBatch(model);
-      const parameters = await goldenWeights(model, config);
-      const grads = parameters.emptyLike();
-      const outputs = Object.fromEntries(grads.layout.map(({ name }) => [name, grads.array(name)]));
+      const weights = await goldenWeights(model, config);
+      const before = weights.flat.slice();
+      const [first, second] = [weights.emptyLike(), weights.emptyLike()];
+      const learner = await runtime!.memory!.learner({ weights, first, second });
+      const sums = learner.gradients;
       const executable = await runtime!.compile(buildLoss(config, batch, parameterSpecs(config, false)), {
-        parameters,
-        outputs,
+        parameters: weights,
+        sums,
       });
       const inputs = { ids: Int32Array.from(batch.ids.flat()), mask: Float32Array.from(batch.mask.flat()) };
-      const moments = { first: grads.emptyLike().flat, second: grads.emptyLike().flat };
       const settings = {
         learningRate: adamw.lr,
         beta1: adamw.betas[0],
@@ -90,18 +140,24 @@ for (const [place, runtime] of runtimes) {
         weightDecay: adamw.weight_decay,
         clipNorm: adamw.clip_grad_norm,
       };
-      for (let step = 1; step <= adamw.losses.length; step++) {
+      for (let step = 1; step <= steps; step++) {
+        learner.clear();
         const { loss } = await executable.run(inputs);
-        const norm = Math.sqrt(grads.flat.reduce((sum, x) => sum + x * x, 0));
         const expected = adamw.losses[step - 1];
         t.ok(
           Math.abs(loss[0] - expected) < 1e-5 * Math.max(1, expected),
           `loss ${loss[0]} before step ${step}`,
         );
+        const norm = Math.sqrt(await learner.sumOfSquares());
         t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
-        adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
-        parameters.touch();
+        await learner.step(adamwFactors(step, clipFactor(norm, settings.clipNorm), settings));
       }
+      await learner.download();
+      t.ok(
+        weights.flat.some((x, i) => x !== before[i]),
+        'weights come back',
+      );
+      t.ok(first.flat.some(x => x !== 0) && second.flat.some(x => x > 0), 'and moments');
     });
   }
 }

@@ -31,14 +31,15 @@ export function bindParameters(
  * The arrays given for outputs, and new ones for the others.
  * @throws RuntimeError naming an output that there is not, or an array that does not fit
  */
-export function bindOutputs(graph: Graph, { outputs = {} }: CompileOptions): Tensors {
-  for (const name of Object.keys(outputs)) {
+export function bindOutputs(graph: Graph, { outputs = {}, sums = {} }: CompileOptions): Tensors {
+  for (const name of [...Object.keys(outputs), ...Object.keys(sums)]) {
     if (!graph.outputs.has(name)) {
       throw new RuntimeError(`the graph has no output '${name}'; it has ${list(graph.outputs)}`);
     }
   }
   const bound: Record<string, TypedArray> = {};
   for (const [name, tensor] of graph.outputs) {
+    if (sums[name] !== undefined) continue;
     const array = outputs[name] ?? allocate(tensor.dtype, sizeOf(tensor.shape));
     check('output', name, tensor, array);
     bound[name] = array;
@@ -47,10 +48,22 @@ export function bindOutputs(graph: Graph, { outputs = {} }: CompileOptions): Ten
 }
 
 /** @throws RuntimeError naming an input that the graph does not have */
-export function refuseUnknownInputs(graph: Graph, inputs: Tensors): void {
+export function refuseUnknownInputs(graph: Graph, inputs: Readonly<Record<string, unknown>>): void {
   for (const name of Object.keys(inputs)) {
     if (graph.inputs.has(name)) continue;
     throw new RuntimeError(`the graph has no input '${name}'; it has ${list(graph.inputs)}`);
+  }
+}
+
+/** @throws RuntimeError naming an input on the device that the graph does not have, or that does not fit */
+export function checkResident(graph: Graph, { resident = {} }: CompileOptions): void {
+  refuseUnknownInputs(graph, resident);
+  for (const [name, { length }] of Object.entries(resident)) {
+    const tensor = graph.inputs.get(name)!;
+    if (length === sizeOf(tensor.shape)) continue;
+    throw new RuntimeError(
+      `input '${name}' is ${describe(tensor)}, its array on the device has ${length} elements`,
+    );
   }
 }
 

@@ -2,6 +2,7 @@ import type { Test } from 'tap';
 import { GraphBuilder } from '../graph/graph.ts';
 import { caseGraph } from '../graph/reference/case-graph.ts';
 import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
+import { deviceCases } from '../graph/reference/device-cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
 import type { TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
@@ -33,7 +34,11 @@ export async function runContractSuite(
 ): Promise<void> {
   const runtime = create();
   t.teardown(() => runtime.close());
-  for (const operationCase of [...operationCases, ...largeCases]) {
+  for (const operationCase of [
+    ...operationCases,
+    ...largeCases,
+    ...(runtime.memory === undefined ? [] : deviceCases),
+  ]) {
     await t.test(`${operationCase.operation} ${operationCase.title}`, async t => {
       await compareCase(t, runtime, operationCase, tolerance);
     });

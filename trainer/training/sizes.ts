@@ -1,6 +1,7 @@
 import type { DecoderConfig } from '../models/config.ts';
 import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
-import { PAGE_POSITIONS, pageBytes } from '../policy/engine/attention-kernel.ts';
+import { pageBytes } from '../policy/engine/attention-kernel.ts';
+import { PAGE_POSITIONS } from '../policy/engine/page-table.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference } from './settings-derived.ts';
 

@@ -26,7 +26,9 @@ import { mul } from './mul.ts';
 import { neg } from './neg.ts';
 import type { Operation } from './operation.ts';
 import { pad } from './pad.ts';
+import { pagedAttention } from './paged-attention.ts';
 import { putLast } from './put-last.ts';
+import { putRows } from './put-rows.ts';
 import { reciprocal } from './reciprocal.ts';
 import { relu } from './relu.ts';
 import { reshape } from './reshape.ts';
@@ -99,7 +101,13 @@ const list = [
   attentionGradient,
 ] as readonly Operation[];
 
-/** Every primitive by name. A runtime lowers each of these, and the contract suite runs each of these. */
+/** On arrays that stay on a device: runtimes with memory of their own lower these, too. */
+const deviceList = [putRows, pagedAttention] as readonly Operation[];
+
+/**
+ * Every primitive by name. A runtime lowers each of these but those for arrays on a device, which it may lack; the contract
+ * suite runs each that a runtime has.
+ */
 export const operations: ReadonlyMap<string, Operation> = new Map(
-  list.map(operation => [operation.name, operation]),
+  [...list, ...deviceList].map(operation => [operation.name, operation]),
 );

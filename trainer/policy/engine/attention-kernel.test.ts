@@ -1,13 +1,8 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
-import {
-  type AttentionShape,
-  compileAttention,
-  FUTURE_MASK,
-  PAGE_POSITIONS,
-  pageBytes,
-} from './attention-kernel.ts';
+import { type AttentionShape, compileAttention, FUTURE_MASK, pageBytes } from './attention-kernel.ts';
+import { PAGE_POSITIONS } from './page-table.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;

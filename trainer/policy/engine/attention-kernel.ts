@@ -8,12 +8,8 @@ import {
   i32,
 } from '../../runtime/wasm/code.ts';
 import { acrossLanes, powerOfTwo, times } from '../../runtime/wasm/vector-math.ts';
+import { PAGE_POSITIONS } from './page-table.ts';
 
-/**
- * Positions a page of the cache holds, and the kernel takes at once. Small, so that what a short sequence touches lies close
- * together: half-empty pages would leave most sets of a processor's cache unused.
- */
-export const PAGE_POSITIONS = 16;
 const POSITION_BITS = 4;
 const LANES = 4;
 const VECTORS_PER_PAGE = PAGE_POSITIONS / LANES;

@@ -8,10 +8,10 @@ import {
   compileAttention,
   FUTURE_MASK,
   layerBytes,
-  PAGE_POSITIONS,
   pageBytes,
   RUN_WORDS,
 } from './attention-kernel.ts';
+import { PAGE_POSITIONS, PageTable } from './page-table.ts';
 
 const FLOAT_BYTES = 4;
 /** Addresses of WebAssembly memory have 32 bits; a page stays free for the arrays in front of the cache. */
@@ -38,29 +38,18 @@ export interface RowArrays {
 /**
  * Keys and values of many sequences in pages of 16 positions, in one WebAssembly memory together with the rows that the
  * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
- * touched, so that views of it stay valid. Knows pages and slots, not sequences.
+ * touched, so that views of it stay valid.
  */
 export class PagedCache {
   readonly rows: RowArrays;
   /** Where the rows lie in the memory. */
   readonly places: AttentionPlaces;
   readonly memory: WebAssembly.Memory;
-  /** Most pages one sequence can have. */
-  readonly pagesPerSequence: number;
-  readonly pageCount: number;
+  readonly pages: PageTable;
   readonly #kernel: AttentionKernel;
   readonly #runs: Int32Array;
-  readonly #lists: Int32Array;
   readonly #listsAddress: number;
   readonly #layerBytes: number;
-  readonly #firstPage: number;
-  readonly #pageBytes: number;
-  readonly #freePages: Uint32Array;
-  #freePageCount: number;
-  /** Of each page: slots that it belongs to. */
-  readonly #owners: Uint16Array;
-  /** Of each page: 1 once all its positions are computed, or will be before they are read. */
-  readonly #filled: Uint8Array;
 
   /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
   constructor(config: DecoderConfig, limits: CacheLimits) {
@@ -69,8 +58,8 @@ export class PagedCache {
     }
     const { maxRows, maxOpenSequences, maxSequenceLength, plan = new MemoryPlan() } = limits;
     const { heads, keyValueHeads, headDimension } = config;
-    this.pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
-    const positions = this.pagesPerSequence * PAGE_POSITIONS;
+    const pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
+    const positions = pagesPerSequence * PAGE_POSITIONS;
     const places: AttentionPlaces = {
       angles: plan.place(positions * headDimension),
       query: plan.place(headDimension),
@@ -83,17 +72,17 @@ export class PagedCache {
       runs: plan.place(maxRows * RUN_WORDS),
     };
     this.places = places;
-    this.#listsAddress = plan.place(maxOpenSequences * this.pagesPerSequence);
+    this.#listsAddress = plan.place(maxOpenSequences * pagesPerSequence);
     const { end } = plan;
     const bytesOfPage = pageBytes(config, config.layers);
-    const wanted = maxOpenSequences * this.pagesPerSequence;
-    this.pageCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfPage));
-    if (this.pageCount < this.pagesPerSequence) {
+    const wanted = maxOpenSequences * pagesPerSequence;
+    const pageCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfPage));
+    if (pageCount < pagesPerSequence) {
       throw new ModelConfigError(
-        `a sequence of ${maxSequenceLength} tokens needs a cache of ${(this.pagesPerSequence * bytesOfPage) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
+        `a sequence of ${maxSequenceLength} tokens needs a cache of ${(pagesPerSequence * bytesOfPage) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
       );
     }
-    const memoryPages = Math.ceil((end + this.pageCount * bytesOfPage) / PAGE_BYTES);
+    const memoryPages = Math.ceil((end + pageCount * bytesOfPage) / PAGE_BYTES);
     const memory = new WebAssembly.Memory({ initial: memoryPages, maximum: memoryPages });
     this.memory = memory;
     const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
@@ -104,68 +93,17 @@ export class PagedCache {
       mixed: floats(places.mixed, maxRows * heads * headDimension),
     };
     this.#runs = new Int32Array(memory.buffer, places.runs, maxRows * RUN_WORDS);
-    this.#lists = new Int32Array(memory.buffer, this.#listsAddress, wanted);
     this.#layerBytes = layerBytes(config);
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     writeAngles(config, floats(places.angles, positions * headDimension), positions);
     this.#kernel = compileAttention(config, places, memory);
-    this.#firstPage = end;
-    this.#pageBytes = bytesOfPage;
-    this.#freePages = Uint32Array.from({ length: this.pageCount }, (_, i) => end + i * bytesOfPage).reverse();
-    this.#freePageCount = this.pageCount;
-    this.#owners = new Uint16Array(this.pageCount);
-    this.#filled = new Uint8Array(this.pageCount);
-  }
-
-  get freePages(): number {
-    return this.#freePageCount;
-  }
-
-  /** Gives slot `slot` pages `from` to `to` of its sequence. The caller has seen to it that they are free. */
-  addPages(slot: number, from: number, to: number): void {
-    const list = slot * this.pagesPerSequence;
-    for (let page = from; page < to; page++) {
-      const address = this.#freePages[--this.#freePageCount];
-      const number = this.#numberOf(address);
-      this.#owners[number] = 1;
-      this.#filled[number] = 0;
-      this.#lists[list + page] = address;
-    }
-  }
-
-  /** Gives a slot without pages the first `count` of another, to be theirs in common. */
-  sharePages(slot: number, other: number, count: number): void {
-    const [list, otherList] = [slot * this.pagesPerSequence, other * this.pagesPerSequence];
-    for (let page = 0; page < count; page++) {
-      const address = this.#lists[otherList + page];
-      this.#owners[this.#numberOf(address)]++;
-      this.#lists[list + page] = address;
-    }
-  }
-
-  /** Takes the first `count` pages of a slot back; those that no other slot has are free then. */
-  freeSlot(slot: number, count: number): void {
-    const list = slot * this.pagesPerSequence;
-    for (let page = count - 1; page >= 0; page--) {
-      const address = this.#lists[list + page];
-      if (--this.#owners[this.#numberOf(address)] === 0) this.#freePages[this.#freePageCount++] = address;
-    }
-  }
-
-  /** Whether a page of a slot holds all its positions, computed for this slot or another that shares it. */
-  isFilled(slot: number, page: number): boolean {
-    return this.#filled[this.#numberOf(this.#lists[slot * this.pagesPerSequence + page])] === 1;
-  }
-
-  /** Pages `from` to `to` of a slot are computed in the coming tick at the latest. */
-  markFilled(slot: number, from: number, to: number): void {
-    const list = slot * this.pagesPerSequence;
-    for (let page = from; page < to; page++) this.#filled[this.#numberOf(this.#lists[list + page])] = 1;
-  }
-
-  /** No page counts as filled any more. */
-  clearFilled(): void {
-    this.#filled.fill(0);
+    this.pages = new PageTable({
+      pageCount,
+      pagesPerSequence,
+      lists: new Int32Array(memory.buffer, this.#listsAddress, wanted),
+      first: end,
+      step: bytesOfPage,
+    });
   }
 
   /** Describes run number `run` of the coming tick. */
@@ -174,16 +112,12 @@ export class PagedCache {
     this.#runs[word] = firstRow;
     this.#runs[word + 1] = rows;
     this.#runs[word + 2] = position;
-    this.#runs[word + 3] = this.#listsAddress + slot * this.pagesPerSequence * FLOAT_BYTES;
+    this.#runs[word + 3] = this.#listsAddress + slot * this.pages.pagesPerSequence * FLOAT_BYTES;
   }
 
   /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */
   attend(runCount: number, layer: number): void {
     this.#kernel(runCount, layer * this.#layerBytes);
-  }
-
-  #numberOf(address: number): number {
-    return ((address >>> 0) - this.#firstPage) / this.#pageBytes;
   }
 }
 

@@ -1,3 +1,5 @@
+import type { PageTable } from './page-table.ts';
+
 /**
  * One pass of a decoder over packed tokens of many sequences, attention over their cache included. What comes out for a row
  * depends on its sequence alone, to the bit.
@@ -12,8 +14,14 @@ export interface DecodeProgram {
   readonly values: Float32Array;
   readonly valuesStride: number;
 
+  /** Which pages of its cache belong to whom. */
+  readonly pages: PageTable;
+
+  /** Describes run number `run` of the coming pass: `rows` rows from `firstRow` on are a sequence's from `position` on. */
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void;
+
   /**
-   * Runs the first `rows` of `ids`, whose runs the cache knows.
+   * Runs the first `rows` of `ids`, whose runs were set.
    * @param headRows rows whose logits are wanted, ascending; the first `headCount` count
    */
   run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void>;

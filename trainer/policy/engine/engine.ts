@@ -1,7 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { GenerateRequest, Generation } from '../policy.ts';
-import type { PagedCache } from './cache.ts';
 import type { DecodeProgram } from './decode-program.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import { createProgram, type ProgramChoiceOptions } from './program-choice.ts';
@@ -39,7 +38,6 @@ export class GenerationEngine {
   readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0, shared: 0 };
   version = 0;
   readonly #options: EngineOptions;
-  readonly #cache: PagedCache;
   readonly #program: DecodeProgram;
   readonly #sampler: Sampler;
   readonly #maxRows: number;
@@ -53,13 +51,11 @@ export class GenerationEngine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
-    const { cache, program } = createProgram(options, this.#maxRows);
-    this.#cache = cache;
-    this.#program = program;
+    this.#program = createProgram(options, this.#maxRows);
     this.#sampler = new Sampler(options.config.vocabularySize);
     this.#headRows = new Int32Array(this.#maxRows);
     this.#residents = new Residents({
-      cache,
+      cache: this.#program.pages,
       maxOpenSequences: options.maxOpenSequences,
       sequences: this.#sequences,
       waiting: this.#waiting,
@@ -178,7 +174,7 @@ export class GenerationEngine {
       this.#residents.catchUp(sequence);
       const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
       if (count === 0) break;
-      this.#cache.setRun(runs++, rows, count, sequence.cached, sequence.slot);
+      this.#program.setRun(runs++, rows, count, sequence.cached, sequence.slot);
       for (let i = 0; i < count; i++) ids[rows + i] = sequence.tokens[sequence.cached + i];
       rows += count;
       this.#residents.advance(sequence, count);

@@ -5,6 +5,7 @@ import { compileGatedSilu, compileNorm, type GatedSilu, type Norm } from '../../
 import type { PagedCache } from './cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
 import { type KernelPlaces, type Linear, type NormPlace, packWeights } from './kernel-places.ts';
+import type { PageTable } from './page-table.ts';
 
 const FLOAT_BYTES = 4;
 
@@ -56,6 +57,14 @@ export class KernelProgram implements DecodeProgram {
 
   weightsChanged(): void {
     this.#packed = false;
+  }
+
+  get pages(): PageTable {
+    return this.#cache.pages;
+  }
+
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    this.#cache.setRun(run, firstRow, rows, position, slot);
   }
 
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {

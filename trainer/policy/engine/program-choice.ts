@@ -4,12 +4,16 @@ import type { Runtime } from '../../runtime/runtime.ts';
 import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import { PagedCache } from './cache.ts';
 import type { DecodeProgram } from './decode-program.ts';
+import { DeviceProgram } from './device-program.ts';
 import { placeKernels } from './kernel-places.ts';
 import { KernelProgram } from './kernel-program.ts';
 import { SegmentProgram } from './segment-program.ts';
 
-/** `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions. */
-export type DecodeProgramKind = 'kernels' | 'segments';
+/**
+ * `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions; `device`: all on a device with
+ * memory of its own.
+ */
+export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 
 /** Hidden size up to which our own kernels are faster than starting a runtime's. */
 const KERNELS_HIDDEN_SIZE = 192;
@@ -26,19 +30,28 @@ export interface ProgramChoiceOptions {
   readonly program?: DecodeProgramKind;
 }
 
-/** The model as an engine runs it, with its cache. */
-export function createProgram(
-  options: ProgramChoiceOptions,
-  maxRows: number,
-): { readonly cache: PagedCache; readonly program: DecodeProgram } {
-  const { config, valueHead } = options;
-  const { program = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments' } = options;
+/**
+ * The model as an engine runs it, with its cache.
+ * @throws RangeError for `device` on a runtime without memory of its own
+ */
+export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
+  const { config, valueHead, runtime } = options;
+  const onProcessor = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments';
+  const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
+  if (program === 'device') {
+    if (runtime.memory === undefined) {
+      throw new RangeError(
+        `the runtime ${runtime.name} has no memory of its own: choose kernels or segments`,
+      );
+    }
+    return new DeviceProgram(options, runtime.memory, maxRows);
+  }
   if (program === 'segments') {
     const cache = new PagedCache(config, { ...options, maxRows });
-    return { cache, program: new SegmentProgram({ ...options, cache, maxRows }) };
+    return new SegmentProgram({ ...options, cache, maxRows });
   }
   const plan = new MemoryPlan();
   const places = placeKernels(config, valueHead, maxRows, plan);
   const cache = new PagedCache(config, { ...options, maxRows, plan });
-  return { cache, program: new KernelProgram({ ...options, places, cache }) };
+  return new KernelProgram({ ...options, places, cache });
 }

@@ -1,10 +1,9 @@
-import { PAGE_POSITIONS } from './attention-kernel.ts';
-import type { PagedCache } from './cache.ts';
+import { PAGE_POSITIONS, type PageTable } from './page-table.ts';
 import type { ActiveRequest, Sequence } from './sequence.ts';
 import type { EngineStatistics } from './statistics.ts';
 
 export interface ResidentsOptions {
-  readonly cache: PagedCache;
+  readonly cache: PageTable;
   /** Sequences that can have a cache at once. */
   readonly maxOpenSequences: number;
   /** All there are, by id; the engine's own. */

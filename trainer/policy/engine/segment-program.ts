@@ -5,6 +5,7 @@ import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../runtime/runtime.ts';
 import type { PagedCache } from './cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
+import type { PageTable } from './page-table.ts';
 
 /**
  * Numbers of rows that programs are compiled for; a tick is rounded up. The smallest is more than one, because a
@@ -55,6 +56,14 @@ export class SegmentProgram implements DecodeProgram {
 
   /** The weights are read where they are, at every run. */
   weightsChanged(): void {}
+
+  get pages(): PageTable {
+    return this.#options.cache.pages;
+  }
+
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    this.#options.cache.setRun(run, firstRow, rows, position, slot);
+  }
 
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
     const { config, cache } = this.#options;
@@ -148,7 +157,8 @@ interface BoundSegment {
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
-function bucketOf(rows: number, most: number): number {
+/** The number of rows that a program is compiled for to take so many. */
+export function bucketOf(rows: number, most: number): number {
   for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
   return most;
 }

@@ -1,4 +1,4 @@
-import { adamwKernel } from '../../runtime/wasm/adamw.ts';
+import { type AdamwFactors, adamwKernel } from '../../runtime/wasm/adamw.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As torch.nn.utils.clip_grad_norm_ has it. */
@@ -48,8 +48,13 @@ export function adamwStep(
   start = 0,
   end = weights.length,
 ): void {
+  adamwKernel({ weights, gradients, ...moments }, adamwFactors(step, scale, settings), start, end);
+}
+
+/** What a step multiplies with. @param step counts from 1 */
+export function adamwFactors(step: number, scale: number, settings: OptimizerSettings): AdamwFactors {
   const { beta1, beta2, epsilon, learningRate, weightDecay } = settings;
-  const factors = {
+  return {
     scale,
     beta1,
     beta2,
@@ -58,5 +63,4 @@ export function adamwStep(
     inverseRoot: 1 / Math.sqrt(1 - beta2 ** step),
     epsilon,
   };
-  adamwKernel({ weights, gradients, ...moments }, factors, start, end);
 }

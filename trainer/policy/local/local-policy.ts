@@ -208,7 +208,6 @@ export class LocalPolicy implements Policy {
       await this.#onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
-      this.#weights.touch();
       return { 'actor/lr': optimizer.learningRate };
     });
   }
@@ -286,16 +285,17 @@ export class LocalPolicy implements Policy {
   /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();
-    await this.#inTurn(() =>
-      saveCheckpoint(folder, {
+    await this.#inTurn(async () => {
+      await Promise.all(this.#workers.map(worker => worker.run({ kind: 'download' })));
+      await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
         weights: this.#weights,
         optimizer: { first: this.#first, second: this.#second },
         progress: { step: this.#step, version: this.#version },
         files: this.#options.files ?? {},
-      }),
-    );
+      });
+    });
   }
 
   /**
@@ -314,7 +314,7 @@ export class LocalPolicy implements Policy {
         const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
         this.#step = progress?.step ?? 0;
         this.#version = progress?.version ?? this.#version + 1;
-        this.#weights.touch();
+        for (const store of [this.#weights, this.#first, this.#second]) store.touch();
       } finally {
         await this.#resume(true);
       }

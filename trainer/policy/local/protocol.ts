@@ -63,6 +63,8 @@ export type WorkerTask =
       readonly scale: number;
       readonly optimizer: OptimizerSettings;
     }
+  /** Brings weights and moments from the device, where they are learnt there. */
+  | { readonly kind: 'download' }
   | { readonly kind: 'hold' }
   | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
 
@@ -72,6 +74,7 @@ export interface TaskResults {
   readonly gradients: Record<string, number>;
   readonly reduce: null;
   readonly apply: null;
+  readonly download: null;
   readonly hold: null;
   readonly resume: null;
 }

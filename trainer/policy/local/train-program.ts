@@ -14,7 +14,7 @@ import { gradients } from '../../graph/gradients.ts';
 import type { Graph } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource, ParameterStore } from '../../runtime/parameter-store.ts';
-import type { Executable, Runtime } from '../../runtime/runtime.ts';
+import type { Executable, Learner, Runtime } from '../../runtime/runtime.ts';
 import { type CompiledGrammar, grammarStates } from '../engine/grammar.ts';
 import type { TrainingSequence } from '../policy.ts';
 import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
@@ -65,11 +65,13 @@ export class GradientProgram {
   }
 
   /**
-   * @param total overwritten by the sum over the sequences
+   * @param total overwritten by the sum over the sequences; a learner keeps it on its device
    * @returns metrics, summed
    */
-  async run(task: GradientTask, total: Float32Array): Promise<Record<string, number>> {
+  async run(task: GradientTask, total: Float32Array | Learner): Promise<Record<string, number>> {
     const metrics: Record<string, number> = {};
+    const learner = total instanceof Float32Array ? null : total;
+    learner?.clear();
     let begun = false;
     for (const [name, members] of byGrammar(task.sequences)) {
       const grammar = grammarOf(this.#options, name);
@@ -77,18 +79,20 @@ export class GradientProgram {
       for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
         const sequences = batch.members.map(member => group[member]);
         const packed = sequences.some(({ segments }) => segments !== undefined);
-        const program = await this.#program(batch, task, name, grammar, packed);
+        const program = await this.#program(batch, task, name, grammar, packed, learner);
         fillRows(program.inputs, batch, sequences, grammar);
         fillLoss(program.inputs, batch, sequences, task);
         const outputs = await program.executable.run(program.inputs);
-        const partial = this.#partial.flat;
-        if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
-        else total.set(partial);
+        if (total instanceof Float32Array) {
+          const partial = this.#partial.flat;
+          if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
+          else total.set(partial);
+        }
         begun = true;
         for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
       }
     }
-    if (!begun) total.fill(0);
+    if (!begun && total instanceof Float32Array) total.fill(0);
     return metrics;
   }
 
@@ -98,6 +102,7 @@ export class GradientProgram {
     grammarName: string,
     grammar: CompiledGrammar | null,
     packed: boolean,
+    learner: Learner | null,
   ): Promise<TrainProgram> {
     // An entropy that earns nothing is a metric only and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
@@ -122,7 +127,8 @@ export class GradientProgram {
       packed,
     );
     const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
-    const executable = await runtime.compile(graph, { parameters, outputs });
+    const into = learner === null ? { outputs } : { sums: learner.gradients };
+    const executable = await runtime.compile(graph, { parameters, ...into });
     const program = { executable, inputs: allocateInputs(graph), metrics };
     this.#programs.set(key, program);
     return program;

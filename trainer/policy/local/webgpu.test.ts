@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import t from 'tap';
 import { WebGpuRuntime } from '../../runtime/webgpu/webgpu-runtime.ts';
 import { closing, largestDifference, play, policyWith, settingsWith } from './testing.ts';
@@ -23,9 +26,28 @@ t.test('a policy on WebGPU generates, scores and learns as one on ONNX Runtime',
     t.ok(Math.abs(norms[0] / norms[1] - 1) < 1e-4, `gradient norms ${norms} of step ${step}`);
   }
   const [given, wanted] = [await gpu.score(sequences), await cpu.score(sequences)];
+  const folder = await mkdtemp(join(tmpdir(), 'ragen-webgpu-'));
+  t.teardown(() => rm(folder, { recursive: true }));
   given.forEach((score, i) => {
     t.ok(largestDifference(score.logProbs, wanted[i].logProbs) < 1e-4, `log-probabilities of ${i}`);
     t.ok(largestDifference(score.values!, wanted[i].values!) < 1e-4, `values of ${i}`);
+  });
+
+  await gpu.save(folder);
+  await cpu.load(folder);
+  const third = [
+    await gpu.update({ sequences }, settingsWith()),
+    await cpu.update({ sequences }, settingsWith()),
+  ];
+  const [norm, loaded] = third.map(metrics => metrics['actor/grad_norm']);
+  t.ok(Math.abs(norm / loaded - 1) < 1e-5, 'what was learnt on the device is saved');
+  const after = [await gpu.score(sequences), await cpu.score(sequences)];
+  after[0].forEach(({ logProbs }, i) => {
+    t.ok(largestDifference(logProbs, after[1][i].logProbs) < 1e-4, `log-probabilities of ${i} a step later`);
+  });
+  await gpu.load(folder);
+  (await gpu.score(sequences)).forEach(({ logProbs }, i) => {
+    t.same(logProbs, given[i].logProbs, `what was saved is back on the device, ${i}`);
   });
 });
 

@@ -2,13 +2,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { openRuntime } from '../../runtime/open-runtime.ts';
 import { joinParameters, ParameterStore } from '../../runtime/parameter-store.ts';
-import type { Runtime } from '../../runtime/runtime.ts';
+import type { Learner, Runtime } from '../../runtime/runtime.ts';
 import { GenerationEngine } from '../engine/engine.ts';
 import { compileGrammar } from '../engine/grammar.ts';
 import type { Decode } from '../engine/stop-strings.ts';
 import type { GenerateRequest } from '../policy.ts';
 import { TOKENIZER_FILE, type Tokenizer, tokenizerFromFiles } from '../tokenizer.ts';
-import { adamwStep, blockSquares } from './adamw.ts';
+import { adamwFactors, adamwStep, blockSquares } from './adamw.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
 import { ScoreProgram } from './score-program.ts';
 import { GradientProgram } from './train-program.ts';
@@ -22,7 +22,9 @@ class PolicyWorker {
   readonly #setup: WorkerSetup;
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
-  readonly #moments: { readonly first: Float32Array; readonly second: Float32Array };
+  readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
+  /** Where the runtime has memory of its own, once something has been learnt. */
+  #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
   readonly #engine: GenerationEngine;
@@ -44,7 +46,10 @@ class PolicyWorker {
     this.#weights = ParameterStore.fromShared(setup.weights);
     const base = setup.base && ParameterStore.fromShared(setup.base);
     const reference = setup.reference && ParameterStore.fromShared(setup.reference);
-    this.#moments = { first: flat(setup.firstMoments), second: flat(setup.secondMoments) };
+    this.#moments = {
+      first: ParameterStore.fromShared(setup.firstMoments),
+      second: ParameterStore.fromShared(setup.secondMoments),
+    };
     this.#gradients = setup.gradients.map(flat);
     this.#squares = new Float64Array(setup.squares);
     const grammars = new Map(
@@ -144,16 +149,27 @@ class PolicyWorker {
         );
       case 'gradients':
         this.#held = true;
-        return this.#gradientProgram.run(task.task, this.#gradients[this.#setup.index]);
+        this.#learner ??=
+          (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
+        return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
       case 'reduce':
-        this.#reduce(task.slice);
+        if (this.#learner === null) this.#reduce(task.slice);
+        else this.#squares[0] = await this.#learner.sumOfSquares();
         return null;
       case 'apply': {
         const { slice, step, scale, optimizer } = task;
+        if (this.#learner !== null) {
+          await this.#learner.step(adamwFactors(step, scale, optimizer));
+          return null;
+        }
         const [sum] = this.#gradients;
-        adamwStep(this.#weights.flat, sum, this.#moments, step, scale, optimizer, slice.start, slice.end);
+        const moments = { first: this.#moments.first.flat, second: this.#moments.second.flat };
+        adamwStep(this.#weights.flat, sum, moments, step, scale, optimizer, slice.start, slice.end);
         return null;
       }
+      case 'download':
+        await this.#learner?.download();
+        return null;
       case 'hold':
         this.#held = true;
         return null;

@@ -1,9 +1,12 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
 import { messageOf, RuntimeError } from '../runtime.ts';
 
 /** Dawn's switches: none is needed for float32. */
 const DAWN_OPTIONS: string[] = [];
 const MEBIBYTE = 2 ** 20;
+/** Within this time after a command failed, the device says that it is lost. */
+const SETTLING_MS = 200;
 
 /** The specification's bits, which are globals in browsers only. */
 export const BUFFER_USAGE = {
@@ -83,6 +86,11 @@ export class GpuDevice {
     const fault = this.#fault;
     this.#fault = null;
     if (fault !== null) throw new RuntimeError(`the GPU refused a command: ${fault}`);
+  }
+
+  /** Waits until a loss of the device, if there was one, is known to {@link check}. */
+  async settled(): Promise<void> {
+    await Promise.race([this.device.lost, delay(SETTLING_MS)]);
   }
 
   /**

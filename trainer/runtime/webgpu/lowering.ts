@@ -1,3 +1,4 @@
+import type { PagedAttentionAttributes } from '../../graph/operations/paged-attention.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../graph/tensor.ts';
 import { MAX_AXES, pointwise } from './kernels/pointwise.ts';
@@ -8,7 +9,10 @@ import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { lowerMatmul } from './lower-matmul.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
 import { type Program, ProgramBuilder } from './program.ts';
-import type { Value } from './step.ts';
+import { copyBox } from './shaders/copy.ts';
+import { attendPages } from './shaders/paged-attention.ts';
+import { replaceRows } from './shaders/put-rows.ts';
+import type { Step, Value } from './step.ts';
 
 /** Adds the steps of one node, and gives its tensor an array. */
 export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
@@ -107,6 +111,11 @@ function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowFold):
   });
 }
 
+function copyOf(from: Value, to: Value): Step {
+  const box = (value: Value) => ({ value, start: 0, strides: [1] });
+  return copyBox([from.length], box(from), box(to));
+}
+
 function rowsOf({ shape }: Tensor): { readonly rows: number; readonly width: number } {
   const width = shape[shape.length - 1];
   return { rows: sizeOf(shape) / width, width };
@@ -196,6 +205,25 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     const [x, cos, sin] = node.inputs.map(input => builder.valueOf(input));
     const [batch, time, , size] = node.shape;
     builder.add(rope(x, cos, sin, batch * time, size, builder.place(node)));
+  },
+  putRows: (builder, node) => {
+    const [table, rows, places] = node.inputs;
+    // An input that nobody else reads is changed where it is.
+    const own = table.operation === 'input' && builder.usersOf(table).length === 1;
+    const given = builder.valueOf(table);
+    const value = own ? given : builder.allocate(given.length);
+    if (!own) builder.add(copyOf(given, value));
+    builder.add(replaceRows(value, builder.valueOf(rows), builder.valueOf(places)));
+    builder.bind(node, value);
+  },
+  pagedAttention: (builder, node) => {
+    const operands = node.inputs.map(({ dtype, shape }, i) => ({
+      dtype,
+      shape,
+      value: builder.valueOf(node.inputs[i]),
+    }));
+    const attributes = node.attributes as PagedAttentionAttributes;
+    builder.add(attendPages(operands, attributes, builder.place(node)));
   },
   attention: lowerAttention,
   attentionGradient: lowerAttentionGradient,

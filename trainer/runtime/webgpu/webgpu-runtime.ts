@@ -1,9 +1,24 @@
 import type { Graph } from '../../graph/tensor.ts';
 import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
-import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
+import {
+  type CompileOptions,
+  type DeviceArray,
+  type DeviceMemory,
+  type Executable,
+  type Learner,
+  type LearnerState,
+  type Runtime,
+  RuntimeError,
+} from '../runtime.ts';
+import { BufferPool } from './buffer-pool.ts';
+import { CompiledProgram } from './compiled-program.ts';
 import { GpuDevice } from './device.ts';
+import { download, GpuArray } from './gpu-array.ts';
+import { DeviceLearner, type LearningPlace } from './learning.ts';
 import { type DeviceParameters, ResidentParameters } from './resident.ts';
 import { WebGpuExecutable } from './webgpu-executable.ts';
+
+const FLOAT_BYTES = 4;
 
 /**
  * The GPU runtime: graphs as compute dispatches on Dawn. Kernels are typed functions that gpu.js compiles to WGSL; matrix
@@ -11,12 +26,20 @@ import { WebGpuExecutable } from './webgpu-executable.ts';
  */
 export class WebGpuRuntime implements Runtime {
   readonly name = 'webgpu';
+  readonly memory: DeviceMemory;
   readonly #device: GpuDevice;
+  readonly #pool: BufferPool;
   readonly #open = new Set<WebGpuExecutable>();
   readonly #resident = new Map<ParameterStore, ResidentParameters>();
 
   private constructor(device: GpuDevice) {
     this.#device = device;
+    this.#pool = new BufferPool(device);
+    this.memory = {
+      largestArray: Math.floor(device.device.limits.maxStorageBufferBindingSize / FLOAT_BYTES),
+      allocate: (what, length) => GpuArray.allocate(device, what, length),
+      learner: state => this.#learner(state),
+    };
   }
 
   /** @returns null where there is no GPU that Dawn can use */
@@ -38,6 +61,7 @@ export class WebGpuRuntime implements Runtime {
     this.#device.check();
     const executable: WebGpuExecutable = await WebGpuExecutable.compile(graph, options, {
       device: this.#device,
+      pool: this.#pool,
       parameters: options.parameters === undefined ? null : this.#parametersOf(options.parameters),
       onDispose: () => this.#open.delete(executable),
     });
@@ -66,4 +90,38 @@ export class WebGpuRuntime implements Runtime {
     this.#resident.set(store, known);
     return known;
   }
+
+  async #learner(state: LearnerState): Promise<Learner> {
+    const device = this.#device;
+    const stores = [state.weights, state.first, state.second].map(store => this.#residentOf(store));
+    const place: LearningPlace = {
+      allocate: (what, length) => GpuArray.allocate(device, what, length),
+      parameter: async (store, name) => new GpuArray(await this.#residentOf(store).buffer(name)),
+      refresh() {
+        for (const store of stores) store.refresh();
+      },
+      build: (program, resident) => {
+        const buffers = [...program.inputs].flatMap(([name, value]) => {
+          const array = resident.get(name);
+          return array === undefined ? [] : [[value, onGpu(array).buffer] as const];
+        });
+        return CompiledProgram.build(program, { device, pool: this.#pool }, new Map(buffers));
+      },
+      clear(arrays) {
+        for (const array of arrays) onGpu(array).clear(device);
+      },
+      download: copies =>
+        download(
+          device,
+          copies.map(({ from, to }) => ({ from: onGpu(from), to })),
+        ),
+    };
+    return DeviceLearner.create(place, state);
+  }
+}
+
+/** @throws RuntimeError when the array lies elsewhere */
+function onGpu(array: DeviceArray): GpuArray {
+  if (array instanceof GpuArray) return array;
+  throw new RuntimeError('the array does not lie on this GPU');
 }

@@ -30,9 +30,8 @@ const SIZES = [64, 128];
  * @param size of a head
  */
 export function attentionCode(pass: AttentionPass, size: number): string {
-  const most = SIZES.find(each => each >= size) ?? Math.ceil(size / TILE) * TILE;
   const body = { forward: forwardBody, query: queryBody, keyValue: keyValueBody }[pass];
-  return `${declarations(pass)}${common(most / VECTOR)}${body()}`;
+  return `${declarations(pass)}${tileConstants(mostVectors(size))}${places()}${body()}`;
 }
 
 function declarations(pass: AttentionPass): string {
@@ -62,15 +61,24 @@ ${reads.map((name, i) => binding(name, 1 + i, 'read')).join('')}${WRITES[pass]
   .join('')}`;
 }
 
-/** @param vectors of the largest head that shares the text */
-function common(vectors: number): string {
+/** Vectors of the largest head that shares a text with heads of `size`. */
+export function mostVectors(size: number): number {
+  return (SIZES.find(each => each >= size) ?? Math.ceil(size / TILE) * TILE) / VECTOR;
+}
+
+/** Constants, and the scores of a tile. @param vectors of the largest head that shares the text */
+export function tileConstants(vectors: number): string {
   return `
 const MOST_VECTORS : u32 = ${vectors}u;
 // vectors of a row that one thread mixes
 const PARTS : u32 = ${Math.ceil(vectors / TILE)}u;
 // a score for each pair of the tile that the workgroup owns and the one that streams by
 var<workgroup> weights : array<f32, ${THREADS}>;
+`;
+}
 
+function places(): string {
+  return `
 fn query_at(batch : u32, query : u32, head : u32) -> u32 {
   return ((batch * u.queries + query) * u.heads + head) * u.vectors;
 }
@@ -89,7 +97,8 @@ fn bias_of(batch : u32, query : u32, key : u32) -> f32 {
 `;
 }
 
-function tileMemory(...names: readonly string[]): string {
+/** Tiles in shared memory. */
+export function tileMemory(...names: readonly string[]): string {
   return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${TILE}u * MOST_VECTORS>;\n`).join('');
 }
 
@@ -109,7 +118,7 @@ fn load_${tile}_${array}(thread : u32, batch : u32, first : u32, head : u32) {
 }
 
 /** A function for the product of a row of one tile with a row of another. */
-function dot(a: string, b: string): string {
+export function dot(a: string, b: string): string {
   return `
 fn dot_${a}_${b}(own : u32, other : u32) -> f32 {
   var sum = vec4<f32>();
@@ -121,7 +130,8 @@ fn dot_${a}_${b}(own : u32, other : u32) -> f32 {
 `;
 }
 
-const ENTRY = `
+/** The entry, with the thread's place in its tile as `own` and `other`. */
+export const ENTRY = `
 @compute @workgroup_size(${TILE}, ${TILE})
 fn main(
   @builtin(workgroup_id) group : vec3<u32>,
@@ -135,7 +145,7 @@ fn main(
 `;
 
 /** A function for Σ weights[own, i] · tile[i] at one vector of a row. */
-function mixing(tile: string): string {
+export function mixing(tile: string): string {
   return `
 fn mix_${tile}(own : u32, at : u32) -> vec4<f32> {
   var sum = vec4<f32>();
@@ -149,7 +159,7 @@ fn mix_${tile}(own : u32, at : u32) -> vec4<f32> {
 }
 
 /** Runs a statement for every vector that the thread mixes. */
-function eachPart(statement: string): string {
+export function eachPart(statement: string): string {
   return `for (var part = 0u; part < PARTS; part++) { let at = part * ${TILE}u + other; ${statement} }`;
 }
 

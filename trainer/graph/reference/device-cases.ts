@@ -1,0 +1,45 @@
+import type { CaseInput, OperationCase } from './cases.ts';
+
+const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];
+const [SLOTS, PAGES, PAGE_POSITIONS] = [3, 4, 16];
+const PLACES = SLOTS * PAGES * PAGE_POSITIONS;
+
+function waves(shape: readonly number[], phase: number): CaseInput {
+  const length = shape.reduce((a, b) => a * b, 1);
+  const values = Array.from({ length }, (_, i) => Math.fround(Math.sin(phase + i * 0.37) * 1.5));
+  return { dtype: 'float32', shape, values };
+}
+
+function numbers(dtype: 'float32' | 'int32', shape: readonly number[], values: readonly number[]): CaseInput {
+  return { dtype, shape, values };
+}
+
+/** Operations on arrays that stay on a device, for runtimes that have such. */
+export const deviceCases: readonly OperationCase[] = [
+  {
+    operation: 'putRows',
+    title: 'of a table of heads',
+    inputs: {
+      table: waves([7, 2, 4], 0),
+      rows: waves([3, 2, 4], 1),
+      places: numbers('int32', [3], [5, 0, 2]),
+    },
+    differentiate: [],
+    build: (g, { table, rows, places }) => g.putRows(table, rows, places),
+  },
+  {
+    operation: 'pagedAttention',
+    title: 'of grouped queries over pages in any order',
+    inputs: {
+      q: waves([ROWS, HEADS, SIZE], 2),
+      k: waves([PLACES, KEY_HEADS, SIZE], 3),
+      v: waves([PLACES, KEY_HEADS, SIZE], 4),
+      lists: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
+      slots: numbers('int32', [ROWS], [2, 0, 0, 1, 2]),
+      positions: numbers('int32', [ROWS], [0, 15, 16, 63, 40]),
+    },
+    differentiate: [],
+    build: (g, { q, k, v, lists, slots, positions }) =>
+      g.pagedAttention(q, k, v, { lists, slots, positions }, { pagePositions: PAGE_POSITIONS, scale: 0.4 }),
+  },
+];

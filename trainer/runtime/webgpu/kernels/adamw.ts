@@ -1,0 +1,84 @@
+import type { KernelThread } from '../gpujs.ts';
+import { Kernel } from '../kernel.ts';
+import type { Step, Value } from '../step.ts';
+
+/** What the kernels below take of a step, in the order of their array. */
+export const ADAMW_FACTORS = [
+  'scale',
+  'beta1',
+  'rest1',
+  'beta2',
+  'rest2',
+  'keep',
+  'stepSize',
+  'inverseRoot',
+  'epsilon',
+] as const;
+
+const firstMoment = new Kernel(
+  function firstMoment(this: KernelThread, first: number[], gradient: number[], factors: number[]): number {
+    const scaled = gradient[this.thread.x] * factors[0];
+    return factors[1] * first[this.thread.x] + factors[2] * scaled;
+  },
+  ['Array', 'Array', 'Array'],
+  { inPlace: 0 },
+);
+
+const secondMoment = new Kernel(
+  function secondMoment(this: KernelThread, second: number[], gradient: number[], factors: number[]): number {
+    const scaled = gradient[this.thread.x] * factors[0];
+    return factors[3] * second[this.thread.x] + factors[4] * scaled * scaled;
+  },
+  ['Array', 'Array', 'Array'],
+  { inPlace: 0 },
+);
+
+const descend = new Kernel(
+  function descend(
+    this: KernelThread,
+    weight: number[],
+    first: number[],
+    second: number[],
+    factors: number[],
+  ): number {
+    const denominator = Math.sqrt(second[this.thread.x]) * factors[7] + factors[8];
+    return weight[this.thread.x] * factors[5] - (factors[6] * first[this.thread.x]) / denominator;
+  },
+  ['Array', 'Array', 'Array', 'Array'],
+  { inPlace: 0 },
+);
+
+/** What AdamW keeps of a parameter, each array as long as the others. */
+export interface AdamwValues {
+  readonly weight: Value;
+  readonly gradient: Value;
+  readonly first: Value;
+  readonly second: Value;
+}
+
+/**
+ * A step of AdamW (Loshchilov & Hutter, 2019) on one parameter, in float32 as torch.optim.AdamW takes it.
+ * @param factors {@link ADAMW_FACTORS}
+ */
+export function adamw({ weight, gradient, first, second }: AdamwValues, factors: Value): Step[] {
+  const [w, g, m, v, f] = [weight, gradient, first, second, factors].map(value => ({ value }));
+  const size = [weight.length];
+  return [
+    firstMoment.step(size, [m, g, f], first),
+    secondMoment.step(size, [v, g, f], second),
+    descend.step(size, [w, m, v, f], weight),
+  ];
+}
+
+const add = new Kernel(
+  function add(this: KernelThread, total: number[], part: number[]): number {
+    return total[this.thread.x] + part[this.thread.x];
+  },
+  ['Array', 'Array'],
+  { inPlace: 0 },
+);
+
+/** Adds an array to another in place. */
+export function accumulate(total: Value, part: Value): Step {
+  return add.step([total.length], [{ value: total }, { value: part }], total);
+}
