@@ -12,7 +12,7 @@ import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
 import { parseJson } from './http/json.ts';
 import { logRequests } from './http/log-requests.ts';
-import { createMetrics } from './http/metrics.ts';
+import { createMetrics, metricsText } from './http/metrics.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
@@ -21,15 +21,19 @@ import { securePages, secureReplies } from './http/security.ts';
 import { traceRequests } from './http/trace-requests.ts';
 import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
+import { announceChange, openEverywhere } from './operations/peers.ts';
 import { addPlayground } from './playground/routes.ts';
 import { Catalogue } from './sessions/catalogue.ts';
-import { openKeeper, type Share } from './sessions/keeper.ts';
+import { openKeeper } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
+import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { openStore } from './store/store.ts';
 import type { OpenTelemetry } from './tracing/open-telemetry.ts';
 import { readTracingSettings } from './tracing/settings.ts';
+import { answersOf } from './workers/answers.ts';
+import type { Membership } from './workers/membership.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -43,11 +47,8 @@ export interface AppParts {
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
   readonly log?: Logger;
-  /**
-   * For one of several processes on one folder: which sessions it keeps and resumes. Whoever starts them holds the
-   * folder's lock; alone, a server takes it itself and keeps everything.
-   */
-  readonly share?: Share;
+  /** For one of several processes that serve together. */
+  readonly membership?: Membership;
 }
 
 export interface App {
@@ -86,10 +87,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
   const desk = new ProblemDesk(log);
-  const sessions = new SessionManager(settings, parts.now);
+  const { membership } = parts;
+  const peers = membership?.mesh;
+  const sessions = new SessionManager(
+    settings,
+    parts.now,
+    membership && { placement: membership.mesh.placement, counts: membership.counts },
+  );
+  if (membership && membership.restarts > 0) sessions.recallCrash();
   const registry = parts.registry ?? createRegistry();
   const catalogue = new Catalogue(registry);
-  const store = openStore(settings.data === '' ? undefined : settings.data);
+  const store = settings.data === '' ? openStore(membership?.folder, true) : openStore(settings.data);
   const scripts = new ScriptPool({
     workers: settings.scriptWorkers,
     timeMs: settings.scriptTimeMs,
@@ -102,16 +110,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     store,
     log,
     limits: settings,
-    sessionsOf: envId => catalogue.sessionsOf(envId),
+    sessionsOf: envId => openEverywhere(catalogue.sessionsOf(envId), envId, peers),
+    announce: peers && (() => announceChange(peers)),
     now: sessions.now,
   });
   registrations.start();
-  const keeper = openKeeper(settings, {
+  const keeper = openKeeper(membership?.keeps === false ? { ...settings, data: '' } : settings, {
     sessions,
     catalogue,
     log,
     editionOf: envId => registrations.edition(envId),
-    share: parts.share,
+    share: peers && shareOf(peers.placement),
   });
   const dispatcher = new Dispatcher({
     sessions,
@@ -119,6 +128,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     registrations,
     stepTimeoutMs: settings.stepTimeoutMs,
     tracing,
+    peers,
   });
   const server = Fastify({
     loggerInstance: log,
@@ -184,22 +194,21 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await securePages(pages);
     addPlayground(pages);
   });
-  await addPages(
-    server,
-    sessions,
-    createMetrics(dispatcher.services, desk, () => sockets.size),
-  );
+  const metrics = createMetrics(dispatcher.services, desk, () => sockets.size, membership?.restarts);
+  await addPages(server, sessions, () => metricsText(metrics, peers));
   keeper?.start();
   sessions.start();
+  await membership?.mesh.listen(answersOf({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', async () => {
     keeper?.finish();
     sessions.stop();
     registrations.stop();
     store.close();
-    await Promise.all([scripts.close(), network.close(), tracing?.close()]);
+    await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.mesh.close()]);
   });
   const shutDown = async (graceMs: number) => {
-    const late = await sessions.suspend(graceMs);
+    const unfinished = await Promise.all([sessions.suspend(graceMs), membership?.mesh.settle(graceMs) ?? 0]);
+    const late = unfinished[0] + unfinished[1];
     keeper?.finish();
     if (late > 0) {
       log.warn({ late }, `${late} operations were not done in time`);

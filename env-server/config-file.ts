@@ -31,9 +31,15 @@ export function readConfigFile(file: string): ReadonlyMap<string, Json> {
   return found;
 }
 
-function schemaOf({ default: value, minimum, integer, choices }: SettingDeclaration<unknown>): TSchema {
+function schemaOf({
+  default: value,
+  minimum,
+  maximum,
+  integer,
+  choices,
+}: SettingDeclaration<unknown>): TSchema {
   if (choices) return Type.Enum([...choices], { type: 'string' });
   if (typeof value !== 'number') return Type.String();
-  const bounds = minimum === undefined ? {} : { minimum };
+  const bounds = { ...(minimum !== undefined && { minimum }), ...(maximum !== undefined && { maximum }) };
   return integer ? Type.Integer(bounds) : Type.Number(bounds);
 }

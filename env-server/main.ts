@@ -3,19 +3,17 @@ import { createApp } from './app.ts';
 import { readConfigFile } from './config-file.ts';
 import { NO_DATA } from './environments/datasets/records.ts';
 import { BUILT_IN } from './environments/registry.ts';
-import { hashToken, refuseOpenServer } from './http/auth.ts';
+import { Authenticator, hashToken, refuseOpenServer } from './http/auth.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,
   type EnvironmentSettings,
   flagOf,
+  type SettingDeclaration,
   type Settings,
   variableOf,
 } from './settings.ts';
-
-const MS_PER_S = 1000;
-/** What the server gets to close after the last operation. */
-const CLOSE_MS = 10_000;
+import { stopperOf } from './stopping.ts';
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -42,17 +40,26 @@ function command(): Command {
       .default(declaration.default);
     if (declaration.choices) option.choices([...declaration.choices]);
     else if (typeof declaration.default === 'number') {
-      option.argParser(text => parseNumber(text, declaration.minimum ?? 0, declaration.integer === true));
+      option.argParser(text => parseNumber(text, declaration));
     }
     program.addOption(option);
   }
   return program;
 }
 
-function parseNumber(text: string, minimum: number, integer: boolean): number {
+function parseNumber(
+  text: string,
+  { minimum = 0, maximum = Number.POSITIVE_INFINITY, integer = false }: SettingDeclaration<unknown>,
+): number {
   const value = Number(text);
-  if (text.trim() === '' || !(value >= minimum) || (integer && !Number.isInteger(value))) {
-    throw new InvalidArgumentError(`Expected ${integer ? 'an integer' : 'a number'} of at least ${minimum}.`);
+  if (
+    text.trim() === '' ||
+    !(value >= minimum && value <= maximum) ||
+    (integer && !Number.isInteger(value))
+  ) {
+    const range =
+      maximum < Number.POSITIVE_INFINITY ? `from ${minimum} to ${maximum}` : `of at least ${minimum}`;
+    throw new InvalidArgumentError(`Expected ${integer ? 'an integer' : 'a number'} ${range}.`);
   }
   return value;
 }
@@ -77,46 +84,52 @@ function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {
   tellEnvironments(settings, settings.tokens);
-  const { server, sessions, authenticator, log, shutDown, keepSessions } = await createApp(settings);
-  refuseOpenServer(settings.host, authenticator);
   const portChosen = program.getOptionValueSource('port') !== 'default';
-  const address = await listen();
+  const { address, stop } = await (settings.workers === 1 ? serveAlone : serveTogether)(settings, portChosen);
   console.log(`ragen env-server listening on ${address} (playground at /, reference at /docs)`);
   for (const { spec, condition } of BUILT_IN) {
     condition?.().then(
       ({ summary }) => console.log(`${spec.id}: ${summary}`),
-      (error: unknown) => log.error(error),
+      (error: unknown) => console.error(error),
     );
   }
-
-  let stopping = false;
-  const stop = (reason: string) => {
-    if (stopping) {
-      keepSessions();
-      process.exit(1);
-    }
-    stopping = true;
-    log.info(`${reason}: draining`);
-    sessions.drain();
-    setTimeout(async () => {
-      const graceMs = settings.graceSeconds * MS_PER_S;
-      setTimeout(() => process.exit(1), graceMs + CLOSE_MS).unref();
-      await shutDown(graceMs);
-      process.exit(0);
-    }, settings.drainSeconds * MS_PER_S);
-  };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   // Started with a channel to its parent, it ends when the parent does.
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
+}
 
-  async function listen(): Promise<string> {
-    try {
-      return await server.listen({ host: settings.host, port: settings.port });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || portChosen) throw error;
-      console.log(`port ${settings.port} is taken; using a free one`);
-      return server.listen({ host: settings.host, port: 0 });
-    }
+interface Serving {
+  readonly address: string;
+  stop(reason: string): void;
+}
+
+async function serveAlone(settings: Settings, portChosen: boolean): Promise<Serving> {
+  const app = await createApp(settings);
+  const { host, port } = settings;
+  refuseOpenServer(host, app.authenticator);
+  const address = await freePort(port, portChosen, port => app.server.listen({ host, port }));
+  return { address, stop: stopperOf(app, settings) };
+}
+
+async function serveTogether(settings: Settings, portChosen: boolean): Promise<Serving> {
+  const { host } = settings;
+  refuseOpenServer(host, new Authenticator(settings.tokens));
+  const { Supervisor } = await import('./workers/supervisor.ts');
+  const supervisor = new Supervisor(settings);
+  const port = await freePort(settings.port, portChosen, port => supervisor.listen(port));
+  await supervisor.start();
+  const address = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return { address, stop: reason => supervisor.stop(reason) };
+}
+
+/** Takes a port, or any that is free where nobody has asked for this one. */
+async function freePort<T>(port: number, chosen: boolean, take: (port: number) => Promise<T>): Promise<T> {
+  try {
+    return await take(port);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || chosen) throw error;
+    console.log(`port ${port} is taken; using a free one`);
+    return take(0);
   }
 }
 

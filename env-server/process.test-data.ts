@@ -44,6 +44,8 @@ export async function output(child: ChildProcess): Promise<{ code: number; text:
 export interface ServerProcess {
   readonly origin: string;
   readonly child: ChildProcess;
+  /** What it said until it listened. */
+  readonly lines: readonly string[];
   ask(
     method: string,
     path: string,
@@ -62,10 +64,11 @@ export async function startServer(
 ): Promise<ServerProcess> {
   const child = runServer(t, ['--port', '0', ...args], env);
   child.stderr!.on('data', chunk => t.comment(String(chunk).trimEnd()));
-  const { origin } = await listening(child);
+  const { origin, lines } = await listening(child);
   return {
     origin,
     child,
+    lines,
     async ask(method, path, body, headers = {}) {
       const response = await fetch(origin + path, {
         method,

@@ -1,6 +1,7 @@
 import type { RegistrationLimits } from './custom/registrations.ts';
 import type { GuardSettings } from './custom/remote/guard.ts';
 import type { SessionLimits } from './sessions/admission.ts';
+import { MOST_PROCESSES } from './sessions/placement.ts';
 
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 
@@ -26,6 +27,7 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly drainSeconds: number;
   readonly graceSeconds: number;
   readonly checkpointSeconds: number;
+  readonly workers: number;
 }
 
 /** What environments read from the variables of the process; a flag or a config file sets those. */
@@ -45,6 +47,7 @@ export interface SettingDeclaration<T> {
   readonly help: string;
   /** Least value of a number. */
   readonly minimum?: number;
+  readonly maximum?: number;
   readonly integer?: boolean;
   readonly choices?: readonly string[];
 }
@@ -75,6 +78,10 @@ export const SETTINGS: Declarations<Settings> = {
   data: {
     default: '',
     help: 'folder that keeps custom environments and sessions over a restart; without it they are lost when the server stops',
+  },
+  workers: {
+    ...count(1, 'processes that serve the port together; more than one for more than one core'),
+    maximum: MOST_PROCESSES,
   },
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),

@@ -218,6 +218,13 @@ export const PROBLEMS = {
     retryable: true,
     advice: 'Retry after the time in `Retry-After`.',
   },
+  worker_unavailable: {
+    status: 503,
+    title: 'A process of the server is starting again',
+    retryable: true,
+    advice:
+      'Retry after the time in `Retry-After`, with the same request key: nothing is carried out twice. Then the session is there, or `session_lost` says that it is not.',
+  },
   step_timeout: {
     status: 504,
     title: 'The step takes too long',

@@ -1,6 +1,7 @@
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
 import { newCall } from '../operations/execute.ts';
+import { plainResult } from '../operations/foreign.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import type { Principal } from '../sessions/principal.ts';
 
@@ -15,5 +16,6 @@ export function operate<T>(
   input: OperationInput,
 ): MaybePromise<T> {
   const call = newCall(dispatcher.services, principal);
-  return dispatcher.perform(call, dispatcher.find(op), { op, ...input }) as MaybePromise<T>;
+  const result = dispatcher.perform(call, dispatcher.find(op), { op, ...input });
+  return chain(result, value => plainResult(value) as T);
 }

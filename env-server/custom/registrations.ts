@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
@@ -28,7 +29,9 @@ export interface RegistrationParts {
   readonly log: Logger;
   readonly limits: RegistrationLimits;
   /** Open sessions of an environment. */
-  readonly sessionsOf: (envId: string) => number;
+  readonly sessionsOf: (envId: string) => MaybePromise<number>;
+  /** Lets the other processes of this server know that something has changed, where there are any. */
+  readonly announce?: () => Promise<void>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 }
@@ -185,13 +188,15 @@ export class Registrations {
    */
   remove(principal: Principal, envId: string): Promise<void> {
     const definition = this.#stored.get(envId)?.definition;
-    return this.#audited(principal, 'remove', envId, definition, async () => this.#remove(principal, envId));
+    return this.#audited(principal, 'remove', envId, definition, () => this.#remove(principal, envId));
   }
 
-  #remove(principal: Principal, envId: string): void {
-    const known = this.#own(principal, envId);
+  async #remove(principal: Principal, envId: string): Promise<void> {
+    this.#own(principal, envId);
     const { sessionsOf, store, workshop } = this.#parts;
-    const sessions = sessionsOf(envId);
+    const sessions = await sessionsOf(envId);
+    // It may have been removed meanwhile.
+    const known = this.#own(principal, envId);
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
@@ -352,6 +357,7 @@ export class Registrations {
       this.#entry(principal, action, envId, definition as JsonObject | undefined, outcome);
     try {
       const result = await work();
+      await this.#parts.announce?.();
       this.#tell(entry(ACCEPTED));
       this.#warnOfLoss();
       return result;

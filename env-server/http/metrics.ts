@@ -1,6 +1,14 @@
-import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import {
+  AggregatorRegistry,
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type Metric,
+  Registry,
+} from 'prom-client';
 import { PROBLEMS } from '../../shared/problems.ts';
 import type { Services } from '../operations/operation.ts';
+import { answered, type Peers } from '../operations/peers.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import { STANDINGS, type Standing } from '../sessions/session.ts';
 import { type EnvironmentTally, LATENCY_BOUNDS_S } from '../sessions/tally.ts';
@@ -34,8 +42,25 @@ function readMetric(
   } as unknown as Metric;
 }
 
-/** The registry behind `/metrics`. */
-export function createMetrics(services: Services, desk: ProblemDesk, sockets: () => number): Registry {
+export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
+
+/** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
+export async function metricsText(own: Registry, peers: Peers | undefined): Promise<string> {
+  if (!peers) return own.metrics();
+  const all = await answered(peers.askAll('metrics', null));
+  return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
+}
+
+/**
+ * The registry behind `/metrics`.
+ * @param restarts of this process, where it is one of several
+ */
+export function createMetrics(
+  services: Services,
+  desk: ProblemDesk,
+  sockets: () => number,
+  restarts?: number,
+): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const { sessions, catalogue } = services;
@@ -51,6 +76,14 @@ export function createMetrics(services: Services, desk: ProblemDesk, sockets: ()
       },
     });
 
+  if (restarts !== undefined) {
+    gauge('ragen_workers', 'Processes that serve.', () => 1);
+    new Counter({
+      name: 'ragen_worker_restarts_total',
+      help: 'Processes started again after they ended without being told to.',
+      registers: [registry],
+    }).inc(restarts);
+  }
   gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
   gauge(
     'ragen_queue_depth',

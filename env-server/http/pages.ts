@@ -1,9 +1,9 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
-import type { Registry } from 'prom-client';
 import { Problem } from '../../shared/problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
+import { METRICS_TYPE } from './metrics.ts';
 import { openApiDocument } from './openapi.ts';
 import { securePages } from './security.ts';
 
@@ -13,7 +13,7 @@ const RETRY_AFTER_SECONDS = 5;
 export async function addPages(
   app: FastifyInstance,
   sessions: SessionManager,
-  metrics: Registry,
+  metrics: () => Promise<string>,
 ): Promise<void> {
   app.get('/livez', (_request, reply) => reply.send({ status: 'ok' }));
   app.get('/readyz', (_request, reply) => {
@@ -28,7 +28,7 @@ export async function addPages(
     if (!request.principal.scopes.has('admin')) {
       throw new Problem('forbidden', 'metrics need a token with the scope admin');
     }
-    return reply.type(metrics.contentType).send(await metrics.metrics());
+    return reply.type(METRICS_TYPE).send(await metrics());
   });
   const document = openApiDocument();
   const text = JSON.stringify(document);

@@ -5,6 +5,7 @@ import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
 import { execute, newCall } from '../operations/execute.ts';
+import { plainResult } from '../operations/foreign.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import { textForm } from '../operations/reply-form.ts';
 import { RequestKey } from '../operations/schemas.ts';
@@ -39,7 +40,7 @@ function send(reply: FastifyReply, compiled: CompiledOperation, result: unknown)
   const { operation, serialise } = compiled;
   if (operation.status !== 200) reply.code(operation.status);
   if (operation.status === 204) return reply.send();
-  const representation = operation.represent?.(result);
+  const representation = operation.represent?.(plainResult(result));
   if (representation)
     return reply.header('content-type', representation.contentType).send(representation.body);
   return reply.header('content-type', JSON_TYPE).send(serialise(result));

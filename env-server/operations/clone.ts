@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { chain } from '../../shared/maybe-promise.ts';
 import { sessionOperation } from './operation.ts';
 import { ClonedSessions, Count, GroupId } from './schemas.ts';
 import { viewsOf } from './views.ts';
@@ -18,6 +19,6 @@ export const clone = sessionOperation({
   result: ClonedSessions,
   handle({ sessions }, session, input) {
     const clones = sessions.clone(session, input.count ?? 1, input.group_id);
-    return { sessions: viewsOf(sessions, clones) };
+    return chain(clones, opened => ({ sessions: viewsOf(sessions, opened) }));
   },
 });

@@ -9,6 +9,7 @@ const ANY: readonly ProblemCode[] = [
   'invalid_request',
   'internal',
   'draining',
+  'worker_unavailable',
 ];
 /** What may come of a request that has, or could have, a body. */
 const WITH_BODY: readonly ProblemCode[] = ['bad_json', 'body_too_large', 'unsupported_media_type'];

@@ -2,7 +2,9 @@ import { performance } from 'node:perf_hooks';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { Operation, OperationInput, Services } from './operation.ts';
+import { plainResult } from './foreign.ts';
+import type { Operation, OperationInput, ServerOperation, Services } from './operation.ts';
+import { elsewhere, workplace } from './peers.ts';
 import type { TraceContext } from './tracing.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
@@ -21,11 +23,17 @@ let requests = 0;
 
 /**
  * Begins a request.
+ * @param request its number, where it began in another process
  * @throws Problem `draining`
  */
-export function newCall(services: Services, principal: Principal, trace?: TraceContext): Call {
+export function newCall(
+  services: Services,
+  principal: Principal,
+  trace?: TraceContext,
+  request: number = ++requests,
+): Call {
   services.sessions.requireServing();
-  return { principal, request: ++requests, now: services.sessions.now(), mark: performance.now(), trace };
+  return { principal, request, now: services.sessions.now(), mark: performance.now(), trace };
 }
 
 const MS_PER_S = 1000;
@@ -41,11 +49,27 @@ export function execute(
   input: OperationInput,
 ): MaybePromise<unknown> {
   const { tracing } = services;
-  if (!tracing) return run(services, call, operation, input);
-  return tracing.operation(call.trace, operation, input, () => run(services, call, operation, input));
+  if (!tracing) return route(services, call, operation, input);
+  return tracing.operation(call.trace, operation, input, () => route(services, call, operation, input));
 }
 
-function run(
+/** Runs an operation here, or where its session or key is kept. */
+function route(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { peers } = services;
+  if (!peers) return run(services, call, operation, input);
+  const keeper = elsewhere(peers, call.principal, input, keyOf(operation, input));
+  return keeper === undefined
+    ? run(services, call, operation, input)
+    : peers.perform(keeper, call.principal, call.request, operation, input);
+}
+
+/** Runs an operation in this process, whoever asked for it. */
+export function run(
   services: Services,
   call: Call,
   operation: Operation,
@@ -56,7 +80,7 @@ function run(
     throw new Problem('forbidden', `${operation.name} needs a token with the scope ${operation.scope}`);
   }
   if (operation.target === 'server') {
-    const work = () => operation.handle(services, principal, input);
+    const work = () => onServer(services, call, operation, input);
     const key = keyOf(operation, input);
     const reply =
       key === undefined
@@ -83,6 +107,20 @@ function run(
     tally.record(operation.name, (performance.now() - start) / MS_PER_S);
     return value;
   });
+}
+
+function onServer(
+  services: Services,
+  { principal, request }: Call,
+  operation: ServerOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { peers } = services;
+  const place = peers && workplace(peers, operation);
+  if (place === undefined) return operation.handle(services, principal, input);
+  // Its key is honoured here; over there it would be sent on to where it is kept.
+  const { request_key: _kept, ...asked } = input;
+  return peers!.perform(place, principal, request, operation, asked).then(plainResult);
 }
 
 function keyOf(operation: Operation, { request_key }: OperationInput): string | undefined {

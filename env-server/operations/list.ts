@@ -1,11 +1,12 @@
-import { Type } from 'typebox';
-import { serverOperation } from './operation.ts';
-import { EnvId, GroupId, SessionPage } from './schemas.ts';
+import { type Static, Type } from 'typebox';
+import type { ListRequest } from '../sessions/manager.ts';
+import type { Scope } from '../sessions/principal.ts';
+import { type Services, serverOperation } from './operation.ts';
+import { EnvId, GroupId, type Session, SessionPage } from './schemas.ts';
+import { sessionView } from './views.ts';
 
 const DEFAULT_PAGE = 100;
 const LARGEST_PAGE = 1000;
-
-import { sessionView } from './views.ts';
 
 export const list = serverOperation({
   name: 'list',
@@ -26,16 +27,51 @@ export const list = serverOperation({
     ),
   },
   result: SessionPage,
-  handle({ sessions }, principal, input) {
-    const page = sessions.list(principal, {
+  handle(services, { name, scopes }, input) {
+    const request = {
       envId: input.env_id,
       groupId: input.group_id,
       after: input.cursor === undefined ? 0 : Number(input.cursor),
       limit: input.limit ?? DEFAULT_PAGE,
-    });
-    return {
-      sessions: page.sessions.map(sessionView),
-      next_cursor: page.next === null ? null : String(page.next),
     };
+    const question = { name, scopes: [...scopes], request };
+    const here = listHere(services, question);
+    const { peers } = services;
+    if (!peers) return pageOf(here, request.limit);
+    return Promise.all(peers.askAll('list', question)).then(elsewhere => {
+      const listed = [here, ...(elsewhere as Listed[][])].flat();
+      return pageOf(
+        listed.sort((a, b) => a.serial - b.serial),
+        request.limit,
+      );
+    });
   },
 });
+
+/** What processes ask each other for a list. */
+export interface ListQuestion {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly request: ListRequest;
+}
+
+interface Listed {
+  readonly serial: number;
+  readonly session: Session;
+}
+
+/** The sessions of this process for a page, and one more where there are more. */
+export function listHere({ sessions }: Services, { name, scopes, request }: ListQuestion): Listed[] {
+  const principal = { name, scopes: new Set(scopes) };
+  return sessions
+    .list(principal, { ...request, limit: request.limit + 1 })
+    .map(session => ({ serial: session.serial, session: sessionView(session) }));
+}
+
+function pageOf(listed: readonly Listed[], limit: number): Static<typeof SessionPage> {
+  const page = listed.slice(0, limit);
+  return {
+    sessions: page.map(({ session }) => session),
+    next_cursor: listed.length > limit ? String(page[limit - 1].serial) : null,
+  };
+}

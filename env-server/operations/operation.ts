@@ -7,6 +7,7 @@ import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
+import type { Peers } from './peers.ts';
 import { SessionId } from './schemas.ts';
 import type { Tracing } from './tracing.ts';
 
@@ -18,6 +19,8 @@ export interface Services {
   readonly stepTimeoutMs: number;
   /** Where operations are traced. */
   readonly tracing?: Tracing;
+  /** Where this process is one of several. */
+  readonly peers?: Peers;
 }
 
 /** Parameters, query and body of a request in one flat object, as frames carry them. */

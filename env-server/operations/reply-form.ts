@@ -1,5 +1,6 @@
 import type { ProblemDocument } from '../../shared/problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
+import { plainResult } from './foreign.ts';
 
 /** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
 export interface ReplyForm<T, B = T> {
@@ -35,7 +36,7 @@ export const textForm: ReplyForm<string, readonly string[]> = {
 };
 
 export const plainForm: ReplyForm<unknown> = {
-  result: (_compiled, value) => value,
+  result: (_compiled, value) => plainResult(value),
   problem: document => document,
   success: result => ({ ok: true, result }),
   failure: error => ({ ok: false, error }),

@@ -1,4 +1,5 @@
 import type { StepResult } from '../sessions/episode.ts';
+import { Foreign } from './foreign.ts';
 import type { Operation } from './operation.ts';
 
 /** Makes the JSON text of an operation's result. */
@@ -6,7 +7,8 @@ export type Serialise = (result: unknown) => string;
 
 /** The serialiser of an operation: written out for the one that runs all the time. */
 export function serialiserOf(operation: Operation): Serialise {
-  return operation.name === 'step' ? (serialiseStep as Serialise) : JSON.stringify;
+  const serialise = operation.name === 'step' ? (serialiseStep as Serialise) : JSON.stringify;
+  return result => (result instanceof Foreign ? result.text : serialise(result));
 }
 
 /** Ids are URL-safe and need no escaping. */

@@ -1,3 +1,4 @@
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { ReplyMemory } from './replies.ts';
 import type { EnvironmentTally } from './tally.ts';
@@ -24,35 +25,96 @@ export interface Client {
   replies: ReplyMemory;
 }
 
+/** Open sessions: in all, of one client, of one environment. */
+export interface OpenCounts {
+  readonly inAll: number;
+  readonly ofClient: number;
+  readonly ofEnvironment: number;
+}
+
+/** The limit that keeps sessions from being opened, and how many of its kind are open. */
+export interface Refusal {
+  readonly open: number;
+  readonly most: number;
+  /** e.g. `of one client`. */
+  readonly whose: string;
+}
+
+/** The first limit that so many more sessions would exceed. */
+export function refusalOf(
+  limits: SessionLimits,
+  counts: OpenCounts,
+  envId: string,
+  more: number,
+): Refusal | undefined {
+  const checks: readonly (readonly [open: number, most: number, whose: string])[] = [
+    [counts.inAll, limits.maxSessions, 'on this server'],
+    [counts.ofClient, limits.maxSessionsPerClient, 'of one client'],
+    [counts.ofEnvironment, limits.maxSessionsPerEnvironment, `of ${envId}`],
+  ];
+  for (const [open, most, whose] of checks) if (open + more > most) return { open, most, whose };
+  return undefined;
+}
+
+/** `too_many_sessions`, with the numbers for clients that are told them. */
+export class TooManySessions extends Problem {
+  readonly open: number;
+  readonly most: number;
+
+  constructor({ open, most, whose }: Refusal, more: number) {
+    super('too_many_sessions', `${more} more would exceed the limit of ${most} sessions ${whose}`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    });
+    this.open = open;
+    this.most = most;
+  }
+}
+
+/** Counts for several processes that have their limits in common. */
+export interface CommonCounts {
+  /** Counts sessions that are to be opened, unless a limit keeps them from it. */
+  admit(owner: string, envId: string, count: number): Promise<Refusal | undefined>;
+  change(owner: string, envId: string, change: number): void;
+}
+
 /** Counts open sessions in all, of each client and of each environment, and refuses those over a limit. */
 export class Admission {
   readonly #limits: SessionLimits;
+  readonly #common: CommonCounts | undefined;
   readonly #clients = new Map<string, Client>();
   #sessions = 0;
 
-  constructor(limits: SessionLimits) {
+  /** @param common decides, where this process is one of several */
+  constructor(limits: SessionLimits, common?: CommonCounts) {
     this.#limits = limits;
+    this.#common = common;
   }
 
-  /** @throws Problem `too_many_sessions` */
-  admit(owner: string, tally: EnvironmentTally, count: number): void {
-    const { maxSessions, maxSessionsPerClient, maxSessionsPerEnvironment } = this.#limits;
-    const refuse = (limit: number, whose: string) =>
-      new Problem('too_many_sessions', `${count} more would exceed the limit of ${limit} sessions ${whose}`, {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
+  /** @throws TooManySessions */
+  admit(owner: string, tally: EnvironmentTally, count: number): MaybePromise<void> {
+    if (this.#common) {
+      return this.#common.admit(owner, tally.envId, count).then(refusal => {
+        if (refusal) throw new TooManySessions(refusal, count);
+        this.#count(owner, tally, count);
       });
-    if (this.#sessions + count > maxSessions) throw refuse(maxSessions, 'on this server');
-    if (this.client(owner).sessions + count > maxSessionsPerClient) {
-      throw refuse(maxSessionsPerClient, 'of one client');
     }
-    if (tally.sessions + count > maxSessionsPerEnvironment) {
-      throw refuse(maxSessionsPerEnvironment, `of ${tally.envId}`);
-    }
-    this.count(owner, tally, count);
+    const counts = {
+      inAll: this.#sessions,
+      ofClient: this.client(owner).sessions,
+      ofEnvironment: tally.sessions,
+    };
+    const refusal = refusalOf(this.#limits, counts, tally.envId, count);
+    if (refusal) throw new TooManySessions(refusal, count);
+    this.#count(owner, tally, count);
   }
 
-  /** Counts sessions that come or, below zero, go. */
+  /** Counts sessions that come unasked or, below zero, go. */
   count(owner: string, tally: EnvironmentTally, change: number): void {
+    this.#count(owner, tally, change);
+    this.#common?.change(owner, tally.envId, change);
+  }
+
+  #count(owner: string, tally: EnvironmentTally, change: number): void {
     this.#sessions += change;
     this.client(owner).sessions += change;
     tally.sessions += change;

@@ -7,6 +7,7 @@ import { CLIENT_REPLIES_KEPT } from './admission.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { EndedSession, Ending } from './ended.ts';
 import type { SessionManager } from './manager.ts';
+import type { Share } from './placement.ts';
 import type { ReplyMemory } from './replies.ts';
 import type { Session } from './session.ts';
 import type { StoredReply, StoredSession } from './stored-session.ts';
@@ -16,12 +17,6 @@ const DOCUMENT_VERSION = 1;
 /** What a checkpoint may hold up everything else at once. */
 const SLICE_MS = 4;
 const MS_PER_S = 1000;
-
-/** Which sessions and clients a process answers for, where several share a database. */
-export interface Share {
-  ownsSession(sessionId: string): boolean;
-  ownsReply(owner: string, key: string): boolean;
-}
 
 const EVERYTHING: Share = { ownsSession: () => true, ownsReply: () => true };
 

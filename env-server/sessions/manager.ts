@@ -2,11 +2,12 @@ import type { JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
-import { Admission, CLIENT_REPLIES_KEPT, type SessionLimits } from './admission.ts';
+import { Admission, CLIENT_REPLIES_KEPT, type CommonCounts, type SessionLimits } from './admission.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
 import { newId } from './ids.ts';
+import { newSessionId, type Placement, serialAfter } from './placement.ts';
 import type { Principal } from './principal.ts';
 import { ReplyMemory } from './replies.ts';
 import { Session } from './session.ts';
@@ -32,9 +33,16 @@ export interface ListRequest {
   readonly limit: number;
 }
 
+/** What a process needs that serves together with others. */
+export interface Company {
+  readonly placement: Placement;
+  readonly counts: CommonCounts;
+}
+
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager {
   readonly #limits: SessionLimits;
+  readonly #placement: Placement | undefined;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly #sessions = new Map<string, Session>();
@@ -45,7 +53,7 @@ export class SessionManager {
   #draining = false;
   #suspended = false;
   #stopped = false;
-  /** Groups that are being opened. */
+  /** Sessions that are being opened. */
   readonly #openings = new Set<Promise<unknown>>();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
@@ -58,9 +66,10 @@ export class SessionManager {
   /** Told of every session that ends. */
   onEnd: ((ended: EndedSession) => void) | undefined;
 
-  constructor(limits: SessionLimits, now: () => number = Date.now) {
+  constructor(limits: SessionLimits, now: () => number = Date.now, company?: Company) {
     this.#limits = limits;
-    this.#admission = new Admission(limits);
+    this.#placement = company?.placement;
+    this.#admission = new Admission(limits, company?.counts);
     this.now = now;
     this.#wheel = new ExpiryWheel(now());
   }
@@ -105,26 +114,12 @@ export class SessionManager {
     }
     const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
     const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
-    this.#admit(owner, variant, count);
-    const open = (episodes: EpisodeState[]) => {
-      if (this.#stopped) throw shuttingDown();
-      return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
-    };
-    const refuse = (error: unknown): never => {
-      this.#admission.count(owner, variant.tally, -count);
-      throw error;
-    };
-    try {
-      const episodes = this.#begin(variant, request, count);
-      if (!(episodes instanceof Promise)) return open(episodes);
-      const opening = episodes.then(open).catch(refuse);
-      this.#openings.add(opening);
-      const done = () => this.#openings.delete(opening);
-      opening.then(done, done);
-      return opening;
-    } catch (error) {
-      return refuse(error);
-    }
+    return this.#admitted(owner, variant, count, () =>
+      chain(this.#begin(variant, request, count), episodes => {
+        if (this.#stopped) throw shuttingDown();
+        return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
+      }),
+    );
   }
 
   /** Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same seed. */
@@ -139,14 +134,16 @@ export class SessionManager {
   }
 
   /** @throws Problem `too_many_sessions`, `draining`, `unsupported` */
-  clone(session: Session, count: number, groupId: string | undefined): Session[] {
+  clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
     const episode = session.capture();
     const { owner, variant, format, ttlMs } = session;
-    this.#admit(owner, variant, count);
     const group = groupId ?? session.groupId;
-    return Array.from({ length: count }, () =>
-      this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
-    );
+    return this.#admitted(owner, variant, count, () => {
+      if (this.#stopped) throw shuttingDown();
+      return Array.from({ length: count }, () =>
+        this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
+      );
+    });
   }
 
   /**
@@ -186,7 +183,7 @@ export class SessionManager {
   }
 
   /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
-  list(principal: Principal, request: ListRequest): { sessions: Session[]; next: number | null } {
+  list(principal: Principal, request: ListRequest): Session[] {
     const all = principal.scopes.has('admin');
     const sessions: Session[] = [];
     for (const session of this.#sessions.values()) {
@@ -194,10 +191,10 @@ export class SessionManager {
       if (!all && session.owner !== principal.name) continue;
       if (request.envId !== undefined && session.variant.environment.spec.id !== request.envId) continue;
       if (request.groupId !== undefined && session.groupId !== request.groupId) continue;
-      if (sessions.length === request.limit) return { sessions, next: sessions[sessions.length - 1].serial };
       sessions.push(session);
+      if (sessions.length === request.limit) break;
     }
-    return { sessions, next: null };
+    return sessions;
   }
 
   /** Ends what has expired and forgets what ended long ago. */
@@ -267,6 +264,11 @@ export class SessionManager {
     this.#admission.client(owner).replies = new ReplyMemory(CLIENT_REPLIES_KEPT, replies);
   }
 
+  /** The process that had these sessions before this one ended without warning: ids that nobody knows may be of its own. */
+  recallCrash(): void {
+    this.#ended.assumeLost(this.forgetAt);
+  }
+
   /** Takes over what an earlier process remembered of a session that ended. */
   recallEnded(ended: EndedSession): void {
     this.#ended.remember(ended);
@@ -289,9 +291,31 @@ export class SessionManager {
     return this.now() + 1000 * this.#limits.goneSeconds;
   }
 
-  #admit(owner: string, variant: Variant, count: number): void {
+  /** Opens sessions within the limits. Where that fails, they do not count. */
+  #admitted(
+    owner: string,
+    variant: Variant,
+    count: number,
+    open: () => MaybePromise<Session[]>,
+  ): MaybePromise<Session[]> {
     if (this.#draining) throw shuttingDown();
-    this.#admission.admit(owner, variant.tally, count);
+    const refuse = (error: unknown): never => {
+      this.#admission.count(owner, variant.tally, -count);
+      throw error;
+    };
+    const opened = chain(this.#admission.admit(owner, variant.tally, count), () => {
+      try {
+        const sessions = open();
+        return sessions instanceof Promise ? sessions.catch(refuse) : sessions;
+      } catch (error) {
+        return refuse(error);
+      }
+    });
+    if (!(opened instanceof Promise)) return opened;
+    this.#openings.add(opened);
+    const done = () => this.#openings.delete(opened);
+    opened.then(done, done);
+    return opened;
   }
 
   #open(
@@ -307,8 +331,8 @@ export class SessionManager {
     const session = new Session(
       {
         ...settings,
-        id: newId('s'),
-        serial: ++this.#serial,
+        id: newSessionId(this.#placement),
+        serial: this.#nextSerial(),
         now: this.now,
         deadline: this.now() + 1000 * this.#limits.lifetimeSeconds,
       },
@@ -318,6 +342,11 @@ export class SessionManager {
     this.#wheel.schedule(session);
     this.opened++;
     return session;
+  }
+
+  #nextSerial(): number {
+    this.#serial = serialAfter(this.#serial, this.now(), this.#placement);
+    return this.#serial;
   }
 
   #end(session: Session, ending: Ending, reason: string | null = null): void {

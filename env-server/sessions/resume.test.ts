@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { type App, createApp } from '../app.ts';
@@ -5,6 +8,8 @@ import { EXAMPLES } from '../custom/examples.ts';
 import { BUILT_IN } from '../environments/registry.ts';
 import { testRegistry } from '../environments.test-data.ts';
 import type { Settings } from '../settings.ts';
+import { Mesh } from '../workers/mesh.ts';
+import { keeperOf } from './placement.ts';
 
 /** Sessions over a restart, within one process: every environment, every wrapper, and what time does to them. */
 
@@ -343,14 +348,18 @@ t.test('of two servers on one folder the first keeps its sessions', async t => {
 
 t.test('processes that share a database resume each its own', async t => {
   const data = t.testdir();
-  const share = (rest: number) => ({
-    ownsSession: (id: string) => id.charCodeAt(5) % 2 === rest,
-    ownsReply: () => rest === 0,
-  });
-  const worker = async (rest: number) => {
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const worker = async (index: number) => {
+    const mesh = new Mesh(folder, { index, count: 2 });
+    const counts = { admit: async () => undefined, change: () => undefined };
     const app = await createApp(
       { logLevel: 'silent', data, checkpointSeconds: 0 },
-      { registry: testRegistry(), now: () => 1e12, share: share(rest) },
+      {
+        registry: testRegistry(),
+        now: () => 1e12,
+        membership: { mesh, counts, folder, keeps: true, restarts: 0 },
+      },
     );
     t.teardown(() => app.server.close());
     return app;
@@ -365,7 +374,9 @@ t.test('processes that share a database resume each its own', async t => {
     );
     t.same(
       replies.map(reply => reply.statusCode),
-      session_id.charCodeAt(5) % 2 === 0 ? [200, 404] : [404, 200],
+      [200, 200],
     );
+    const found = workers.map(({ sessions }) => [...sessions.open()].some(({ id }) => id === session_id));
+    t.same(found, keeperOf(session_id, 2) === 0 ? [true, false] : [false, true]);
   }
 });

@@ -64,10 +64,11 @@ export interface Store {
 /**
  * Opens the embedded database.
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
+ * @param passing the folder ends with the server
  * @throws Error when the database was written by a newer version, or is none
  */
-export function openStore(folder?: string): Store {
-  return new SqliteStore(openDatabase(folder, BUSY_TIMEOUT_MS), folder !== undefined);
+export function openStore(folder?: string, passing = false): Store {
+  return new SqliteStore(openDatabase(folder, BUSY_TIMEOUT_MS), folder !== undefined && !passing);
 }
 
 interface EnvironmentRow {

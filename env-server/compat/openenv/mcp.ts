@@ -4,7 +4,7 @@ import { isObject } from '../../custom/answer.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
-import type { SessionLimits } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
@@ -28,12 +28,10 @@ export interface McpCaller {
 export class McpDesk {
   readonly #play: OpenEnvPlay;
   readonly #desk: ProblemDesk;
-  readonly #limits: SessionLimits;
 
-  constructor(play: OpenEnvPlay, desk: ProblemDesk, limits: SessionLimits) {
+  constructor(play: OpenEnvPlay, desk: ProblemDesk) {
     this.#play = play;
     this.#desk = desk;
-    this.#limits = limits;
   }
 
   /** Answers a request, with an error where it must; never throws. */
@@ -42,7 +40,7 @@ export class McpDesk {
       const request = readRpc(given);
       return rpcSuccess(request.id, await this.#run(request, caller));
     } catch (error) {
-      return rpcFailure(rpcId(given), this.#errorOf(error, caller));
+      return rpcFailure(rpcId(given), this.#errorOf(error));
     }
   }
 
@@ -115,15 +113,14 @@ export class McpDesk {
     return this.#play.attach(principal, envId, id);
   }
 
-  #errorOf(error: unknown, { envId }: McpCaller): RpcError {
+  #errorOf(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
     this.#desk.document(countable(error));
     if (error instanceof InvalidMessage) return new RpcError('invalidParams', error.message);
     const problem = problemOf(error);
     if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
-    if (problem.code === 'too_many_sessions') {
-      const { services } = this.#play.dispatcher;
-      return new RpcError('serverError', problem.message, capacityOf(services, this.#limits, envId));
+    if (problem instanceof TooManySessions) {
+      return new RpcError('serverError', problem.message, capacityOf(problem));
     }
     return new RpcError('internalError', problem.message);
   }

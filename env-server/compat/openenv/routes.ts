@@ -5,6 +5,7 @@ import { heartbeat } from '../../http/heartbeat.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
+import type { Peers } from '../../operations/peers.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { SessionLimits } from '../../sessions/admission.ts';
@@ -17,6 +18,7 @@ import { RpcError, rpcFailure } from './json-rpc.ts';
 import { McpDesk } from './mcp.ts';
 import { readReset, readStep } from './messages.ts';
 import { OpenEnvPlay, type Shown, shownText } from './play.ts';
+import { toSeatKeeper } from './seat-keeper.ts';
 import { type HttpCaller, Seats } from './seats.ts';
 import { OpenEnvSocket } from './websocket.ts';
 
@@ -29,7 +31,7 @@ const LONGEST_NAME = 128;
 /** The id of an environment as one part of the path, with `%2F` in it, or as two. */
 const PREFIXES = ['/compat/openenv/:name', '/compat/openenv/:namespace/:name'];
 
-export interface OpenEnvSettings extends SessionLimits {
+export interface OpenEnvSettings extends Pick<SessionLimits, 'maxSessions'> {
   readonly heartbeatSeconds: number;
 }
 
@@ -41,15 +43,15 @@ export async function addOpenEnvRoutes(
   settings: OpenEnvSettings,
 ): Promise<void> {
   const play = new OpenEnvPlay(dispatcher);
-  const mcp = new McpDesk(play, desk, settings);
+  const mcp = new McpDesk(play, desk);
   const seats = new Seats(play, settings.maxSessions);
-  const services = { play, mcp, desk, limits: settings };
+  const services = { play, mcp, desk };
   const watch = heartbeat(app, settings.heartbeatSeconds);
   for (const prefix of PREFIXES) {
     await app.register(
       async door => {
         door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
-        addPlay(door, play, seats);
+        addPlay(door, play, seats, dispatcher.services.peers);
         addDescriptions(door, dispatcher);
         door.post('/mcp', async (request, reply) =>
           sendJsonText(reply, JSON.stringify(await mcp.answer(request.body, callerOf(request)))),
@@ -69,13 +71,14 @@ export async function addOpenEnvRoutes(
   }
 }
 
-function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats): void {
-  door.post('/reset', async (request, reply) => {
+function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats, peers: Peers | undefined): void {
+  const where = peers ? { preHandler: toSeatKeeper(peers, callerOf) } : {};
+  door.post('/reset', where, async (request, reply) => {
     const caller = callerOf(request);
     const shown = await within(['body'], false, () => seats.reset(caller, readReset(request.body ?? {})));
     return sendShown(reply, caller, shown);
   });
-  door.post('/step', async (request, reply) => {
+  door.post('/step', where, async (request, reply) => {
     const caller = callerOf(request);
     const asked = await within(['body'], false, () => readStep(request.body));
     const seat = await seats.get(caller);
@@ -86,7 +89,7 @@ function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats): void {
     const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
     return sendShown(reply, caller, { ...shown, metadata: { ...metadata, ...more } });
   });
-  door.get('/state', async (request, reply) => {
+  door.get('/state', where, async (request, reply) => {
     const caller = callerOf(request);
     const begun = caller.name !== '' || (await seats.find(caller)) !== undefined;
     if (!begun) return sendJsonText(reply, NOTHING_BEGUN);

@@ -7,7 +7,7 @@ import { Problem, type ProblemCode } from '../../../shared/problems.ts';
 import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { problemOf } from '../../operations/problem-of.ts';
-import type { SessionLimits } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
@@ -38,7 +38,6 @@ export interface SocketServices {
   readonly play: OpenEnvPlay;
   readonly mcp: McpDesk;
   readonly desk: ProblemDesk;
-  readonly limits: SessionLimits;
 }
 
 interface ErrorData {
@@ -98,11 +97,10 @@ export class OpenEnvSocket {
 
   /** Tells why there is no session, and hangs up. */
   #refuse(error: unknown): void {
-    const { desk, limits, play } = this.#services;
-    desk.document(error);
+    this.#services.desk.document(error);
     const problem = problemOf(error);
-    if (problem.code === 'too_many_sessions') {
-      const more = capacityOf(play.dispatcher.services, limits, this.#envId);
+    if (problem instanceof TooManySessions) {
+      const more = capacityOf(problem);
       this.#fail({ code: 'CAPACITY_REACHED', message: problem.message, more });
       this.#socket.close(TRY_AGAIN_LATER, 'no session is free');
       return;

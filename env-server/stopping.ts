@@ -1,0 +1,29 @@
+import type { App } from './app.ts';
+import type { Settings } from './settings.ts';
+
+const MS_PER_S = 1000;
+/** What the server gets to close after the last operation. */
+const CLOSE_MS = 10_000;
+
+/** Ends a server and its process in order: it drains, finishes, stores its sessions. Told a second time, it only stores them. */
+export function stopperOf(
+  { log, sessions, shutDown, keepSessions }: App,
+  settings: Pick<Settings, 'graceSeconds' | 'drainSeconds'>,
+): (reason: string) => void {
+  let stopping = false;
+  return reason => {
+    if (stopping) {
+      keepSessions();
+      process.exit(1);
+    }
+    stopping = true;
+    log.info(`${reason}: draining`);
+    sessions.drain();
+    setTimeout(async () => {
+      const graceMs = settings.graceSeconds * MS_PER_S;
+      setTimeout(() => process.exit(1), graceMs + CLOSE_MS).unref();
+      await shutDown(graceMs);
+      process.exit(0);
+    }, settings.drainSeconds * MS_PER_S);
+  };
+}
