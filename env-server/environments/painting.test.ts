@@ -68,6 +68,11 @@ t.test('buttons share rows until one is full; a pressed one is filled', async t 
     data.filter((byte, at) => at % 4 === 0 && byte < 64).length;
   t.ok(dark(buttons(1, 'pressed')) > 2 * dark(buttons(1)));
   t.equal(paintPage([{ text: 'x'.repeat(500), look: 'button' }]).height, buttons(1).height, 'shortened');
+  const apart = paintPage([
+    { text: 'Next >', look: 'button' },
+    { text: 'B000', look: 'button', apart: true },
+  ]);
+  t.equal(apart.height, buttons(12).height, 'two rows');
 });
 
 t.test('accents and typographic marks are painted as their plain likeness', async t => {

@@ -150,10 +150,12 @@ export function printable(text: string): string {
     .replaceAll(/[^ -~\n]/g, character => PLAIN[character] ?? character);
 }
 
-/** Lines of a page; buttons that follow each other share rows. */
+/** Lines of a page; buttons that follow each other share rows unless one stands apart. */
 export interface PagePart {
   readonly text: string;
   readonly look: 'heading' | 'text' | 'button' | 'pressed';
+  /** Begins a row. */
+  readonly apart?: boolean;
 }
 
 const PAGE_WIDTH = 720;
@@ -195,7 +197,7 @@ function layOut(parts: readonly PagePart[]): { placed: readonly Placed[]; height
     if (x > PAGE_MARGIN) y += buttonHeight + LINE_GAP;
     x = PAGE_MARGIN;
   };
-  for (const { text, look } of parts) {
+  for (const { text, look, apart } of parts) {
     const plain = printable(text);
     if (look === 'heading' || look === 'text') {
       endRow();
@@ -211,7 +213,7 @@ function layOut(parts: readonly PagePart[]): { placed: readonly Placed[]; height
     const fits = Math.floor((inner - 2 * BUTTON_PADDING) / (ADVANCE * PAGE_SCALE));
     const label = plain.length > fits ? `${plain.slice(0, fits - 3)}...` : plain;
     const width = textWidth(label, PAGE_SCALE) + 2 * BUTTON_PADDING;
-    if (x + width > PAGE_WIDTH - PAGE_MARGIN) endRow();
+    if (apart || x + width > PAGE_WIDTH - PAGE_MARGIN) endRow();
     placed.push({ text: label, look, x, y });
     x += width + LINE_GAP;
   }

@@ -60,12 +60,16 @@ export function showPage(shop: Shop, where: Where, goal: Goal): Page {
   return { segments: [...head, BACK, PREVIOUS, ...text], clickables: [BACK, PREVIOUS] };
 }
 
-/** The page as it is painted: what can be clicked as buttons, a chosen option's pressed. */
+const TURNS: readonly string[] = [BACK, NEXT, PREVIOUS];
+
+/** The page as it is painted: what can be clicked as buttons, a chosen option's pressed; the first product apart from the turns before it. */
 export function paintedParts({ segments, clickables }: Page): PagePart[] {
   return segments.map((text, place) => {
     const chosen = text.endsWith(CHOSEN) ? text.slice(0, -CHOSEN.length) : undefined;
     if (chosen !== undefined && clickables.includes(chosen)) return { text: chosen, look: 'pressed' };
-    if (text === SEARCH || clickables.includes(text)) return { text, look: 'button' };
+    if (text === SEARCH || clickables.includes(text)) {
+      return { text, look: 'button', apart: TURNS.includes(segments[place - 1]) && !TURNS.includes(text) };
+    }
     return { text, look: place === 0 ? 'heading' : 'text' };
   });
 }

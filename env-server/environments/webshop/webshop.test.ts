@@ -3,6 +3,7 @@ import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../contract.test-data.ts';
 import { tokenSetRatio } from './fuzzy.ts';
+import { paintedParts } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { readProduct } from './public-data.ts';
 import { judge } from './reward.ts';
@@ -141,6 +142,12 @@ t.test('a search shows fifty results, ten a page', async t => {
   t.match(play.text(state), /Page 5 \(Total results: 50\) \[SEP\] < Prev \[SEP\] B0/);
   t.equal(state.page.clickables.filter(name => name.startsWith('B0')).length, 10);
   t.notOk(state.page.clickables.includes('Next >'));
+  const painted = paintedParts((await walk({}, { index: 3 }, ['search[premium]'])).state.page);
+  t.same(
+    painted.filter(part => part.apart).map(part => part.text.slice(0, 2)),
+    ['B0'],
+    'the first product stands apart from the turns',
+  );
   const none = await walk({}, { index: 3 }, ['search[xyzzy]']);
   t.match(play.text(none.state), /Total results: 0/);
 });
