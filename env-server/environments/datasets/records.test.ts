@@ -58,6 +58,23 @@ t.test('text keeps its odd line ends, and Parquet may be packed in any usual way
   }
 });
 
+t.test('an empty column of Parquet is a field that is not there', async t => {
+  const path = join(t.testdir(), 'a.parquet');
+  parquetWriteFile({
+    filename: path,
+    columnData: [
+      { name: 'q', data: ['one', null], type: 'STRING' },
+      { name: 'list', data: [null, [1, null]], type: 'JSON' },
+    ],
+  });
+  const read = (record: JsonObject) => record;
+  t.same(await readRecords('/data', path, read), [{ q: 'one' }, { list: [1, null] }]);
+  await t.rejects(
+    readRecords('/data', path, (record: JsonObject) => textField(record, 'q')),
+    { message: /row 2: field q: expected text, got nothing/ },
+  );
+});
+
 t.test('a wrong file is refused with row and field', async t => {
   const refused = async (name: string, content: string, message: RegExp) => {
     const path = join(t.testdir({ [name]: content }), name);

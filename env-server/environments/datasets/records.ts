@@ -166,9 +166,7 @@ async function* parquet(pointer: string, path: string, name: string): AsyncGener
     for (const group of metadata.row_groups) {
       const end = start + Number(group.num_rows);
       const rows = await parquetReadObjects({ file, metadata, compressors, rowStart: start, rowEnd: end });
-      for (const row of rows) {
-        yield toJson(row) as JsonObject;
-      }
+      for (const row of rows) yield present(row);
       start = end;
     }
   } catch (error) {
@@ -177,6 +175,12 @@ async function* parquet(pointer: string, path: string, name: string): AsyncGener
       `data file ${path} is not readable Parquet: ${(error as Error).message}`,
     );
   }
+}
+
+/** A row without its empty columns: every row of Parquet has all of them. */
+function present(row: object): JsonObject {
+  const entries = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(entries.map(([name, value]) => [name, toJson(value)]));
 }
 
 /** Parquet's 64-bit integers, typed arrays and dates as plain JSON. */
