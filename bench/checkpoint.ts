@@ -4,11 +4,15 @@
  *
  *     npm run make-checkpoint -- --shape qwen2.5-0.5b --out /tmp/half-billion
  *     npm run bench:checkpoint -- --model /tmp/half-billion --threads 2
+ *     npm run bench:checkpoint -- --model /tmp/half-billion --lora 8 --recompute
+ *
+ * `--lora` learns adapters of this rank on all linear layers instead of all weights.
  */
 
 import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
+import { LORA_MODULES } from '../trainer/models/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
 import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
 import { RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
@@ -29,6 +33,8 @@ const { values: flags } = parseArgs({
     generated: { type: 'string', default: '32' },
     tokens: { type: 'string', default: '512' },
     steps: { type: 'string', default: '2' },
+    lora: { type: 'string' },
+    recompute: { type: 'boolean', default: false },
   },
 });
 const { model } = flags;
@@ -37,13 +43,15 @@ if (model === undefined)
 const runtime = RUNTIME_CHOICES.find(choice => choice === flags.runtime);
 if (runtime === undefined)
   throw new RangeError(`--runtime must be one of ${RUNTIME_CHOICES.join(', ')}, got ${flags.runtime}`);
-const [workers, threads, group, prompt, generated, tokenBudget, steps] = (
-  ['workers', 'threads', 'group', 'prompt', 'generated', 'tokens', 'steps'] as const
-).map(name => {
+const numberOf = (name: keyof typeof flags): number => {
   const value = Number(flags[name]);
   if (Number.isInteger(value) && value > 0) return value;
   throw new RangeError(`--${name} must be a positive integer, got ${flags[name]}`);
-});
+};
+const [workers, threads, group, prompt, generated, tokenBudget, steps] = (
+  ['workers', 'threads', 'group', 'prompt', 'generated', 'tokens', 'steps'] as const
+).map(numberOf);
+const rank = flags.lora === undefined ? null : numberOf('lora');
 
 const policy = await timed('load', () =>
   LocalPolicy.create({
@@ -56,6 +64,10 @@ const policy = await timed('load', () =>
     maxSequenceLength: prompt + generated,
     maxOpenSequences: group,
     tokenBudget,
+    recompute: flags.recompute,
+    ...(rank === null
+      ? {}
+      : { lora: { rank, alpha: 2 * rank, rankStabilized: false, modules: LORA_MODULES } }),
   }),
 );
 console.log(`  ${policy.parameterCount.toLocaleString('en')} weights on ${policy.description}`);

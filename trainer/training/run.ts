@@ -1,8 +1,9 @@
+import { machineMemory } from '../policy/local/memory.ts';
 import type { Policy } from '../policy/policy.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { meteredAgent } from '../rollout/metered-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
-import type { Progress } from '../tracking/progress.ts';
+import { type Progress, shownBytes } from '../tracking/progress.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { trainLoop } from './loop.ts';
@@ -13,6 +14,7 @@ import type { RunFolder } from './run-folder.ts';
 import type { RunSettings } from './settings.ts';
 import { needsReference, validationPlan } from './settings-derived.ts';
 import { configuredSinks } from './sinks.ts';
+import { runSizes } from './sizes.ts';
 import { StreamedSource } from './streamed-source.ts';
 import { runSupervision } from './supervision.ts';
 import { levelHash, playValidation } from './validation.ts';
@@ -69,7 +71,10 @@ async function trainTracked({
   if (!bench) return undefined;
   try {
     const policy = await openPolicy(settings, bench, folder);
-    note(`policy on ${policy.description}`);
+    const { totalBytes } = runSizes(settings, policy.config);
+    note(
+      `policy on ${policy.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
+    );
     try {
       const state =
         checkpoint?.state ??

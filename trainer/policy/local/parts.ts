@@ -17,6 +17,7 @@ import { compileGrammar, type Grammars } from '../engine/grammar.ts';
 import { NORM_BLOCK } from './adamw.ts';
 import { readAdapterConfig } from './adapter-folder.ts';
 import { readConfig, readTrained, readWeights } from './checkpoint.ts';
+import { machineMemory, refuseWhatCannotFit } from './memory.ts';
 import { DEFAULT_TOKEN_BUDGET } from './micro-batches.ts';
 import { findModel, type ModelPlace } from './model-folder.ts';
 import type { Slice, WorkerSetup } from './protocol.ts';
@@ -101,12 +102,18 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   for (const [name, grammar] of Object.entries(options.grammars ?? {})) {
     compileGrammar(name, grammar, config.vocabularySize);
   }
+  const count = (specs: readonly ParameterSpec[]): number =>
+    specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  const kind = await chooseRuntime(runtime, config.hiddenSize);
+  const trained = count(trainedSpecs(config, options.valueHead));
+  const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
+  refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
   const { base, weights } = await loadWeights(config, place, options);
   const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
   return {
     options,
     config,
-    runtime: await chooseRuntime(runtime, config.hiddenSize),
+    runtime: kind,
     maxSequenceLength,
     place,
     base,
@@ -156,6 +163,13 @@ async function loadWeights(
   return { base, weights };
 }
 
+/** @throws RangeError for a number that cannot be one of workers */
+function workerCount({ workers }: LocalPolicyOptions, runtime: RuntimeKind): number {
+  const count = runtime === 'webgpu' ? 1 : (workers ?? availableParallelism());
+  if (Number.isInteger(count) && count >= 1) return count;
+  throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
+}
+
 /** What each worker is started with. */
 export function workerSetups({
   options,
@@ -169,11 +183,8 @@ export function workerSetups({
   second,
   squares,
 }: PolicyParts): WorkerSetup[] {
-  const count = runtime === 'webgpu' ? 1 : (options.workers ?? availableParallelism());
+  const count = workerCount(options, runtime);
   const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
-  if (!Number.isInteger(count) || count < 1) {
-    throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
-  }
   const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
   return gradients.map((_, index) => ({
     index,

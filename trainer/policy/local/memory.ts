@@ -1,0 +1,47 @@
+import { totalmem } from 'node:os';
+
+const FLOAT_BYTES = 4;
+const GIBIBYTE = 2 ** 30;
+
+/** Numbers of weights of a policy. */
+export interface WeightCounts {
+  /** Those that are learnt. */
+  readonly trained: number;
+  /** Those that stay as they are beside adapters. */
+  readonly frozen: number;
+}
+
+/** Bytes of memory that this process can have: the machine's, or what its container is allowed. */
+export function machineMemory(): number {
+  const allowed = process.constrainedMemory();
+  return allowed > 0 ? Math.min(totalmem(), allowed) : totalmem();
+}
+
+/**
+ * What a policy has to keep in memory for certain, before any cache or activation.
+ * @param available bytes of memory
+ * @throws RangeError with the sizes and what to change, when it cannot fit
+ */
+export function refuseWhatCannotFit(
+  { trained, frozen }: WeightCounts,
+  workers: number,
+  available: number,
+): void {
+  const parts = {
+    weights: FLOAT_BYTES * (trained + frozen),
+    'two moments': 2 * FLOAT_BYTES * trained,
+    [`gradients of ${workers} worker${workers === 1 ? '' : 's'}`]: 2 * workers * FLOAT_BYTES * trained,
+  };
+  const total = Object.values(parts).reduce((sum, bytes) => sum + bytes, 0);
+  if (total <= available) return;
+  const shown = (bytes: number) => `${(bytes / GIBIBYTE).toFixed(1)} GiB`;
+  const list = Object.entries(parts).map(([what, bytes]) => `${what} ${shown(bytes)}`);
+  const advice = [
+    ...(workers > 1 ? ['1 worker with several threads'] : []),
+    ...(frozen === 0 ? ['adapters (LoRA) instead of all weights'] : []),
+    'a smaller model',
+  ];
+  throw new RangeError(
+    `the policy takes ${shown(total)} (${list.join(', ')}) and the machine has ${shown(available)}: take ${advice.join(', or ')}`,
+  );
+}
