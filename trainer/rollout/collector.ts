@@ -1,4 +1,3 @@
-import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { ServerPool } from '../client/servers.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { Prompt } from '../prompts/prompt.ts';
@@ -6,9 +5,9 @@ import { createPrompt, type PromptName } from '../prompts/templates.ts';
 import type { Agent } from './agent.ts';
 import { type ContextSettings, FULL_CONTEXT } from './context.ts';
 import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
-import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
 import type { Episode } from './episode.ts';
-import { type PlaySetting, playEpisode, type Waits } from './play.ts';
+import { type GroupOutcome, playGroup } from './group.ts';
+import type { PlaySetting, Waits } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
 export interface CollectorSettings {
@@ -38,29 +37,6 @@ export interface PlayOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A group that is over: all its episodes in the order of its members, or why it could not be completed. */
-export type GroupOutcome =
-  | { readonly plan: GroupPlan; readonly episodes: readonly Episode[] }
-  | { readonly plan: GroupPlan; readonly error: Error };
-
-/** A group that did not end within its time. */
-export class GroupTimeout extends Error {
-  constructor(plan: GroupPlan, limitMs: number) {
-    super(
-      `a group of ${plan.tag} with seed ${plan.seed} was not over after ${limitMs / 1000} s (rollout.group_timeout_s)`,
-    );
-    this.name = 'GroupTimeout';
-  }
-}
-
-/** A group being played. */
-interface OpenGroup {
-  readonly plan: GroupPlan;
-  sessions: readonly EnvironmentSession[];
-  /** Why it cannot be completed; its episodes end when they find it set. */
-  failure: Error | undefined;
-}
-
 export interface Collection {
   /** Of the groups that were completed, in the order of their plans and members. */
   readonly episodes: readonly Episode[];
@@ -70,10 +46,6 @@ export interface Collection {
 }
 
 export type CollectionMetrics = { readonly [name: string]: number };
-
-/** Names token sequences. One counter for all collectors, since several may share a policy. */
-let sequences = 0;
-const newSequence = (): number => ++sequences;
 
 /**
  * Plays groups of episodes, many at once: each waits either for its agent or for its environment, and those that wait for
@@ -197,7 +169,7 @@ export class Collector {
       while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
       if (signal.aborted) break;
       open += plan.size;
-      this.#playGroup(plan, options, signal, waits, onMoves)
+      this.#playGroup(plan, options, waits, signal, onMoves)
         .then(onGroup)
         .catch(error => {
           fatal ??= error;
@@ -213,82 +185,26 @@ export class Collector {
     if (fatal !== undefined) throw fatal;
   }
 
-  /** The outcome; rejects with errors that are not the servers'. */
   async #playGroup(
     plan: GroupPlan,
     options: PlayOptions,
-    signal: AbortSignal,
     waits: Waits,
+    signal: AbortSignal,
     onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {
-    const { described, prompt } = this.#tag(plan.tag);
-    const group: OpenGroup = { plan, sessions: [], failure: undefined };
-    const setting: PlaySetting = {
-      described,
-      prompt,
-      tokenizer: this.#settings.tokenizer,
+    const { servers, tokenizer, groupTimeoutMs } = this.#settings;
+    const setting = {
+      ...this.#tag(plan.tag),
+      servers,
+      timeoutMs: groupTimeoutMs,
+      tokenizer,
       agent: options.agent,
       context: this.#context,
       sampling: options.sampling,
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
-      newSequence,
-      check: () => {
-        signal.throwIfAborted();
-        if (group.failure) throw group.failure;
-      },
       waits,
     };
-    try {
-      const limit = this.#settings.groupTimeoutMs;
-      const playing = this.#playMembers(group, setting);
-      const episodes = await (limit === undefined ? playing : within(playing, limit, plan));
-      return { plan, episodes };
-    } catch (error) {
-      group.failure ??= error as Error;
-      if (!isServersFault(error)) throw error;
-      return { plan, error };
-    } finally {
-      let moves = 0;
-      for (const session of group.sessions) {
-        if (session.moves > 0) moves++;
-        session.close();
-      }
-      if (moves > 0) onMoves(moves);
-    }
-  }
-
-  async #playMembers(group: OpenGroup, setting: PlaySetting): Promise<Episode[]> {
-    const { plan } = group;
-    const { tag, seedable } = setting.described;
-    const sessions = await EnvironmentSession.openGroup(
-      this.#settings.servers,
-      {
-        environmentId: tag.environmentId,
-        tag: tag.name,
-        config: tag.config,
-        options: tag.options,
-        seed: seedable ? plan.seed : undefined,
-        groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
-      },
-      plan.size,
-    );
-    if (group.failure) {
-      for (const session of sessions) session.close();
-      throw group.failure;
-    }
-    group.sessions = sessions;
-    const played = await Promise.allSettled(
-      sessions.map(async (session, member) => {
-        try {
-          return await playEpisode(plan, member, session, setting);
-        } catch (error) {
-          group.failure ??= error as Error;
-          throw error;
-        }
-      }),
-    );
-    if (group.failure) throw group.failure;
-    return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+    return playGroup(plan, setting, signal, onMoves);
   }
 
   #tag(name: string): { readonly described: DescribedTag; readonly prompt: Prompt } {
@@ -296,26 +212,4 @@ export class Collector {
     if (!tag) throw new Error(`no tag is named ${name}; there are: ${[...this.#tags.keys()].join(', ')}`);
     return tag;
   }
-}
-
-/** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */
-async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new GroupTimeout(plan, limitMs)), limitMs);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
-function isServersFault(error: unknown): error is Error {
-  if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
-  return (
-    error instanceof ReplyTimeout ||
-    error instanceof ServerUnavailable ||
-    error instanceof ReplayDiverged ||
-    error instanceof GroupTimeout
-  );
 }

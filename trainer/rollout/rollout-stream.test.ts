@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import type { GroupOutcome } from './collector.ts';
 import type { Episode } from './episode.ts';
+import type { GroupOutcome } from './group.ts';
 import { RolloutStream, type StreamSettings } from './rollout-stream.ts';
 import { scriptedAgent } from './scripted-agent.ts';
 import type { GroupPlan } from './tag.ts';

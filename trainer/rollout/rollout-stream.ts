@@ -1,6 +1,7 @@
 import type { Agent } from './agent.ts';
-import type { Collector, GroupOutcome } from './collector.ts';
+import type { Collector } from './collector.ts';
 import type { Episode } from './episode.ts';
+import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
 import type { PlaySetting, Waits } from './play.ts';
 import { startCapacity } from './staleness.ts';

@@ -1,0 +1,131 @@
+import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors.ts';
+import type { ServerPool } from '../client/servers.ts';
+import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
+import type { Episode } from './episode.ts';
+import { type PlaySetting, playEpisode } from './play.ts';
+import type { GroupPlan } from './tag.ts';
+
+/** What a group is played with. */
+export interface GroupSetting extends Omit<PlaySetting, 'newSequence' | 'check'> {
+  readonly servers: ServerPool;
+  /** A group that takes longer is given up; no limit when undefined. */
+  readonly timeoutMs: number | undefined;
+}
+
+/** A group that is over: all its episodes in the order of its members, or why it could not be completed. */
+export type GroupOutcome =
+  | { readonly plan: GroupPlan; readonly episodes: readonly Episode[] }
+  | { readonly plan: GroupPlan; readonly error: Error };
+
+/** A group that did not end within its time. */
+export class GroupTimeout extends Error {
+  constructor(plan: GroupPlan, limitMs: number) {
+    super(
+      `a group of ${plan.tag} with seed ${plan.seed} was not over after ${limitMs / 1000} s (rollout.group_timeout_s)`,
+    );
+    this.name = 'GroupTimeout';
+  }
+}
+
+/** A group being played. */
+interface OpenGroup {
+  readonly plan: GroupPlan;
+  sessions: readonly EnvironmentSession[];
+  /** Why it cannot be completed; its episodes end when they find it set. */
+  failure: Error | undefined;
+}
+
+/** Names token sequences. One counter for all groups, since several collectors may share a policy. */
+let sequences = 0;
+const newSequence = (): number => ++sequences;
+
+/**
+ * Plays a group to its end, its members side by side.
+ * @param onMoves told how many of its episodes had to go on at another server, if any
+ * @returns the outcome; rejects with errors that are not the servers'
+ */
+export async function playGroup(
+  plan: GroupPlan,
+  setting: GroupSetting,
+  signal: AbortSignal,
+  onMoves: (count: number) => void,
+): Promise<GroupOutcome> {
+  const group: OpenGroup = { plan, sessions: [], failure: undefined };
+  const check = () => {
+    signal.throwIfAborted();
+    if (group.failure) throw group.failure;
+  };
+  try {
+    const playing = playMembers(group, setting, check);
+    const { timeoutMs } = setting;
+    const episodes = await (timeoutMs === undefined ? playing : within(playing, timeoutMs, plan));
+    return { plan, episodes };
+  } catch (error) {
+    group.failure ??= error as Error;
+    if (!isServersFault(error)) throw error;
+    return { plan, error };
+  } finally {
+    let moves = 0;
+    for (const session of group.sessions) {
+      if (session.moves > 0) moves++;
+      session.close();
+    }
+    if (moves > 0) onMoves(moves);
+  }
+}
+
+async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Episode[]> {
+  const { plan } = group;
+  const { tag, seedable } = setting.described;
+  const sessions = await EnvironmentSession.openGroup(
+    setting.servers,
+    {
+      environmentId: tag.environmentId,
+      tag: tag.name,
+      config: tag.config,
+      options: tag.options,
+      seed: seedable ? plan.seed : undefined,
+      groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
+    },
+    plan.size,
+  );
+  if (group.failure) {
+    for (const session of sessions) session.close();
+    throw group.failure;
+  }
+  group.sessions = sessions;
+  const played = await Promise.allSettled(
+    sessions.map(async (session, member) => {
+      try {
+        return await playEpisode(plan, member, session, { ...setting, newSequence, check });
+      } catch (error) {
+        group.failure ??= error as Error;
+        throw error;
+      }
+    }),
+  );
+  if (group.failure) throw group.failure;
+  return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+}
+
+/** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */
+async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new GroupTimeout(plan, limitMs)), limitMs);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
+function isServersFault(error: unknown): error is Error {
+  if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
+  return (
+    error instanceof ReplyTimeout ||
+    error instanceof ServerUnavailable ||
+    error instanceof ReplayDiverged ||
+    error instanceof GroupTimeout
+  );
+}
