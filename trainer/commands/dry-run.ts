@@ -26,7 +26,9 @@ export async function dryRun(settings: RunSettings, signal: AbortSignal): Promis
   const lines = [
     `policy: ${parameters} parameters (${shownCount(parameters)})${vocabulary.remark}`,
     ...(trained < parameters
-      ? [`learnt: ${trained} of them (${shownCount(trained)}), adapters and value head`]
+      ? [
+          `learnt: ${trained} of them (${shownCount(trained)}), adapters${settings.policy.value_head ? ' and value head' : ''}`,
+        ]
       : []),
     `episodes: ${episodesPerIteration} an iteration, ${episodes} in ${settings.training.steps} iterations`,
     `memory: about ${shownBytes(totalBytes)}`,
