@@ -1,9 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
 import { messageOf, RuntimeError } from '../runtime.ts';
+import {
+  type AdapterTraits,
+  chooseProducts,
+  describeProducts,
+  featuresOf,
+  type Precision,
+  type Products,
+} from './precision.ts';
 
-/** Dawn's switches: none is needed for float32. */
-const DAWN_OPTIONS: string[] = [];
+/** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
+const DAWN_OPTIONS = ['enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia'];
 const MEBIBYTE = 2 ** 20;
 /** Within this time after a command failed, the device says that it is lost. */
 const SETTLING_MS = 200;
@@ -38,6 +46,8 @@ export class GpuDevice {
   readonly device: GPUDevice;
   /** Whether a processor plays the GPU. */
   readonly software: boolean;
+  /** How it multiplies matrices. */
+  readonly products: Products;
   /** Keeps Dawn alive as long as the device. */
   readonly #gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
@@ -45,12 +55,13 @@ export class GpuDevice {
   #lost: string | null = null;
   #closed = false;
 
-  private constructor(gpu: GPU, adapter: GPUAdapter, device: GPUDevice) {
+  private constructor(gpu: GPU, adapter: GPUAdapter, device: GPUDevice, products: Products) {
     const { vendor, device: name, description, architecture } = adapter.info;
     this.software = architecture === 'software' || adapter.info.isFallbackAdapter;
     this.#gpu = gpu;
     this.device = device;
-    this.description = `${vendor}, ${description || name}`;
+    this.products = products;
+    this.description = `${vendor}, ${description || name}; ${describeProducts(products)}`;
     device.addEventListener('uncapturederror', event => {
       this.#fault ??= event.error.message;
     });
@@ -59,15 +70,28 @@ export class GpuDevice {
     });
   }
 
-  /** @returns null where there is no GPU that Dawn can use */
-  static async open(): Promise<GpuDevice | null> {
-    const gpu = create(DAWN_OPTIONS);
+  /**
+   * @param precision of the factors of products, where the GPU offers it
+   * @returns null where there is no GPU that Dawn can use
+   */
+  static async open(precision: Precision = 'float32'): Promise<GpuDevice | null> {
+    const gpu = create(precision === 'float32' ? [] : DAWN_OPTIONS);
     const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
     if (adapter === null) return null;
+    const { features, info } = adapter;
+    const traits = info as Omit<AdapterTraits, 'features'>;
+    const { subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs } = traits;
+    const products = chooseProducts(precision, {
+      features,
+      subgroupMinSize,
+      subgroupMaxSize,
+      subgroupMatrixConfigs,
+    });
     const device = await adapter.requestDevice({
+      requiredFeatures: featuresOf(products) as GPUFeatureName[],
       requiredLimits: Object.fromEntries(WANTED_LIMITS.map(name => [name, adapter.limits[name]])),
     });
-    return new GpuDevice(gpu, adapter, device);
+    return new GpuDevice(gpu, adapter, device, products);
   }
 
   /** Whether the adapter is still there; a closed device has none. */

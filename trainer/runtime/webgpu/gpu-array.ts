@@ -42,6 +42,7 @@ export async function download(
   device: GpuDevice,
   copies: readonly { readonly from: GpuArray; readonly to: Float32Array }[],
 ): Promise<void> {
+  device.check();
   const most = copies.reduce((size, { to }) => Math.max(size, to.byteLength), 0);
   const size = Math.min(most, STAGING_BYTES);
   const staging = device.device.createBuffer({

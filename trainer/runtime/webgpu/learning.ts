@@ -2,7 +2,7 @@ import { type Shape, sizeOf } from '../../graph/tensor.ts';
 import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
 import { type DeviceArray, type Learner, type LearnerState, RuntimeError, type Tensors } from '../runtime.ts';
 import type { AdamwFactors } from '../wasm/adamw.ts';
-import { accumulate, adamw } from './kernels/adamw.ts';
+import { ADAMW_FACTORS, accumulate, adamw } from './kernels/adamw.ts';
 import { fold, foldRows } from './kernels/reduce.ts';
 import type { Program } from './program.ts';
 import type { Step, Value } from './step.ts';
@@ -169,7 +169,7 @@ function rowsOf(shape: Shape): { readonly rows: number; readonly width: number }
 }
 
 function stepProgram(layout: readonly ParameterInfo[]): Program {
-  const factors: Value = { id: -1, length: 9 };
+  const factors: Value = { id: -1, length: ADAMW_FACTORS.length };
   const inputs = new Map<string, Value>([[FACTORS, factors]]);
   const steps = layout.flatMap(({ name, shape }) => {
     const of = (kind: (typeof KINDS)[number]): Value => {

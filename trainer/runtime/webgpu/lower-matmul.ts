@@ -54,6 +54,7 @@ export function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
       { value: builder.place(node), shape: result },
       sizes,
       attributes,
+      builder.products,
     ),
   );
 }

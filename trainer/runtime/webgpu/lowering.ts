@@ -8,6 +8,7 @@ import { broadcastStrides, collapse, cutShape } from './layout.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { lowerMatmul } from './lower-matmul.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
+import { FLOAT32_PRODUCTS, type Products } from './precision.ts';
 import { type Program, ProgramBuilder } from './program.ts';
 import { copyBox } from './shaders/copy.ts';
 import { attendPages } from './shaders/paged-attention.ts';
@@ -17,9 +18,9 @@ import type { Step, Value } from './step.ts';
 /** Adds the steps of one node, and gives its tensor an array. */
 export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
 
-/** Writes a graph as dispatches. */
-export function lowerToSteps(graph: Graph): Program {
-  const builder = new ProgramBuilder(graph);
+/** Writes a graph as dispatches. @param products how the device multiplies matrices */
+export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS): Program {
+  const builder = new ProgramBuilder(graph, products);
   for (const node of graph.nodes) {
     if (builder.isLowered(node)) continue;
     if (node.operation === 'input' || node.operation === 'parameter') builder.place(node);

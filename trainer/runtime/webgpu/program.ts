@@ -1,5 +1,6 @@
 import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
 import { sizeOf } from '../../graph/tensor.ts';
+import type { Products } from './precision.ts';
 import type { Step, Value } from './step.ts';
 
 /** A graph as dispatches over arrays on the device. */
@@ -15,6 +16,8 @@ export interface Program {
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
 export class ProgramBuilder {
   readonly graph: Graph;
+  /** How the device multiplies matrices. */
+  readonly products: Products;
   readonly #steps: Step[] = [];
   readonly #values = new Map<Tensor, Value>();
   readonly #constants = new Map<Value, Float32Array>();
@@ -22,8 +25,9 @@ export class ProgramBuilder {
   readonly #shared = new Map<string, Value>();
   #count = 0;
 
-  constructor(graph: Graph) {
+  constructor(graph: Graph, products: Products) {
     this.graph = graph;
+    this.products = products;
     for (const node of graph.nodes) {
       for (const input of node.inputs) {
         const users = this.#users.get(input);

@@ -42,7 +42,7 @@ export class WebGpuExecutable implements Executable {
     bindParameters(graph, options);
     checkResident(graph, options);
     const outputs = bindOutputs(graph, options);
-    const { program, resident } = addingUp(lowerToSteps(graph), options.sums ?? {});
+    const { program, resident } = addingUp(lowerToSteps(graph, owner.device.products), options.sums ?? {});
     const buffers = new Map<Value, GPUBuffer>();
     for (const [name, array] of [...resident, ...Object.entries(options.resident ?? {})]) {
       if (!(array instanceof GpuArray)) throw new RuntimeError(`the array '${name}' is not on this device`);

@@ -15,6 +15,7 @@ import { CompiledProgram } from './compiled-program.ts';
 import { GpuDevice } from './device.ts';
 import { download, GpuArray } from './gpu-array.ts';
 import { DeviceLearner, type LearningPlace } from './learning.ts';
+import { describeProducts, type Precision } from './precision.ts';
 import { type DeviceParameters, ResidentParameters } from './resident.ts';
 import { WebGpuExecutable } from './webgpu-executable.ts';
 
@@ -32,7 +33,8 @@ export class WebGpuRuntime implements Runtime {
   readonly #open = new Set<WebGpuExecutable>();
   readonly #resident = new Map<ParameterStore, ResidentParameters>();
 
-  private constructor(device: GpuDevice) {
+  /** @param device the runtime's own from now on; {@link open} finds one */
+  constructor(device: GpuDevice) {
     this.#device = device;
     this.#pool = new BufferPool(device);
     this.memory = {
@@ -42,14 +44,22 @@ export class WebGpuRuntime implements Runtime {
     };
   }
 
-  /** @returns null where there is no GPU that Dawn can use */
-  static async open(): Promise<WebGpuRuntime | null> {
-    const device = await GpuDevice.open();
+  /**
+   * @param precision of the factors of products, where the GPU offers it; all else is float32
+   * @returns null where there is no GPU that Dawn can use
+   */
+  static async open(precision: Precision = 'float32'): Promise<WebGpuRuntime | null> {
+    const device = await GpuDevice.open(precision);
     return device === null ? null : new WebGpuRuntime(device);
   }
 
   get description(): string {
     return `WebGPU (${this.#device.description})`;
+  }
+
+  /** How it multiplies matrices, for people. */
+  get products(): string {
+    return describeProducts(this.#device.products);
   }
 
   /** Whether a processor plays the GPU. */

@@ -1,5 +1,8 @@
 import { type MatmulAttributes, matmul } from '../../../graph/operations/matmul.ts';
+import type { Products } from '../precision.ts';
 import type { Step } from '../step.ts';
+import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
+import { PRODUCT_BINDINGS } from './product-bindings.ts';
 import { type TensorValue, toNdArray } from './reference.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
@@ -29,10 +32,14 @@ export interface ProductSizes {
  * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
  * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
  * strip, it takes the one where neighbours read neighbours.
+ *
+ * @param half rounds the factors to float16; sums are float32
  */
-function productCode(tile: number): string {
+function productCode(tile: number, half: boolean): string {
   const extent = THREADS * tile;
-  const vector = tile === 1 ? 'f32' : `vec${tile}<f32>`;
+  const vectorOf = (type: string): string => (tile === 1 ? type : `vec${tile}<${type}>`);
+  const vector = vectorOf('f32');
+  const stored = vectorOf(half ? 'f16' : 'f32');
   const each = (line: (i: number) => string): string =>
     Array.from({ length: tile }, (_, i) => line(i)).join('\n');
   const part = (name: string, i: number): string => (tile === 1 ? name : `${name}[${i}]`);
@@ -48,40 +55,17 @@ function productCode(tile: number): string {
       if (depth + inner < u.inner) {
 ${each(i => `        if (place + ${i}u < u.${across}) { ${part('value', i)} = ${side}[at + ${i}u * u.${side}Stride]; }`)}
       }
-      ${side}_strip[inner * ${THREADS}u + group_of] = value;
+      ${side}_strip[inner * ${THREADS}u + group_of] = ${stored}(value);
     }`;
   const multiply = (step: number): string => `
       {
-        let a = left_strip[(k + ${step}u) * ${THREADS}u + local.y];
-        let b = right_strip[(k + ${step}u) * ${THREADS}u + local.x];
+        let a = ${vector}(left_strip[(k + ${step}u) * ${THREADS}u + local.y]);
+        let b = ${vector}(right_strip[(k + ${step}u) * ${THREADS}u + local.x]);
 ${each(i => `        sums${i} = fma(${vector}(${part('a', i)}), b, sums${i});`)}
       }`;
-  return `
-struct Uniforms {
-  rows : u32,
-  columns : u32,
-  inner : u32,
-  innerBatch : u32,
-  leftOuter : u32,
-  leftInner : u32,
-  rightOuter : u32,
-  rightInner : u32,
-  leftStride : u32,
-  leftInnerStride : u32,
-  leftInnerFast : u32,
-  rightStride : u32,
-  rightInnerStride : u32,
-  rightInnerFast : u32,
-  // inner entries of a strip
-  strip : u32,
-  scale : f32,
-}
-@group(0) @binding(0) var<uniform> u : Uniforms;
-@group(0) @binding(1) var<storage, read> left : array<f32>;
-@group(0) @binding(2) var<storage, read> right : array<f32>;
-@group(0) @binding(3) var<storage, read_write> result : array<f32>;
-var<workgroup> left_strip : array<${vector}, ${THREADS ** 2}>;
-var<workgroup> right_strip : array<${vector}, ${THREADS ** 2}>;
+  return `${half ? 'enable f16;' : ''}
+${PRODUCT_BINDINGS}var<workgroup> left_strip : array<${stored}, ${THREADS ** 2}>;
+var<workgroup> right_strip : array<${stored}, ${THREADS ** 2}>;
 
 @compute @workgroup_size(${THREADS}, ${THREADS})
 fn main(
@@ -110,17 +94,20 @@ ${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns)
 `;
 }
 
-/** A product of two tensors, as the graph's operation has it. */
+/** A product of two tensors, as the graph's operation has it. @param products how the device multiplies */
 export function product(
   left: TensorValue,
   right: TensorValue,
   result: TensorValue,
   sizes: ProductSizes,
   attributes: MatmulAttributes,
+  products: Products,
 ): Step {
   const { rows, columns, inner, batch } = sizes;
-  const tile = Math.min(rows, columns) >= LARGE_EXTENT ? LARGE : SMALL;
-  const extent = THREADS * tile;
+  const large = Math.min(rows, columns) >= LARGE_EXTENT;
+  const tile = large ? LARGE : SMALL;
+  const onMatrices = products.kind === 'subgroup' && large;
+  const extent = onMatrices ? MATRIX_EXTENT : THREADS * tile;
   const { transposeA, transposeB, scale } = attributes;
   const leftSide = transposeA ? [1, rows, 0] : [inner, 1, 1];
   const rightSide = transposeB ? [inner, 1, 1] : [1, columns, 0];
@@ -133,7 +120,7 @@ export function product(
   words.setFloat32(60, scale, true);
   return {
     name: `matmul ${rows} × ${inner} × ${columns}`,
-    code: productCode(tile),
+    code: onMatrices ? matrixProductCode(products) : productCode(tile, products.kind !== 'float32'),
     uniforms: words.buffer,
     reads: [left.value, right.value],
     writes: [result.value],

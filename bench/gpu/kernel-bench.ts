@@ -1,0 +1,52 @@
+import { GraphBuilder } from '../../trainer/graph/graph.ts';
+import { sizeOf } from '../../trainer/graph/tensor.ts';
+import type { DeviceArray, Executable, Tensors } from '../../trainer/runtime/runtime.ts';
+import type { WebGpuRuntime } from '../../trainer/runtime/webgpu/webgpu-runtime.ts';
+import type { BenchKernel } from './kernels.ts';
+
+const NOTHING: Tensors = {};
+
+/** Runs kernels on a device many times without anything coming back. */
+export class KernelBench {
+  readonly #runtime: WebGpuRuntime;
+  #wait: Executable | null = null;
+
+  constructor(runtime: WebGpuRuntime) {
+    this.#runtime = runtime;
+  }
+
+  /** Milliseconds of one run, its result's addition to an array included. */
+  async measure({ graph, name }: BenchKernel, repeats: number): Promise<number> {
+    const { memory } = this.#runtime;
+    const arrays: DeviceArray[] = [];
+    const place = async (tensors: Iterable<readonly [string, { readonly shape: readonly number[] }]>) => {
+      const placed: Record<string, DeviceArray> = {};
+      for (const [tensor, { shape }] of tensors) {
+        placed[tensor] = await memory.allocate(`${tensor} of ${name}`, sizeOf(shape));
+        arrays.push(placed[tensor]);
+      }
+      return placed;
+    };
+    const [resident, sums] = [await place(graph.inputs), await place(graph.outputs)];
+    const executable = await this.#runtime.compile(graph, { resident, sums });
+    await executable.run(NOTHING);
+    await this.#waitForAll();
+    const start = performance.now();
+    for (let repeat = 0; repeat < repeats; repeat++) await executable.run(NOTHING);
+    await this.#waitForAll();
+    const ms = (performance.now() - start) / repeats;
+    await executable.dispose();
+    for (const array of arrays) array.destroy();
+    return ms;
+  }
+
+  /** Until the device has done what it was asked: one number comes back after all else. */
+  async #waitForAll(): Promise<void> {
+    if (this.#wait === null) {
+      const g = new GraphBuilder();
+      g.output('y', g.add(g.input('x', 'float32', [1]), 1));
+      this.#wait = await this.#runtime.compile(g.build());
+    }
+    await this.#wait.run({ x: new Float32Array(1) });
+  }
+}

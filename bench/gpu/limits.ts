@@ -1,0 +1,27 @@
+/** What a card can do at most. */
+export interface Limits {
+  readonly tflops: number;
+  readonly gigabytes: number;
+}
+
+/** By NVIDIA's data sheets, SXM forms: TFLOP/s in float32 and dense in float16 on tensor cores, GB/s of memory. */
+const CARDS: readonly {
+  readonly name: RegExp;
+  readonly plain: number;
+  readonly tensor: number;
+  readonly gigabytes: number;
+}[] = [
+  { name: /H100/, plain: 67, tensor: 989, gigabytes: 3350 },
+  { name: /H200/, plain: 67, tensor: 989, gigabytes: 4800 },
+  { name: /A100/, plain: 19.5, tensor: 312, gigabytes: 2039 },
+];
+
+/** @returns undefined for a card that is not known by name */
+export function limitsOf(description: string, products: string): Limits | undefined {
+  const card = CARDS.find(({ name }) => name.test(description));
+  if (card === undefined) return undefined;
+  return {
+    tflops: products.startsWith('tensor cores') ? card.tensor : card.plain,
+    gigabytes: card.gigabytes,
+  };
+}

@@ -1,0 +1,26 @@
+/** What every product reads and writes. */
+export const PRODUCT_BINDINGS = `
+struct Uniforms {
+  rows : u32,
+  columns : u32,
+  inner : u32,
+  innerBatch : u32,
+  leftOuter : u32,
+  leftInner : u32,
+  rightOuter : u32,
+  rightInner : u32,
+  leftStride : u32,
+  leftInnerStride : u32,
+  leftInnerFast : u32,
+  rightStride : u32,
+  rightInnerStride : u32,
+  rightInnerFast : u32,
+  // inner entries of a strip
+  strip : u32,
+  scale : f32,
+}
+@group(0) @binding(0) var<uniform> u : Uniforms;
+@group(0) @binding(1) var<storage, read> left : array<f32>;
+@group(0) @binding(2) var<storage, read> right : array<f32>;
+@group(0) @binding(3) var<storage, read_write> result : array<f32>;
+`;
