@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { lossStructure } from '../../algorithms/losses/inputs.ts';
@@ -13,18 +12,18 @@ import type {
   Score,
   ScoreRequest,
   ScoreSettings,
-  TrainingSequence,
   UpdateBatch,
   UpdateMetrics,
   UpdateSettings,
 } from '../policy.ts';
 import { clipFactor } from './adamw.ts';
-import { isAdapterFolder, readAdapterConfig, readAdapterWeights } from './adapter-folder.ts';
+import { readAdapterWeights } from './adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint.ts';
 import { dealSequences } from './micro-batches.ts';
-import { type ModelPlace, readModelConfig } from './model-folder.ts';
+import { assertSameModel, type ModelPlace } from './model-folder.ts';
 import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
 import type { Slice } from './protocol.ts';
+import { checkSegments, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
@@ -168,7 +167,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     checkTemperature(settings.temperature);
     sequences.forEach((sequence, index) => {
-      this.#checkSequence(sequence, `sequence ${index} to score`);
+      checkSequence(sequence, this, `sequence ${index} to score`);
     });
     return this.#inTurn(async () => {
       const shares = dealSequences(
@@ -228,7 +227,7 @@ export class LocalPolicy implements Policy {
     checkTemperature(temperature);
     const { sequences } = batch;
     sequences.forEach((sequence, index) => {
-      this.#checkSequence(sequence, `training sequence ${index}`);
+      checkSequence(sequence, this, `training sequence ${index}`);
       checkSegments(sequence, loss.policy, `training sequence ${index}`);
     });
     return this.#inTurn(async () => {
@@ -306,7 +305,7 @@ export class LocalPolicy implements Policy {
   async load(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await this.#assertSameModel(folder);
+      await assertSameModel(folder, this.config);
       try {
         await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
         const adapter = this.config.lora === undefined ? null : folder;
@@ -329,7 +328,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     const reference = this.#assertAdapted();
     await this.#inTurn(async () => {
-      await this.#assertSameModel(folder);
+      await assertSameModel(folder, this.config);
       await readAdapterWeights(folder, this.config, reference);
       reference.touch();
     });
@@ -359,19 +358,6 @@ export class LocalPolicy implements Policy {
     return result;
   }
 
-  async #assertSameModel(folder: string): Promise<void> {
-    const adapted = this.config.lora !== undefined && (await isAdapterFolder(folder));
-    const config: DecoderConfig = adapted
-      ? { ...this.config, lora: (await readAdapterConfig(folder)).lora }
-      : await readModelConfig(folder);
-    if (isDeepStrictEqual(config, this.config)) return;
-    const keys = [...new Set([...Object.keys(config), ...Object.keys(this.config)])];
-    const different = (keys as (keyof DecoderConfig)[]).filter(
-      key => !isDeepStrictEqual(config[key], this.config[key]),
-    );
-    throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
-  }
-
   #assertAdapted(): ParameterStore {
     if (this.#reference !== null) return this.#reference;
     throw new RangeError('the policy has no adapters, so that no reference shares its weights');
@@ -380,39 +366,6 @@ export class LocalPolicy implements Policy {
   #assertOpen(): void {
     if (this.#closed) throw new Error('the policy was closed');
   }
-
-  #checkSequence(sequence: ScoreRequest | TrainingSequence, what: string): void {
-    const { tokenIds, mask } = sequence;
-    if (tokenIds.length < 2 || tokenIds.length > this.maxSequenceLength) {
-      throw new RangeError(
-        `${what} has ${tokenIds.length} tokens; it must have 2 to ${this.maxSequenceLength} (maxSequenceLength)`,
-      );
-    }
-    for (const [name, value] of Object.entries(sequence)) {
-      if (ArrayBuffer.isView(value) && (value as Int32Array).length !== tokenIds.length) {
-        throw new RangeError(
-          `${what}: ${name} has ${(value as Int32Array).length} entries for ${tokenIds.length} tokens`,
-        );
-      }
-    }
-    if (mask[0]) throw new RangeError(`${what}: the mask holds position 0, which nothing predicts`);
-    for (let t = 0; t < tokenIds.length; t++) {
-      if (!(tokenIds[t] >= 0 && tokenIds[t] < this.vocabularySize)) {
-        throw new RangeError(
-          `${what}: token id ${tokenIds[t]} at ${t} is outside the vocabulary of ${this.vocabularySize}`,
-        );
-      }
-    }
-  }
-}
-
-/** @throws RangeError when only some of the sequences have returns */
-function haveReturns(sequences: readonly TrainingSequence[]): boolean {
-  const count = sequences.filter(({ returns }) => returns !== undefined).length;
-  if (count === 0 || count === sequences.length) return count > 0;
-  throw new RangeError(
-    `${count} of ${sequences.length} training sequences have returns: give them to all, or to none to leave the value head as it is`,
-  );
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
@@ -432,28 +385,4 @@ function compact<T extends object>(sequence: T): T {
       : value,
   ]);
   return Object.fromEntries(copy) as T;
-}
-
-function checkSegments({ segments, mask }: TrainingSequence, loss: string, what: string): void {
-  if (segments === undefined) return;
-  if (loss !== 'cross_entropy') {
-    throw new RangeError(
-      `${what} has segments, which only the loss cross_entropy takes; this one is ${loss}`,
-    );
-  }
-  for (let t = 1; t < segments.length; t++) {
-    if (segments[t] !== segments[t - 1] && mask[t]) {
-      throw new RangeError(
-        `${what}: the mask holds ${t}, the first token of a segment, which nothing predicts`,
-      );
-    }
-  }
-}
-
-function checkTemperature(temperature: number): void {
-  if (!(temperature > 0) || !Number.isFinite(temperature)) {
-    throw new RangeError(
-      `temperature must be above 0 where tokens are scored or trained on, got ${temperature}`,
-    );
-  }
 }

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { DecoderConfig } from '../../models/config.ts';
 import { TOKENIZER_FILE } from '../tokenizer.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
@@ -50,6 +51,18 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
   const config = await readConfig(place.base);
   if (place.adapter === null) return config;
   return { ...config, lora: (await readAdapterConfig(place.adapter)).lora };
+}
+
+/** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
+export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
+  const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
+  const found: DecoderConfig = adapted
+    ? { ...config, lora: (await readAdapterConfig(folder)).lora }
+    : await readModelConfig(folder);
+  if (isDeepStrictEqual(found, config)) return;
+  const keys = [...new Set([...Object.keys(found), ...Object.keys(config)])] as (keyof DecoderConfig)[];
+  const different = keys.filter(key => !isDeepStrictEqual(found[key], config[key]));
+  throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
 }
 
 /** The folder that holds a model's tokenizer: its own, or its base's. @throws as {@link findModel} */
