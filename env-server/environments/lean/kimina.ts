@@ -72,6 +72,8 @@ async function ask(
       method: 'POST',
       headers: { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) },
       body: JSON.stringify(payload),
+      // A connection of its own: an idle one may just be closed by the server, and a check takes long anyway.
+      reset: true,
       signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
     });
     const chunks: Buffer[] = [];

@@ -154,7 +154,7 @@ t.test('a Kimina server checks the whole proof', async t => {
       },
     ],
   }));
-  const config = { backend: 'kimina', server_url, header: 'import Mathlib', timeout_ms: 3000 };
+  const config = { backend: 'kimina', server_url, header: 'import Mathlib', timeout_ms: 60_000 };
   let state = await play.reset(config, { statement: 'theorem t : 1 = 1 := by sorry' });
   const steps: [string, number, string][] = [
     ['bad', -1.1, 'rejected'],
@@ -179,7 +179,7 @@ t.test('a Kimina server checks the whole proof', async t => {
   t.match(requests.at(-1), {
     url: '/api/check',
     body: {
-      timeout: 3,
+      timeout: 60,
       snippets: [{ code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n\n#print axioms t\n' }],
     },
   });
