@@ -1,0 +1,103 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
+
+/** What a server says of itself. */
+export interface Vitals {
+  readonly sessions: number;
+  readonly sockets: number;
+  readonly queued: number;
+  readonly rssBytes: number;
+  readonly cpuSeconds: number;
+}
+
+/** The server as a process of its own, on the same port whenever it is started again. */
+export class ServerProcess {
+  readonly #flags: readonly string[];
+  #child: ChildProcess | undefined;
+  /** Process ids of workers by their places. */
+  readonly #workers = new Map<number, number>();
+  origin = '';
+
+  constructor(flags: readonly string[]) {
+    this.#flags = flags;
+  }
+
+  async start(): Promise<void> {
+    const port = this.origin === '' ? '0' : new URL(this.origin).port;
+    const child = spawn(process.execPath, [MAIN, '--port', port, '--log-level', 'info', ...this.#flags], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    this.#child = child;
+    const lines = createInterface({ input: child.stdout! });
+    await new Promise<void>((resolve, reject) => {
+      child.once('exit', code =>
+        reject(new Error(`the server ended with status ${code} before it listened`)),
+      );
+      lines.on('line', line => {
+        if (line.startsWith('{')) this.#note(line);
+        const match = /listening on (http:\S+)/.exec(line);
+        if (!match) return;
+        this.origin = match[1];
+        resolve();
+      });
+    });
+    child.removeAllListeners('exit');
+  }
+
+  #note(line: string): void {
+    const { worker, worker_pid } = JSON.parse(line) as { worker?: number; worker_pid?: number };
+    if (worker !== undefined && worker_pid !== undefined) this.#workers.set(worker, worker_pid);
+  }
+
+  /** Ends it and waits until it has ended. */
+  async end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill(signal);
+    await ended;
+  }
+
+  /** Kills the worker in a place; the server starts it again. */
+  killWorker(place: number): void {
+    const pid = this.#workers.get(place);
+    if (pid === undefined) throw new Error(`there is no worker ${place}`);
+    process.kill(pid, 'SIGKILL');
+  }
+
+  /** Waits until every worker answers again. */
+  async whole(workers: number): Promise<void> {
+    const text = workers === 1 ? 'ragen_sessions' : `ragen_workers ${workers}\n`;
+    while (!(await this.#metrics()).includes(text)) await new Promise(resolve => setTimeout(resolve, 100));
+  }
+
+  async vitals(): Promise<Vitals> {
+    const text = await this.#metrics();
+    const sum = (name: string) => {
+      let total = 0;
+      for (const [, value] of text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)`, 'gm'))) {
+        total += Number(value);
+      }
+      return total;
+    };
+    return {
+      sessions: sum('ragen_sessions'),
+      sockets: sum('ragen_websockets'),
+      queued: sum('ragen_queue_depth'),
+      rssBytes: sum('process_resident_memory_bytes'),
+      cpuSeconds: sum('process_cpu_seconds_total'),
+    };
+  }
+
+  async #metrics(): Promise<string> {
+    try {
+      return await (await fetch(`${this.origin}/metrics`)).text();
+    } catch {
+      return '';
+    }
+  }
+}

@@ -1,0 +1,116 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Random } from '../../shared/random.ts';
+import type { Door, Item } from './door.ts';
+import type { Ledger } from './ledger.ts';
+import { type Game, Player } from './player.ts';
+
+/** Chances in each round. */
+const DROPS = 0.01;
+const DIES = 0.002;
+/** Pause after a failure that passes. */
+const PAUSE_MS = 50;
+
+/** What a client is told of its surroundings. */
+export interface Surroundings {
+  readonly ledger: Ledger;
+  /** Changes whenever the server is ended, and when it is back: in between connections break. */
+  fault(): { readonly number: number; readonly away: boolean };
+  /** Something is not as it must be. */
+  violate(what: string): unknown;
+  onDrop(): unknown;
+  onDeath(): unknown;
+}
+
+/** Some players on one connection, which they cut now and then; some of them die and leave their sessions behind. */
+export class SoakClient {
+  readonly #name: string;
+  readonly #door: Door;
+  readonly #games: readonly Game[];
+  readonly #random: Random;
+  readonly #surroundings: Surroundings;
+  #players: Player[] = [];
+  #lives = 0;
+
+  constructor(name: string, door: Door, games: readonly Game[], random: Random, surroundings: Surroundings) {
+    this.#name = name;
+    this.#door = door;
+    this.#games = games;
+    this.#random = random;
+    this.#surroundings = surroundings;
+    this.#live();
+  }
+
+  #live(): void {
+    this.#lives++;
+    this.#players = this.#games.map(
+      (game, i) =>
+        new Player(`${this.#name}.${this.#lives}.${i}`, game, this.#random, this.#surroundings.ledger),
+    );
+  }
+
+  /** Plays until it is told to end, then closes what it has; gives up when `over` says so. */
+  async run(ending: () => boolean, over: () => boolean): Promise<void> {
+    while (!over()) {
+      if (ending()) for (const player of this.#players) player.end();
+      const playing = this.#players.filter(({ done }) => !done);
+      if (playing.length === 0) break;
+      await this.#round(playing, ending());
+    }
+    this.#door.drop();
+  }
+
+  async #round(playing: readonly Player[], ending: boolean): Promise<void> {
+    const { violate, fault, onDrop, onDeath } = this.#surroundings;
+    let dropped = false;
+    const before = fault();
+    const items: Item[] = playing.map(player => player.next());
+    const asking = this.#door.ask(items);
+    if (!ending && this.#random.chance(DROPS)) {
+      await delay(this.#random.integer(5));
+      dropped = true;
+      onDrop();
+      this.#door.drop();
+    }
+    let pause = false;
+    try {
+      const replies = await asking;
+      playing.forEach((player, i) => {
+        const reply = replies[i];
+        const now = fault();
+        if (!reply && !dropped && !now.away && now.number === before.number) {
+          violate(`${this.#door.name}: a connection broke although the server was there`);
+        }
+        pause ||= !reply?.ok;
+        this.#take(player, replies[i]);
+      });
+    } catch (error) {
+      violate(`${this.#door.name}: ${(error as Error).message}`);
+      for (const player of playing) player.abandon();
+      this.#live();
+    }
+    if (!ending && this.#random.chance(DIES)) {
+      onDeath();
+      this.#door.drop();
+      this.#live();
+    }
+    if (pause) await delay(PAUSE_MS);
+  }
+
+  #take(player: Player, reply: Parameters<Player['take']>[0]): void {
+    try {
+      player.take(reply);
+    } catch (error) {
+      this.#surroundings.violate(`${this.#door.name}: ${(error as Error).message}`);
+      // Its record is of no use any more.
+      player.abandon();
+      const at = this.#players.indexOf(player);
+      this.#lives++;
+      this.#players[at] = new Player(
+        `${this.#name}.${this.#lives}.${at}`,
+        this.#games[at],
+        this.#random,
+        this.#surroundings.ledger,
+      );
+    }
+  }
+}

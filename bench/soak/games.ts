@@ -1,0 +1,55 @@
+import { EXAMPLES } from '../../env-server/custom/examples.ts';
+import type { Game } from './player.ts';
+import { slowDefinition } from './service.ts';
+
+const SLOW = 'soak/Slow-v0';
+const MOST_ATTEMPTS = 5;
+const MOVES = ['Left', 'Down', 'Right', 'Up'];
+
+/** Built-in and custom environments of every kind. */
+const GAMES: readonly Game[] = [
+  {
+    create: { env_id: 'FrozenLake-v0', config: { p_frozen: 0.9, success_rate: 0.7, max_steps: 40 } },
+    actions: MOVES,
+    repeatable: true,
+  },
+  { create: { env_id: SLOW }, actions: ['Add', 'Rest'], repeatable: false },
+  { create: { env_id: 'Game2048-v0' }, actions: MOVES, repeatable: true },
+  {
+    create: {
+      env_id: String(EXAMPLES.tabular.value.env_id),
+      wrappers: [{ name: 'sticky_actions', options: { probability: 0.3 } }],
+    },
+    actions: ['Swim', 'Ferry'],
+    repeatable: true,
+  },
+  {
+    create: { env_id: String(EXAMPLES.script.value.env_id) },
+    actions: ['1', '4', '5', '8', 'none'],
+    repeatable: true,
+  },
+  { create: { env_id: 'Countdown-v0' }, actions: ['1 + 1', '2 * 3', 'nothing'], repeatable: true },
+];
+
+/** Half of them, so that half the clients wait for the slow one. */
+export function gamesFor(client: number): Game[] {
+  return GAMES.filter((_game, index) => index % 2 === Math.floor(client / 4) % 2);
+}
+
+/** Registers the custom ones. */
+export async function registerGames(origin: string, serviceUrl: string): Promise<void> {
+  const slow = { env_id: SLOW, definition: slowDefinition(serviceUrl) };
+  for (const registration of [EXAMPLES.tabular.value, EXAMPLES.script.value, slow]) {
+    for (let attempt = 1; ; attempt++) {
+      const response = await fetch(`${origin}/v1/envs`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(registration),
+      });
+      if (response.status === 201) break;
+      const text = await response.text();
+      // The slow service hangs up now and then, also while it is tried.
+      if (attempt === MOST_ATTEMPTS) throw new Error(`${registration.env_id}: ${text}`);
+    }
+  }
+}

@@ -1,0 +1,377 @@
+import type { Json, JsonObject } from '../../shared/json.ts';
+import type { ProblemCode, ProblemDocument } from '../../shared/problems.ts';
+import type { Random } from '../../shared/random.ts';
+import { badRequests, NOBODY } from './bad-requests.ts';
+import type { Item, Reply } from './door.ts';
+import type { Ledger } from './ledger.ts';
+import {
+  begun,
+  type Episode,
+  isOver,
+  requireSame,
+  requireSteps,
+  requireTrajectory,
+  type Taken,
+  upTo,
+  withStep,
+} from './record.ts';
+
+/** What a player plays. */
+export interface Game {
+  readonly create: JsonObject;
+  readonly actions: readonly Json[];
+  /** The same seed and actions give the same episode. */
+  readonly repeatable: boolean;
+}
+
+interface Pending {
+  readonly item: Item;
+  readonly take: (result: JsonObject) => void;
+  /** The problem that is the right answer. */
+  readonly refusal?: ProblemCode;
+}
+
+/** An episode that is played once more. */
+interface Replay {
+  readonly episode: Episode;
+  sessionId: string;
+  readonly steps: Taken[];
+}
+
+/** Problems after which the same request is sent again. */
+const AGAIN = new Set<ProblemCode>([
+  'draining',
+  'worker_unavailable',
+  'too_many_sessions',
+  'too_many_requests',
+  'remote_unavailable',
+  'step_timeout',
+]);
+/** Problems of a service that may hang up. */
+const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
+const GONE = new Set<ProblemCode>(['unknown_session', 'session_lost', 'session_expired']);
+const MOST_STEPS = 60;
+
+/**
+ * Plays one session after another with all operations, under a request key each so that it may ask again after any
+ * failure, and compares every reply with what it has seen before.
+ */
+export class Player {
+  readonly #game: Game;
+  readonly #random: Random;
+  readonly #ledger: Ledger;
+  readonly #name: string;
+  #asked = 0;
+  #pending: Pending | undefined;
+  #sessionId = '';
+  #openedAt = 0;
+  #askedAt = 0;
+  /** When what was last done was asked for. */
+  #usedAt = 0;
+  /** Kills after which it has looked where its session stands. */
+  #kills = 0;
+  #episode: Episode | undefined;
+  /** Episodes of this session, for a server that goes back to an earlier one. */
+  #past = new Map<string, Episode>();
+  #snapshots: { readonly id: string; readonly episode: Episode }[] = [];
+  #failed = false;
+  /** Sessions to be closed that nobody plays. */
+  readonly #spare: string[] = [];
+  #replay: Replay | undefined;
+  #ending: 'no' | 'wanted' | 'done' = 'no';
+
+  /** @param name differs from player to player */
+  constructor(name: string, game: Game, random: Random, ledger: Ledger) {
+    this.#name = name;
+    this.#game = game;
+    this.#random = random;
+    this.#ledger = ledger;
+  }
+
+  /** It has closed what it had and asks for nothing more. */
+  get done(): boolean {
+    return this.#ending === 'done';
+  }
+
+  /** Lets it close its sessions and end. */
+  end(): void {
+    if (this.#ending === 'no') this.#ending = 'wanted';
+  }
+
+  /** It goes away without closing anything. */
+  abandon(): void {
+    this.#ending = 'done';
+  }
+
+  /** What to ask next: the same again while it has had no answer. */
+  next(): Item {
+    const pending = this.#pending ?? this.#choose();
+    this.#pending = this.#kills < this.#ledger.kills ? this.#afterKill(pending) : pending;
+    this.#kills = this.#ledger.kills;
+    this.#askedAt = performance.now();
+    return this.#pending.item;
+  }
+
+  /** Who lost a server asks where its session stands; a step may be sent at once, the server refuses it. */
+  #afterKill(pending: Pending): Pending {
+    const { op, session_id: id } = pending.item;
+    const own = id !== undefined && (id === this.#sessionId || id === this.#replay?.sessionId);
+    return !own || (op === 'step' && this.#random.chance(0.5)) ? pending : this.#lookAgain(pending);
+  }
+
+  /**
+   * Takes the reply to what it asked.
+   * @throws Error when it is not what it should be
+   */
+  take(reply: Reply): void {
+    const pending = this.#pending;
+    if (!pending) throw new Error(`${this.#name} was answered unasked`);
+    if (!reply) {
+      this.#ledger.retries++;
+      return;
+    }
+    if (!reply.ok) {
+      this.#refused(pending, reply.error);
+      return;
+    }
+    if (pending.refusal) {
+      throw new Error(`${JSON.stringify(pending.item)} was accepted; ${pending.refusal} was due`);
+    }
+    this.#pending = undefined;
+    this.#usedAt = this.#askedAt;
+    pending.take(reply.result);
+  }
+
+  #refused(pending: Pending, problem: ProblemDocument): void {
+    const { code } = problem;
+    const { problems } = this.#ledger;
+    problems.set(code, (problems.get(code) ?? 0) + 1);
+    if (code === pending.refusal || pending.item.session_id === NOBODY) {
+      this.#pending = undefined;
+      return;
+    }
+    if (AGAIN.has(code)) {
+      this.#ledger.retries++;
+      return;
+    }
+    if (code === 'session_rolled_back') {
+      this.#ledger.rollbacks++;
+      this.#pending = this.#lookAgain(pending);
+      return;
+    }
+    if (this.#mayBeGone(code)) {
+      this.#ledger.lost++;
+      if (pending.item.session_id === this.#spare[0]) {
+        this.#spare.shift();
+        this.#pending = undefined;
+      } else this.#forget();
+      return;
+    }
+    if (OF_SERVICE.has(code) && !this.#game.repeatable) {
+      this.#pending = undefined;
+      this.#failed = this.#sessionId !== '';
+      return;
+    }
+    throw new Error(`${JSON.stringify(pending.item)}: ${code}: ${problem.detail}`);
+  }
+
+  #mayBeGone(code: ProblemCode): boolean {
+    if (!GONE.has(code)) return false;
+    // Later on nobody remembers that it has expired.
+    const expired = code !== 'session_lost' && performance.now() - this.#usedAt > this.#ledger.ttlMs;
+    return expired || (code !== 'session_expired' && this.#ledger.mayForget(this.#openedAt));
+  }
+
+  /** Everything of its session is gone. */
+  #forget(): void {
+    this.#pending = undefined;
+    this.#sessionId = '';
+    this.#episode = undefined;
+    this.#past.clear();
+    this.#snapshots = [];
+    this.#replay = undefined;
+    this.#failed = false;
+    this.#spare.length = 0;
+  }
+
+  /** Asks where the session stands, and goes on from there. */
+  #lookAgain(interrupted: Pending): Pending {
+    return {
+      item: { op: 'get', session_id: interrupted.item.session_id as string },
+      take: detail => {
+        if (interrupted.item.session_id !== this.#sessionId) {
+          // The one it was replaying.
+          this.#replay = undefined;
+          return;
+        }
+        this.#snapshots = [];
+        this.#failed = false;
+        const id = String(detail.episode_id);
+        const known = id === this.#episode?.id ? this.#episode : this.#past.get(id);
+        const step = Number(detail.step);
+        if (!known || step > known.steps.length) {
+          // What was under way had been done: its key gives the reply.
+          this.#pending = interrupted;
+          return;
+        }
+        this.#episode = upTo(known, step);
+        requireSame(this.#episode, detail);
+      },
+    };
+  }
+
+  #choose(): Pending {
+    const spare = this.#spare[0];
+    if (spare !== undefined) return this.#close(spare, () => this.#spare.shift());
+    if (this.#replay) return this.#playAgain(this.#replay);
+    if (this.#sessionId === '') {
+      return this.#ask('create', { ...this.#game.create, ...this.#seed() }, result => {
+        this.#sessionId = String(result.session_id);
+        this.#openedAt = this.#usedAt;
+        this.#begin(result);
+      });
+    }
+    if (this.#ending === 'wanted') return this.#finish();
+    const episode = this.#episode!;
+    if (this.#failed) return this.#reset();
+    if (isOver(episode) || episode.steps.length >= MOST_STEPS) {
+      return this.#random.chance(0.3) ? this.#finish() : this.#reset();
+    }
+    return this.#play(episode);
+  }
+
+  #play(episode: Episode): Pending {
+    const session = { session_id: this.#sessionId };
+    const draw = this.#random.float();
+    if (draw < 0.72) return this.#step(episode);
+    if (draw < 0.77) return this.#ask('get', session, detail => requireSame(episode, detail), false);
+    if (draw < 0.8) return this.#verify(() => undefined);
+    if (draw < 0.83) return this.#ask('render', { ...session, mode: 'text' }, () => undefined, false);
+    if (draw < 0.86) {
+      return this.#ask('snapshot', session, ({ snapshot_id }) => {
+        this.#snapshots.push({ id: String(snapshot_id), episode });
+      });
+    }
+    if (draw < 0.89 && this.#snapshots.length > 0) {
+      const { id, episode: saved } = this.#snapshots[this.#random.integer(this.#snapshots.length)];
+      return this.#ask('restore', { ...session, snapshot_id: id }, result => {
+        const restored = { ...saved, id: String(result.episode_id) };
+        requireSame(restored, result);
+        this.#keep(restored);
+      });
+    }
+    if (draw < 0.91) {
+      return this.#ask('clone', session, result => {
+        const [clone] = result.sessions as unknown as JsonObject[];
+        requireSame({ ...episode, id: String(clone.episode_id) }, clone);
+        // Some are left for the server to clear away.
+        if (this.#random.chance(0.7)) this.#spare.push(String(clone.session_id));
+        // What may be forgotten of its sessions is counted from the newest.
+        this.#openedAt = this.#usedAt;
+      });
+    }
+    if (draw < 0.93) return this.#reset();
+    return this.#bad(episode);
+  }
+
+  #step(episode: Episode): Pending {
+    const { actions } = this.#game;
+    const action = actions[this.#random.integer(actions.length)];
+    const input = {
+      session_id: this.#sessionId,
+      action,
+      ...(this.#random.chance(0.7) && { expected_step: episode.steps.length + 1 }),
+    };
+    return this.#ask('step', input, result => {
+      this.#ledger.steps++;
+      this.#keep(withStep(this.#episode!, action, result));
+    });
+  }
+
+  #bad(episode: Episode): Pending {
+    const requests = badRequests(this.#sessionId, this.#game.actions[0], episode.steps.length + 1);
+    const [item, refusal] = requests[this.#random.integer(requests.length)];
+    return { item, refusal, take: () => undefined };
+  }
+
+  #reset(): Pending {
+    return this.#ask('reset', { session_id: this.#sessionId, ...this.#seed() }, result => {
+      this.#failed = false;
+      this.#begin(result);
+    });
+  }
+
+  #finish(): Pending {
+    const episode = this.#episode!;
+    return this.#verify(() => {
+      const session = this.#sessionId;
+      this.#pending = this.#close(session, () => {
+        this.#forget();
+        if (this.#ending === 'wanted') this.#ending = 'done';
+        else if (this.#game.repeatable && episode.seed !== null && this.#random.chance(0.5)) {
+          this.#replay = { episode, sessionId: '', steps: [] };
+        }
+      });
+    });
+  }
+
+  /** Compares the whole episode with the server's record of it. */
+  #verify(then: () => void): Pending {
+    const session = { session_id: this.#sessionId };
+    return this.#ask(
+      'trajectory',
+      session,
+      ({ records }) => {
+        requireTrajectory(this.#episode!, records as unknown as JsonObject[]);
+        this.#ledger.verified++;
+        then();
+      },
+      false,
+    );
+  }
+
+  /** Plays an episode once more in a session of its own. */
+  #playAgain(replay: Replay): Pending {
+    const { episode, steps } = replay;
+    if (replay.sessionId === '') {
+      return this.#ask('create', { ...this.#game.create, seed: episode.seed }, result => {
+        replay.sessionId = String(result.session_id);
+        this.#openedAt = this.#usedAt;
+      });
+    }
+    if (steps.length < episode.steps.length) {
+      const { action } = episode.steps[steps.length];
+      return this.#ask('step', { session_id: replay.sessionId, action }, result => {
+        this.#ledger.steps++;
+        steps.push(result as unknown as Taken);
+      });
+    }
+    return this.#close(replay.sessionId, () => {
+      requireSteps(episode, steps, 'the episode played again');
+      this.#ledger.replayed++;
+      this.#replay = undefined;
+    });
+  }
+
+  #close(session_id: string, then: () => void): Pending {
+    return this.#ask('close', { session_id }, then, false);
+  }
+
+  #ask(op: string, input: JsonObject, take: Pending['take'], keyed = true): Pending {
+    const key: JsonObject = keyed ? { request_key: `${this.#name}-${++this.#asked}` } : {};
+    return { item: { op, ...input, ...key }, take };
+  }
+
+  #seed(): JsonObject {
+    return this.#game.repeatable ? { seed: this.#random.integer(1e9) } : {};
+  }
+
+  #begin(result: JsonObject): void {
+    this.#keep(begun(result));
+  }
+
+  #keep(episode: Episode): void {
+    this.#episode = episode;
+    this.#past.set(episode.id, episode);
+  }
+}

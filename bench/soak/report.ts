@@ -1,0 +1,42 @@
+import { inMb } from './memory.ts';
+import type { StageReport } from './stage.ts';
+
+/** Violations that are shown of one stage. */
+const MOST_SHOWN = 10;
+
+/** The table of a soak, and what was wrong. */
+export function reportText(reports: readonly StageReport[]): string {
+  const columns = reports.map(
+    ({ settings, cut }) => `${settings.workers} workers${cut ? ' (cut short)' : ''}`,
+  );
+  const rows: readonly (readonly [string, (report: StageReport) => string])[] = [
+    ['seconds', ({ seconds }) => seconds.toFixed(0)],
+    ['clients', ({ settings }) => String(settings.clients)],
+    ['steps', ({ ledger }) => String(ledger.steps)],
+    ['steps/s', ({ ledger, seconds }) => (ledger.steps / seconds).toFixed(0)],
+    ['episodes the same in the server’s record', ({ ledger }) => String(ledger.verified)],
+    ['episodes the same when played again', ({ ledger }) => String(ledger.replayed)],
+    ['connections cut', ({ drops }) => String(drops)],
+    ['clients that died', ({ deaths }) => String(deaths)],
+    ['requests asked again', ({ ledger }) => String(ledger.retries)],
+    ['sessions rolled back by a kill', ({ ledger }) => String(ledger.rollbacks)],
+    ['sessions opened just before a kill, and gone', ({ ledger }) => String(ledger.lost)],
+    ['problems, by code', ({ ledger }) => [...ledger.problems].map(([code, n]) => `${code} ${n}`).join(', ')],
+    ['memory, warm → later', ({ rssBytes }) => (rssBytes ? rssBytes.map(inMb).join(' → ') : '')],
+    ['left open at the end', ({ leaked }) => (leaked === undefined ? '' : String(leaked))],
+    ['**violations**', ({ violations }) => String(violations.length)],
+  ];
+  const lines = [
+    `| | ${columns.join(' | ')} |`,
+    `|---|${columns.map(() => '---|').join('')}`,
+    ...rows.map(([name, value]) => `| ${name} | ${reports.map(value).join(' | ')} |`),
+  ];
+  for (const { settings, violations } of reports) {
+    for (const violation of violations.slice(0, MOST_SHOWN)) {
+      lines.push(`${settings.workers} workers: ${violation}`);
+    }
+    const more = violations.length - MOST_SHOWN;
+    if (more > 0) lines.push(`${settings.workers} workers: and ${more} more`);
+  }
+  return lines.join('\n');
+}
