@@ -10,6 +10,7 @@ import { NetworkGuard } from './custom/remote/guard.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
+import { addFastPath } from './http/fast-path.ts';
 import { parseJson } from './http/json.ts';
 import { logRequests } from './http/log-requests.ts';
 import { createMetrics, metricsText } from './http/metrics.ts';
@@ -172,6 +173,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   readJson(server);
   addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
+  // What traces or logs every request sees it on the usual path only.
+  if (!tracing && !log.isLevelEnabled('debug')) {
+    addFastPath(server, { dispatcher, authenticator, desk, ...settings });
+  }
   let sockets: ReadonlySet<WebSocket> = new Set();
   // In a scope of its own: the plugin adds to every request around it.
   await server.register(async doors => {

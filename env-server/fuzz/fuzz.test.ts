@@ -8,7 +8,7 @@ import { fuzz } from './fuzzer.ts';
  * Two short runs of the fuzzer, one of which is another each time; the long mode is
  * `npm run fuzz:api -- --requests 100000 --seed <n>`.
  */
-const REQUESTS = 250;
+const REQUESTS = 150;
 const TOKENS = ['all', 'play'];
 
 for (const seed of [1, Math.floor(Math.random() * 2 ** 31)]) {
@@ -27,7 +27,7 @@ for (const seed of [1, Math.floor(Math.random() * 2 ** 31)]) {
     const report = await fuzz({ origin: `http://${hostOf(app)}`, tokens: TOKENS, requests: REQUESTS, seed });
     t.same(report.faults, []);
     t.equal(report.requests, REQUESTS);
-    t.ok(report.answers.size > 30, 'most operations were asked for');
+    t.ok(report.answers.size > 20, 'most operations were asked for');
     t.equal(app.sessions.size, 0);
   });
 }

@@ -6,7 +6,7 @@ import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/pr
 import { problemOf } from '../operations/problem-of.ts';
 import { traceIdOf } from './trace-requests.ts';
 
-const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
+export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 
 /** What Fastify's own errors mean in ours. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
@@ -73,12 +73,16 @@ export class ProblemDesk {
       traceId: traceIdOf(request),
       sessionId: (request.params as { session_id?: string } | null)?.session_id,
     });
-    if (document.retry_after_s !== undefined) {
-      reply.header('retry-after', String(Math.ceil(document.retry_after_s)));
-    }
-    if (document.code === 'unauthorized') reply.header('www-authenticate', 'Bearer');
-    reply.code(document.status);
+    reply.headers(this.headersOf(document)).code(document.status);
     return document;
+  }
+
+  /** What goes with a problem. */
+  headersOf({ code, retry_after_s }: ProblemDocument): { readonly [name: string]: string } {
+    return {
+      ...(retry_after_s !== undefined && { 'retry-after': String(Math.ceil(retry_after_s)) }),
+      ...(code === 'unauthorized' && { 'www-authenticate': 'Bearer' }),
+    };
   }
 }
 

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
@@ -9,12 +10,14 @@ import { plainResult } from '../operations/foreign.ts';
 import type { OperationInput } from '../operations/operation.ts';
 import { textForm } from '../operations/reply-form.ts';
 import { RequestKey } from '../operations/schemas.ts';
+import type { TraceContext } from '../operations/tracing.ts';
 import { compileCheck } from '../operations/validation.ts';
+import type { Principal } from '../sessions/principal.ts';
 import type { ProblemDesk } from './problems.ts';
-import { encodeText } from './texts.ts';
+import { encodeText, type Text } from './texts.ts';
 import { traceIdOf } from './trace-requests.ts';
 
-const JSON_TYPE = 'application/json; charset=utf-8';
+export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** A route for every operation. */
 export function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): void {
@@ -52,7 +55,7 @@ function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) =
   const query = Object.keys(operation.query.properties);
   const elsewhere = [...params, ...query, 'request_key'];
   return request => {
-    const input = bodyOf(request, elsewhere);
+    const input = restInput(request.body, elsewhere);
     for (const name of params) input[name] = (request.params as { [name: string]: string })[name];
     const given = request.query as { [name: string]: unknown };
     for (const name in given) {
@@ -67,8 +70,12 @@ function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) =
   };
 }
 
-function bodyOf(request: FastifyRequest, elsewhere: readonly string[]): { [name: string]: unknown } {
-  const { body } = request;
+/**
+ * The part of an operation's input that a body brings.
+ * @param elsewhere keys that other parts of the request bring
+ * @throws Problem `invalid_request`
+ */
+export function restInput(body: unknown, elsewhere: readonly string[]): { [name: string]: unknown } {
   if (body === undefined) return {};
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new Problem('invalid_request', 'the body must be a JSON object');
@@ -96,6 +103,16 @@ const checkBatch = compileCheck(
   'batch',
 );
 
+/** A batch as it came over HTTP. */
+export interface RestBatch {
+  readonly body: unknown;
+  /** `Idempotency-Key`. */
+  readonly key: unknown;
+  readonly principal: Principal;
+  readonly trace?: TraceContext;
+  readonly traceId: string | undefined;
+}
+
 /** `POST /v1/batch`. */
 export function addBatchRoute(
   app: FastifyInstance,
@@ -104,23 +121,37 @@ export function addBatchRoute(
   mostItems: number,
 ): void {
   app.post('/v1/batch', (request, reply) => {
-    const input = bodyOf(request, ['request_key']);
-    const key = request.headers['idempotency-key'];
-    if (key !== undefined) input.request_key = key;
-    checkBatch(input);
-    const batch = {
-      items: input.items as unknown[],
-      wait: input.wait as number | undefined,
-      requestKey: input.request_key as string | undefined,
-      mostItems,
-      problem: (error: unknown, sessionId: unknown) =>
-        desk.document(error, { traceId: traceIdOf(request), sessionId }),
-    };
-    const call = newCall(dispatcher.services, request.principal, request.trace);
-    const result = runBatch(dispatcher, call, batch, textForm);
+    const { body, headers, principal, trace } = request;
+    const result = runRestBatch(dispatcher, desk, mostItems, {
+      body,
+      key: headers['idempotency-key'],
+      principal,
+      trace,
+      traceId: traceIdOf(request),
+    });
     reply.header('content-type', JSON_TYPE);
     return result instanceof Promise
       ? result.then(pieces => reply.send(encodeText(pieces)))
       : reply.send(encodeText(result));
   });
+}
+
+/** @throws Problem when the batch as a whole is refused */
+export function runRestBatch(
+  dispatcher: Dispatcher,
+  desk: ProblemDesk,
+  mostItems: number,
+  { body, key, principal, trace, traceId }: RestBatch,
+): MaybePromise<Text> {
+  const input = restInput(body, ['request_key']);
+  if (key !== undefined) input.request_key = key;
+  checkBatch(input);
+  const batch = {
+    items: input.items as unknown[],
+    wait: input.wait as number | undefined,
+    requestKey: input.request_key as string | undefined,
+    mostItems,
+    problem: (error: unknown, sessionId: unknown) => desk.document(error, { traceId, sessionId }),
+  };
+  return runBatch(dispatcher, newCall(dispatcher.services, principal, trace), batch, textForm);
 }

@@ -2,7 +2,7 @@ import helmet from '@fastify/helmet';
 import type { FastifyInstance } from 'fastify';
 
 /** On every reply: browsers must not guess another type, nor keep what may be secret. Pages may say otherwise. */
-const REPLY_HEADERS = { 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' };
+export const REPLY_HEADERS = { 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' };
 
 /** Sets the headers of every reply. */
 export function secureReplies(app: FastifyInstance): void {

@@ -38,7 +38,10 @@ export function traceRequests(app: FastifyInstance, tracing: OpenTelemetry): voi
 
 /** The trace that a request belongs to by its span or its `traceparent`, if any. */
 export function traceIdOf({ trace, headers }: FastifyRequest): string | undefined {
-  if (trace) return trace.traceId;
-  const { traceparent } = headers;
+  return trace ? trace.traceId : traceIdIn(headers);
+}
+
+/** The trace that a `traceparent` names, if there is one. */
+export function traceIdIn({ traceparent }: { readonly traceparent?: unknown }): string | undefined {
   return typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent)?.[1] : undefined;
 }
