@@ -335,6 +335,8 @@ t.test('registrations belong to their token, and the log says who did what', asy
   isProblem(t, await ask('GET', at(tabular.env_id, '/definition'), undefined, 'bob'), 'forbidden');
   isProblem(t, await ask('GET', at(tabular.env_id, '/definition'), undefined, 'eve'), 'forbidden');
   isProblem(t, await ask('POST', at('Sokoban-v0', '/check'), undefined, 'eve'), 'forbidden');
+  isProblem(t, await ask('POST', '/v1/envs', tabular, 'eve'), 'forbidden');
+  isProblem(t, await ask('DELETE', at(tabular.env_id), undefined, 'eve'), 'forbidden');
   t.match((await ask('PUT', at(tabular.env_id), { definition }, 'root')).body, { owner: 'ann', revision: 2 });
   const audits = lines.map(line => JSON.parse(line)).filter(({ audit }) => audit);
   const sha256 = hash('sha256', JSON.stringify(definition), 'hex');
@@ -364,6 +366,15 @@ t.test('registrations belong to their token, and the log says who did what', asy
       sha256,
     },
     {
+      audit: 'register',
+      principal: 'eve',
+      env_id: tabular.env_id,
+      kind: 'tabular',
+      outcome: 'forbidden',
+      sha256,
+    },
+    { audit: 'remove', principal: 'eve', env_id: tabular.env_id, kind: '', outcome: 'forbidden', sha256: '' },
+    {
       audit: 'replace',
       principal: 'root',
       env_id: tabular.env_id,
@@ -372,7 +383,7 @@ t.test('registrations belong to their token, and the log says who did what', asy
       sha256,
     },
   ]);
-  t.equal(audits.length, 4);
+  t.equal(audits.length, 6);
 });
 
 t.test('the store keeps what was refused, too', async t => {
@@ -382,6 +393,8 @@ t.test('the store keeps what was refused, too', async t => {
   await first.ask('POST', '/v1/envs', tabular);
   await first.ask('DELETE', at('me/Unknown-v0'));
   await first.ask('DELETE', at('Sokoban-v0'));
+  await first.ask('PUT', at(tabular.env_id), { definition: { kind: 'magic' } });
+  await first.ask('POST', '/v1/envs', { env_id: 'me/A-v0', definition: [[{ kind: 'tabular' }]] });
   await first.close();
   const store = openStore(data);
   t.teardown(() => store.close());
@@ -392,6 +405,8 @@ t.test('the store keeps what was refused, too', async t => {
       ['register', tabular.env_id, 'tabular', 'environment_exists'],
       ['remove', 'me/Unknown-v0', '', 'unknown_environment'],
       ['remove', 'Sokoban-v0', '', 'builtin_environment'],
+      ['replace', tabular.env_id, 'magic', 'invalid_request'],
+      ['register', 'me/A-v0', '', 'invalid_request'],
     ],
   );
 });

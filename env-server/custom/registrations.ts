@@ -15,6 +15,8 @@ import { Trials } from './trials.ts';
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
 /** When it is worth a try whether somebody has removed an environment. */
+/** Characters of what was sent as a kind that the audit log keeps. */
+const LONGEST_KIND = 32;
 const RETRY_AFTER_SECONDS = 60;
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
@@ -339,10 +341,27 @@ export class Registrations {
       principal: principal.name,
       action,
       envId,
-      kind: String(definition?.kind ?? ''),
+      kind: typeof definition?.kind === 'string' ? definition.kind.slice(0, LONGEST_KIND) : '',
       sha256: definition ? hash('sha256', JSON.stringify(definition), 'hex') : '',
       outcome,
     };
+  }
+
+  /**
+   * Notes an attempt that was refused before it came here: for want of a scope, or of a definition that is one.
+   * @param definition as it was sent, of whatever type
+   */
+  noteRefused(
+    principal: Principal,
+    action: AuditAction,
+    envId: string,
+    definition: unknown,
+    error: unknown,
+  ): void {
+    const sent = definition as JsonObject | undefined;
+    const refused = this.#entry(principal, action, envId, sent, outcomeOf(error));
+    this.#parts.store.note(refused);
+    this.#tell(refused);
   }
 
   /** Does the work, and sees to it that the log says what came of it; what is accepted notes itself in the store. */
@@ -362,9 +381,7 @@ export class Registrations {
       this.#warnOfLoss();
       return result;
     } catch (error) {
-      const refused = entry(outcomeOf(error));
-      this.#parts.store.note(refused);
-      this.#tell(refused);
+      this.noteRefused(principal, action, envId, definition, error);
       throw error;
     }
   }

@@ -96,7 +96,7 @@ const CASES: readonly Case[] = [
   {
     about: 'items that fail',
     batch: true,
-    body: id => ({ items: [step({ expected_step: 9 })(id), 1, { op: 'x' }, {}] }),
+    body: id => ({ items: [step({ expected_step: 9 })(id), 1, { op: 'x' }, null] }),
   },
   { about: 'letters beyond ASCII', batch: true, body: { items: [{ op: '🧊é' }] } },
   { about: 'a batch that waits', batch: true, body: id => ({ items: [step({})(id)], wait: 1 }) },

@@ -42,6 +42,6 @@ export function traceIdOf({ trace, headers }: FastifyRequest): string | undefine
 }
 
 /** The trace that a `traceparent` names, if there is one. */
-export function traceIdIn({ traceparent }: { readonly traceparent?: unknown }): string | undefined {
+export function traceIdIn({ traceparent }: { readonly [name: string]: unknown }): string | undefined {
   return typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent)?.[1] : undefined;
 }

@@ -3,7 +3,8 @@ import { Problem } from '../../shared/problems.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../custom/definition.ts';
 import type { Registered, Registrations } from '../custom/registrations.ts';
 import { RULES, type Rule } from '../environments/checker/report.ts';
-import type { StoredEnvironment } from '../store/store.ts';
+import type { Principal } from '../sessions/principal.ts';
+import type { AuditAction, StoredEnvironment } from '../store/store.ts';
 import { AnyJson, nullable } from './schemas.ts';
 import { type Check, compileCheck } from './validation.ts';
 
@@ -31,6 +32,26 @@ export function checkDefinition(given: unknown): asserts given is Definition {
     checks.set(schema, check);
   }
   check({ definition: given });
+}
+
+/**
+ * Checks a definition; the audit log is told of one that is refused.
+ * @throws Problem `invalid_request` with JSON pointers into the request
+ */
+export function audited(
+  registrations: Registrations,
+  principal: Principal,
+  action: AuditAction,
+  envId: string,
+  given: unknown,
+): Definition {
+  try {
+    checkDefinition(given);
+    return given;
+  } catch (error) {
+    registrations.noteRefused(principal, action, envId, given, error);
+    throw error;
+  }
 }
 
 function chosen<T extends string>(given: object, key: string, choices: readonly T[]): T {

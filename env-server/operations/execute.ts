@@ -77,7 +77,15 @@ export function run(
 ): MaybePromise<unknown> {
   const { principal } = call;
   if (!principal.scopes.has(operation.scope) && !principal.scopes.has('admin')) {
-    throw new Problem('forbidden', `${operation.name} needs a token with the scope ${operation.scope}`);
+    const problem = new Problem(
+      'forbidden',
+      `${operation.name} needs a token with the scope ${operation.scope}`,
+    );
+    if (operation.audited) {
+      const { env_id, definition } = input;
+      services.registrations.noteRefused(principal, operation.audited, String(env_id), definition, problem);
+    }
+    throw problem;
   }
   if (operation.target === 'server') {
     const work = () => onServer(services, call, operation, input);

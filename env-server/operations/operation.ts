@@ -7,6 +7,7 @@ import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
+import type { AuditAction } from '../store/store.ts';
 import type { Peers } from './peers.ts';
 import { SessionId } from './schemas.ts';
 import type { Tracing } from './tracing.ts';
@@ -56,6 +57,8 @@ interface Declaration {
   readonly plays?: boolean;
   /** Codes that are its own; `documentedProblems` adds those that many operations share. */
   readonly problems?: readonly ProblemCode[];
+  /** What the audit log calls it, refused attempts included. */
+  readonly audited?: AuditAction;
   /** Properties of the body that the reference shows in more detail than the check looks at. */
   readonly documented?: TProperties;
   /** Bodies for the reference, by name. */

@@ -1,5 +1,5 @@
 import { EXAMPLES } from '../custom/examples.ts';
-import { checkDefinition, DefinitionInput, documented, Registration, registration } from './definitions.ts';
+import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 import { serverOperation } from './operation.ts';
 import { EnvId } from './schemas.ts';
 
@@ -15,6 +15,7 @@ export const register = serverOperation({
     'The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/custom-environments.md walks through every kind.',
   keyed: true,
   plays: true,
+  audited: 'register',
   problems: [
     'unknown_environment',
     'environment_exists',
@@ -28,7 +29,7 @@ export const register = serverOperation({
   examples: EXAMPLES,
   result: Registration,
   async handle({ registrations }, principal, { env_id, definition }) {
-    checkDefinition(definition);
-    return registration(registrations, await registrations.register(principal, env_id, definition));
+    const checked = audited(registrations, principal, 'register', env_id, definition);
+    return registration(registrations, await registrations.register(principal, env_id, checked));
   },
 });

@@ -13,6 +13,7 @@ export const remove = serverOperation({
   description:
     'Refused with `environment_in_use` while sessions play it or environments are composed from it.',
   keyed: false,
+  audited: 'remove',
   problems: ['unknown_environment', 'builtin_environment', 'environment_in_use', 'step_timeout'],
   params: { env_id: EnvId },
   result: Type.Null(),

@@ -1,4 +1,4 @@
-import { checkDefinition, DefinitionInput, documented, Registration, registration } from './definitions.ts';
+import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 import { serverOperation } from './operation.ts';
 import { EnvId } from './schemas.ts';
 
@@ -14,6 +14,7 @@ export const replace = serverOperation({
     'Checked like a registration. Sessions that are open go on with the old definition. Where results are to be compared, register a new version instead.',
   keyed: true,
   plays: true,
+  audited: 'replace',
   problems: [
     'unknown_environment',
     'builtin_environment',
@@ -26,7 +27,7 @@ export const replace = serverOperation({
   documented,
   result: Registration,
   async handle({ registrations }, principal, { env_id, definition }) {
-    checkDefinition(definition);
-    return registration(registrations, await registrations.replace(principal, env_id, definition));
+    const checked = audited(registrations, principal, 'replace', env_id, definition);
+    return registration(registrations, await registrations.replace(principal, env_id, checked));
   },
 });
