@@ -2,7 +2,7 @@
  * Asynchronous against synchronous training where the environment takes its time: Bandit whose every step waits 0, 20 and
  * 100 ms, 64 episodes an iteration, from the same warm start to the same success.
  *
- *     npm run bench:async [-- --latencies 0,20,100 --success 0.9 --staleness 2]
+ *     npm run bench:async [-- --latencies 0,20,100 --success 0.9 --staleness 4]
  *
  * Server and trainer run in this process, the policy on one worker. `seconds` are those of the iterations until a validation,
  * every fifth iteration on 256 episodes, has reached the success asked for; validations themselves are not counted. The
@@ -36,7 +36,7 @@ const { values: flags } = parseArgs({
   options: {
     latencies: { type: 'string', default: '0,20,100' },
     success: { type: 'string', default: '0.9' },
-    staleness: { type: 'string', default: '2' },
+    staleness: { type: 'string', default: '4' },
   },
 });
 const wanted = Number(flags.success);
