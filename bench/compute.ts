@@ -5,17 +5,17 @@
  *     npm run bench:compute [-- --rounds 5 --threads 1]
  *     RAGEN_PYTHON=/path/to/venv/bin/python npm run bench:compute
  *     npm run bench:compute -- --shapes 0.1B,0.5B --rounds 1 --threads 2
- *     npm run bench:compute -- --runtime webgpu --shapes 0.5B --batch 64 --time 512
+ *     npm run bench:compute -- --runtime webgpu --precision float16 --shapes 0.5B --batch 64 --time 512
  *
  * A training step is forward, backward, clipping and AdamW through the local policy. Small shapes are split over as many
  * workers as there are threads, large ones run on one worker of so many threads, which holds fewer copies of what is as
- * large as the weights. Both sides take turns, a round each, and the median of all their steps counts; the best step tells
- * more on a machine that has other work. On a GPU the reference runs there, too, in bf16.
+ * large as the weights. Both sides take turns, a round each (with large shapes the reference goes first: both do not fit
+ * in memory), and the median of all their steps counts; the best step tells more on a machine that has other work. On a GPU the reference runs there, too, in bf16.
  */
 
 import { parseArgs } from 'node:util';
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import type { RuntimeKind } from '../trainer/runtime/choice.ts';
+import { PRECISIONS, type RuntimeKind } from '../trainer/runtime/choice.ts';
 import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
 import { configOf, decodingBytes, SHAPES, type Shape, trainingOperations } from './compute/shapes.ts';
@@ -39,6 +39,7 @@ const { values: flags } = parseArgs({
         .join(),
     },
     runtime: { type: 'string', default: 'onnx' },
+    precision: { type: 'string', default: 'float32' },
     batch: { type: 'string' },
     time: { type: 'string' },
   },
@@ -46,6 +47,9 @@ const { values: flags } = parseArgs({
 const rounds = positive('rounds', flags.rounds);
 const kind: RuntimeKind = flags.runtime === 'webgpu' ? 'webgpu' : 'onnx';
 if (kind !== flags.runtime) throw new RangeError(`--runtime must be onnx or webgpu, got ${flags.runtime}`);
+const precision = PRECISIONS.find(name => name === flags.precision);
+if (precision === undefined)
+  throw new RangeError(`--precision must be one of ${PRECISIONS.join(', ')}, got ${flags.precision}`);
 const threadCounts =
   kind === 'webgpu' ? [1] : flags.threads.split(',').map(each => positive('threads', each));
 const shapes = flags.shapes.split(',').map((name): Shape => {
@@ -77,28 +81,39 @@ for (const threads of threadCounts) {
 reference?.stop();
 
 async function compare(shape: Shape, threads: number, peak: number): Promise<void> {
+  const ours: Record<Task, number[]> = { train: [], decode: [], group: [], apart: [] };
+  const theirs: Record<'train' | 'decode', number[]> = { train: [], decode: [] };
+  const device = kind === 'webgpu' ? 'cuda' : 'cpu';
+  const refer = async (task: Task) => {
+    if (!reference?.devices.includes(device) || task === 'group' || task === 'apart') return;
+    theirs[task].push(...(await reference.measure(task, shape, threads, shape.steps, device)));
+  };
+  if (shape.large) {
+    for (let round = 0; round < rounds; round++) {
+      await refer('train');
+      await refer('decode');
+    }
+  }
   const policy = await LocalPolicy.create({
     model: configOf(shape),
     seed: 0,
     runtime: kind,
+    precision,
     ...(shape.large ? { workers: 1, threads, tokenBudget: LARGE_TOKEN_BUDGET } : { workers: threads }),
     valueHead: false,
     maxOpenSequences: Math.max(2 * shape.batch, GROUP.members),
   });
+  console.log(`  ${policy.description}`);
   const runs: Readonly<Record<Task, () => Promise<void>>> = {
     train: () => trainOnce(policy, shape),
     decode: () => decodeOnce(policy, shape),
     group: () => groupOnce(policy, shape, true),
     apart: () => groupOnce(policy, shape, false),
   };
-  const ours: Record<Task, number[]> = { train: [], decode: [], group: [], apart: [] };
-  const theirs: Record<'train' | 'decode', number[]> = { train: [], decode: [] };
   for (let round = 0; round < rounds; round++) {
     for (const task of ['train', 'decode', 'group', 'apart'] as const) {
       ours[task].push(...(await measure(runs[task], shape.steps)));
-      const device = kind === 'webgpu' ? 'cuda' : 'cpu';
-      if (!reference?.devices.includes(device) || task === 'group' || task === 'apart') continue;
-      theirs[task].push(...(await reference.measure(task, shape, threads, shape.steps, device)));
+      if (!shape.large) await refer(task);
     }
   }
   const speed = trainingOperations(shape, policy.parameterCount) / median(ours.train) / 1e6;

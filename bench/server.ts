@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
@@ -14,8 +14,10 @@ import {
 import { batchPlayer, fixedPlayer, framePlayer, openSessions, restPlayer } from './server/players.ts';
 
 /**
- * Steps per second of FrozenLake through every door, with auth, metrics, limits and expiry on, beside the
- * least any server could do: a fixed reply of node:http and a ws echo. Server and load are two processes.
+ * Steps per second of FrozenLake through every door, with auth, metrics, limits and expiry on, beside the least any
+ * server could do: a fixed reply of node:http, a ws echo, and batches answered without any work. Server and load are two
+ * processes. All take turns, so that a machine that is slow for a while is slow for all of them, and the median of the
+ * rounds counts.
  */
 
 const TOKEN = 'bench';
@@ -24,21 +26,31 @@ const BATCH = 32;
 const WARM_UP_SECONDS = 1;
 const BARE_HTTP = 'node:http fixed reply, 32 clients';
 const BARE_WS = 'ws echo, 32 clients';
+const BARE_BATCHES = 'node:http answering batches of 32, 32 clients';
+const BARE_FRAME_BATCHES = 'ws answering batches of 32, 8 clients';
+const FEW_SESSIONS = 64;
+/** What a frame adds to a batch. */
+const BATCH_FRAME = '"id":1,"op":"batch",';
 
-interface Row extends Measurement {
+type Connect = (origin: string, token: string) => Promise<Client>;
+
+/** Something to measure, again and again. */
+interface Case {
   readonly name: string;
-  /** Processor time of the server for a step, in microseconds: what counts on a busy machine. */
-  readonly cpuMicroseconds: number;
+  readonly origin: string;
+  readonly connect: Connect;
+  readonly players: readonly Player[];
+  /** The case that it is compared with. */
   readonly baseline?: string;
 }
 
-interface Child {
-  readonly origin: string;
-  readonly process: ChildProcess;
+interface Row extends Measurement {
+  /** Processor time of the server for a step, in microseconds: what counts on a busy machine. */
+  readonly cpuMicroseconds: number;
 }
 
 /** Starts a server and waits for the line that says where it listens. */
-async function start(script: string, args: readonly string[]): Promise<Child> {
+async function start(script: string, args: readonly string[]): Promise<{ origin: string }> {
   const path = fileURLToPath(new URL(script, import.meta.url));
   const child = spawn(process.execPath, ['--expose-gc', path, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -46,19 +58,12 @@ async function start(script: string, args: readonly string[]): Promise<Child> {
   process.on('exit', () => child.kill());
   for await (const line of createInterface({ input: child.stdout! })) {
     const match = /listening on (http:\S+)/.exec(line);
-    if (match) return { origin: match[1], process: child };
+    if (match) return { origin: match[1] };
   }
   throw new Error(`${script} ended before it listened`);
 }
 
-async function play(
-  name: string,
-  seconds: number,
-  origin: string,
-  connect: Connect,
-  players: readonly Player[],
-  baseline?: string,
-): Promise<Row> {
+async function play({ origin, connect, players }: Case, seconds: number): Promise<Row> {
   const clients = await Promise.all(
     players.map(async player => [await connect(origin, TOKEN), player] as const),
   );
@@ -67,10 +72,8 @@ async function play(
   const measurement = await measure(clients, seconds);
   const cpu = (await metric(origin, 'process_cpu_seconds_total')) - cpuBefore;
   for (const [client] of clients) client.close();
-  return { name, baseline, ...measurement, cpuMicroseconds: (1e6 * cpu) / measurement.steps };
+  return { ...measurement, cpuMicroseconds: (1e6 * cpu) / measurement.steps };
 }
-
-type Connect = (origin: string, token: string) => Promise<Client>;
 
 /** The value of a metric of a server. */
 async function metric(origin: string, name: string): Promise<number> {
@@ -83,40 +86,40 @@ async function metric(origin: string, name: string): Promise<number> {
 const times = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, i) => make(i));
 
-async function measureBare(seconds: number): Promise<Row[]> {
-  const { origin, process: child } = await start('./server/bare.ts', []);
-  const body = '{"action":1}';
-  const frame = '{"id":1,"op":"step","session_id":"sAAAAAAAAAAAAAAAA","action":1}';
-  const rows = [
-    await play(
-      BARE_HTTP,
-      seconds,
-      origin,
-      httpClient,
-      times(32, () => fixedPlayer(body)),
-    ),
-    await play(
-      BARE_WS,
-      seconds,
-      origin,
-      webSocketClient,
-      times(32, () => fixedPlayer(frame)),
-    ),
+async function bareCases(): Promise<Case[]> {
+  const { origin } = await start('./server/bare.ts', []);
+  const fixed = (name: string, connect: Connect, text: string): Case => ({
+    name,
+    origin,
+    connect,
+    players: times(32, () => fixedPlayer(text)),
+  });
+  return [
+    fixed(BARE_HTTP, httpClient, '{"action":1}'),
+    fixed(BARE_WS, webSocketClient, '{"id":1,"op":"step","session_id":"sAAAAAAAAAAAAAAAA","action":1}'),
   ];
-  child.kill();
-  return rows;
 }
 
-async function measureServer(seconds: number): Promise<Row[]> {
+/** Servers that read batches and write replies of the same size, but know no sessions and take no steps. */
+async function bareBatchCases(): Promise<Case[]> {
+  const { origin } = await start('./server/bare.ts', ['batches']);
+  const ids = times(BATCH, () => 'sAAAAAAAAAAAAAAAA');
+  const batches = (name: string, connect: Connect, clients: number, envelope: string): Case => ({
+    name,
+    origin,
+    connect,
+    players: times(clients, () => batchPlayer(ids, BATCH, envelope)),
+  });
+  return [
+    batches(BARE_BATCHES, httpClient, 32, ''),
+    batches(BARE_FRAME_BATCHES, webSocketClient, 8, BATCH_FRAME),
+  ];
+}
+
+async function serverCases(): Promise<Case[]> {
   const tokens = JSON.stringify([{ name: 'bench', sha256: hashToken(TOKEN), scopes: ['play', 'admin'] }]);
-  const { origin, process: child } = await start('../env-server/main.ts', [
-    '--port',
-    '0',
-    '--tokens',
-    tokens,
-  ]);
-  const frameEnvelope = '"id":1,"op":"batch",';
-  const rows: Row[] = [];
+  const { origin } = await start('../env-server/main.ts', ['--port', '0', '--tokens', tokens]);
+  const cases: Case[] = [];
   const add = async (
     name: string,
     connect: Connect,
@@ -127,69 +130,85 @@ async function measureServer(seconds: number): Promise<Row[]> {
   ) => {
     const ids = await openSessions(origin, TOKEN, clients * sessionsEach);
     const players = times(clients, i => player(ids.slice(i * sessionsEach, (i + 1) * sessionsEach)));
-    rows.push(await play(name, seconds, origin, connect, players, baseline));
+    cases.push({ name, origin, connect, players, baseline });
   };
   const rest = (ids: readonly string[]) => restPlayer(ids[0]);
   const frames = (ids: readonly string[]) => framePlayer(ids[0]);
   const batches = (ids: readonly string[]) => batchPlayer(ids, BATCH, '');
-  const frameBatches = (ids: readonly string[]) => batchPlayer(ids, BATCH, frameEnvelope);
+  const frameBatches = (ids: readonly string[]) => batchPlayer(ids, BATCH, BATCH_FRAME);
   await add('REST, 1 client', httpClient, 1, 1, rest);
   await add('REST, 32 clients', httpClient, 32, 1, rest, BARE_HTTP);
   await add('WebSocket, 32 clients', webSocketClient, 32, 1, frames, BARE_WS);
   await add('WebSocket, 256 clients', webSocketClient, 256, 1, frames, BARE_WS);
   await add('REST batches of 32, 1 client', httpClient, 1, BATCH, batches);
-  await add('REST batches of 32, 32 clients', httpClient, 32, BATCH, batches);
-  await add('WebSocket batches of 32, 8 clients', webSocketClient, 8, BATCH, frameBatches);
-  child.kill();
-  return rows;
+  await add('REST batches of 32, 32 clients', httpClient, 32, BATCH, batches, BARE_BATCHES);
+  await add(
+    'WebSocket batches of 32, 8 clients',
+    webSocketClient,
+    8,
+    BATCH,
+    frameBatches,
+    BARE_FRAME_BATCHES,
+  );
+  return cases;
 }
 
-/** Whether a step costs the same however many sessions are open, and what an idle one weighs. */
-async function measureMany(seconds: number, sessions: number): Promise<Row[]> {
-  const { origin, process: child } = await start('../env-server/main.ts', ['--port', '0']);
-  const few = await openSessions(origin, TOKEN, 2 * BATCH);
-  const row = (ids: readonly string[]) => {
-    const half = ids.length / 2;
-    const players = times(2, i => batchPlayer(ids.slice(i * half, (i + 1) * half), BATCH, ''));
-    return play(
-      `REST batches of 32, 2 clients, ${ids.length} sessions open`,
-      seconds,
-      origin,
-      httpClient,
-      players,
-    );
-  };
-  const before = await metric(origin, HEAP);
-  const rows = [await row(few)];
-  const heapBefore = Math.min(before, await metric(origin, HEAP));
-  const many = await openSessions(origin, TOKEN, sessions);
-  const bytes = ((await metric(origin, HEAP)) - heapBefore) / sessions;
+/** Whether a step costs the same however many sessions are open, and what an idle one weighs: a server each. */
+async function crowdCases(sessions: number): Promise<Case[]> {
+  const crowd = (origin: string, ids: readonly string[], baseline?: string): Case => ({
+    name: crowdName(ids.length),
+    origin,
+    connect: httpClient,
+    players: times(2, i =>
+      batchPlayer(ids.slice((i * ids.length) / 2, ((i + 1) * ids.length) / 2), BATCH, ''),
+    ),
+    baseline,
+  });
+  const { origin: quiet } = await start('../env-server/main.ts', ['--port', '0']);
+  const { origin: crowded } = await start('../env-server/main.ts', ['--port', '0']);
+  const before = await metric(crowded, HEAP);
+  const many = await openSessions(crowded, TOKEN, sessions);
+  const bytes = ((await metric(crowded, HEAP)) - before) / sessions;
   console.log(`memory of an idle FrozenLake session: about ${(bytes / 1024).toFixed(2)} KiB of heap`);
-  rows.push(await row(many));
-  child.kill();
-  return rows;
+  return [
+    crowd(quiet, await openSessions(quiet, TOKEN, FEW_SESSIONS)),
+    crowd(crowded, many, crowdName(FEW_SESSIONS)),
+  ];
 }
 
-function print(rows: readonly Row[]): void {
-  console.log('| | steps/s | p50 ms | p99 ms | of the bare server | server CPU µs a step |');
-  console.log('|---|---|---|---|---|---|');
-  for (const row of rows) {
-    const baseline = rows.find(({ name }) => name === row.baseline);
-    const ratio = baseline ? (row.stepsPerSecond / baseline.stepsPerSecond).toFixed(2) : '';
+const crowdName = (sessions: number): string => `REST batches of 32, 2 clients, ${sessions} sessions open`;
+
+function print(cases: readonly Case[], rowsOf: ReadonlyMap<Case, readonly Row[]>): void {
+  console.log('| | steps/s | p50 ms | p99 ms | of the baseline | server CPU µs a step | of the baseline |');
+  console.log('|---|---|---|---|---|---|---|');
+  for (const each of cases) {
+    const of = (other: Case, key: keyof Row) => median(rowsOf.get(other)!.map(row => row[key]));
+    const baseline = cases.find(({ name }) => name === each.baseline);
+    const ratio = (key: keyof Row) => (baseline ? (of(each, key) / of(baseline, key)).toFixed(2) : '');
     console.log(
-      `| ${row.name} | ${Math.round(row.stepsPerSecond)} | ${row.p50.toFixed(2)} | ${row.p99.toFixed(2)} | ${ratio} | ${row.cpuMicroseconds.toFixed(1)} |`,
+      `| ${each.name} | ${Math.round(of(each, 'stepsPerSecond'))} | ${of(each, 'p50').toFixed(2)} | ${of(each, 'p99').toFixed(2)} | ${ratio('stepsPerSecond')} | ${of(each, 'cpuMicroseconds').toFixed(1)} | ${ratio('cpuMicroseconds')} |`,
     );
   }
 }
 
+const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1];
+
 const options = new Command('bench:server')
-  .option('--seconds <n>', 'measured time of each case', Number, 3)
+  .option('--seconds <n>', 'measured time of each case in each round', Number, 3)
+  .option('--rounds <n>', 'how often each case is measured', Number, 3)
   .option('--sessions <n>', 'open sessions in the last case', Number, 50_000)
   .parse()
-  .opts<{ seconds: number; sessions: number }>();
+  .opts<{ seconds: number; rounds: number; sessions: number }>();
 
-print([
-  ...(await measureBare(options.seconds)),
-  ...(await measureServer(options.seconds)),
-  ...(await measureMany(options.seconds, options.sessions)),
-]);
+const cases = [
+  ...(await bareCases()),
+  ...(await bareBatchCases()),
+  ...(await serverCases()),
+  ...(await crowdCases(options.sessions)),
+];
+const rowsOf = new Map<Case, Row[]>(cases.map(each => [each, []]));
+for (let round = 0; round < options.rounds; round++) {
+  for (const each of cases) rowsOf.get(each)!.push(await play(each, options.seconds));
+}
+print(cases, rowsOf);
+process.exit();

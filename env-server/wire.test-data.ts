@@ -48,6 +48,8 @@ export async function dial(
     if (isBinary !== packed) throw new Error(`a ${isBinary ? 'binary' : 'text'} frame under ${protocol}`);
     replies.push((packed ? decode(data as Buffer) : JSON.parse(data.toString())) as Body);
   });
+  const open = new AbortController();
+  socket.on('close', code => open.abort(new Error(`the server closed the socket with ${code}`)));
   await once(socket, 'open');
   return {
     socket,
@@ -55,7 +57,7 @@ export async function dial(
     send: frame =>
       socket.send(typeof frame === 'string' ? frame : packed ? encode(frame) : JSON.stringify(frame)),
     async next() {
-      while (replies.length <= taken) await once(socket, 'message');
+      while (replies.length <= taken) await once(socket, 'message', open);
       return replies[taken++];
     },
   };

@@ -106,17 +106,21 @@ export class Player {
   /** What to ask next: the same again while it has had no answer. */
   next(): Item {
     const pending = this.#pending ?? this.#choose();
-    this.#pending = this.#kills < this.#ledger.kills ? this.#afterKill(pending) : pending;
-    this.#kills = this.#ledger.kills;
+    this.#pending =
+      this.#kills < this.#ledger.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
     this.#askedAt = performance.now();
     return this.#pending.item;
   }
 
+  /** Whether it is about the session that it plays. */
+  #isOwn({ item: { session_id: id } }: Pending): boolean {
+    return id !== undefined && (id === this.#sessionId || id === this.#replay?.sessionId);
+  }
+
   /** Who lost a server asks where its session stands; a step may be sent at once, the server refuses it. */
   #afterKill(pending: Pending): Pending {
-    const { op, session_id: id } = pending.item;
-    const own = id !== undefined && (id === this.#sessionId || id === this.#replay?.sessionId);
-    return !own || (op === 'step' && this.#random.chance(0.5)) ? pending : this.#lookAgain(pending);
+    this.#kills = this.#ledger.kills;
+    return pending.item.op === 'step' && this.#random.chance(0.5) ? pending : this.#lookAgain(pending);
   }
 
   /**

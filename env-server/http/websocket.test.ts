@@ -276,7 +276,8 @@ const sockets = async (app: TestApp) =>
   Number(/ragen_websockets (\d+)/.exec((await app.ask('GET', '/metrics')).text)![1]);
 
 t.test('half-open sockets are cut and hold no place; their sessions live', async t => {
-  const app = await listening(t, { heartbeatSeconds: 0.1 });
+  // Long enough that this process, which is its own peer, is never so late itself.
+  const app = await listening(t, { heartbeatSeconds: 1 });
   const alive = await dial(t, app);
   alive.send({ id: 1, op: 'create', env_id: 'test/Counter-v0' });
   const { session_id } = (await alive.next()).result;

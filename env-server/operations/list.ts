@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { inTurns, type Parts } from '../environments/parts.ts';
 import type { ListRequest } from '../sessions/manager.ts';
 import type { Scope } from '../sessions/principal.ts';
 import { type Services, serverOperation } from './operation.ts';
@@ -35,11 +36,9 @@ export const list = serverOperation({
       limit: input.limit ?? DEFAULT_PAGE,
     };
     const question = { name, scopes: [...scopes], request };
-    const here = listHere(services, question);
-    const { peers } = services;
-    if (!peers) return pageOf(here, request.limit);
-    return Promise.all(peers.askAll('list', question)).then(elsewhere => {
-      const listed = [here, ...(elsewhere as Listed[][])].flat();
+    const asked = services.peers?.askAll('list', question) ?? [];
+    return Promise.all([listHere(services, question), ...asked]).then(lists => {
+      const listed = (lists as Listed[][]).flat();
       return pageOf(
         listed.sort((a, b) => a.serial - b.serial),
         request.limit,
@@ -61,11 +60,20 @@ interface Listed {
 }
 
 /** The sessions of this process for a page, and one more where there are more. */
-export function listHere({ sessions }: Services, { name, scopes, request }: ListQuestion): Listed[] {
+export function listHere(services: Services, question: ListQuestion): Promise<Listed[]> {
+  return inTurns(partsOfList(services, question));
+}
+
+/** Others have their turn after every picture. */
+function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQuestion): Parts<Listed[]> {
   const principal = { name, scopes: new Set(scopes) };
-  return sessions
-    .list(principal, { ...request, limit: request.limit + 1 })
-    .map(session => ({ serial: session.serial, session: sessionView(session) }));
+  const listed: Listed[] = [];
+  for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {
+    if (session.closed) continue;
+    listed.push({ serial: session.serial, session: sessionView(session) });
+    if (session.format === 'image') yield;
+  }
+  return listed;
 }
 
 function pageOf(listed: readonly Listed[], limit: number): Static<typeof SessionPage> {
