@@ -44,11 +44,12 @@ t.test(
       config,
       stringify(tinySettings(server.name, folder, 'lakes', { validation: { episodes: 12 } })),
     );
-    const model = await chatModel(t, '<answer>Right || Down</answer>');
+    const model = await chatModel(t, '<answer>Right || Down</answer> or <answer>Up</answer>');
     const output = join(folder, 'out');
     const printed = t.capture(console, 'log');
     const place = [
       'rollout.prompt=chat',
+      'rollout.stop_strings=[</answer>]',
       `endpoint.url=${model.url}`,
       'endpoint.model=tiny',
       'endpoint.price_per_million={prompt: 1, completion: 10}',
@@ -88,6 +89,8 @@ t.test(
       'random-reference.jsonl',
     ]);
     t.equal(readJsonLines(join(output, 'random-reference.jsonl')).length, 36);
+    const [first] = readJsonLines(join(output, 'endpoint-greedy.jsonl'));
+    t.match(first, { turns: [{ llm_raw_response: /^<answer>Right \|\| Down<\/answer>$/ }] });
 
     const longest = model.conversations.toSorted((a, b) => b.length - a.length)[0];
     t.same(

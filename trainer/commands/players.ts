@@ -143,6 +143,7 @@ function clientSettings(endpoint: EndpointSection) {
     tokensPerMinute: endpoint.tokens_per_minute,
     attempts: endpoint.attempts,
     timeoutMs: 1000 * endpoint.timeout_s,
+    sendStopStrings: endpoint.send_stop_strings,
     maxTokensKey: endpoint.max_tokens_key,
     extra: endpoint.extra,
   };

@@ -22,6 +22,8 @@ export interface CollectorSettings {
   readonly maxSequenceLength?: number;
   /** Full context unless told otherwise. */
   readonly context?: Pick<ContextSettings, 'mode' | 'window'>;
+  /** Responses also end once one of these stands in them. */
+  readonly stopStrings?: readonly string[];
   /** Episodes open at once. */
   readonly concurrency: number;
   /** A group that takes longer is given up; no limit when absent. */
@@ -30,7 +32,7 @@ export interface CollectorSettings {
 
 export interface PlayOptions {
   readonly agent: Agent;
-  readonly sampling: PlaySetting['sampling'];
+  readonly sampling: Omit<PlaySetting['sampling'], 'stopStrings'>;
   /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
   readonly samplingSeed: number;
   /** Ends the collection; its reason is thrown. */
@@ -192,7 +194,7 @@ export class Collector {
     signal: AbortSignal,
     onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {
-    const { servers, tokenizer, groupTimeoutMs } = this.#settings;
+    const { servers, tokenizer, groupTimeoutMs, stopStrings } = this.#settings;
     const setting = {
       ...this.#tag(plan.tag),
       servers,
@@ -200,7 +202,7 @@ export class Collector {
       tokenizer,
       agent: options.agent,
       context: this.#context,
-      sampling: options.sampling,
+      sampling: { ...options.sampling, stopStrings },
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
       waits,
     };

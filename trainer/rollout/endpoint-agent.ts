@@ -12,6 +12,7 @@ export function endpointAgent(endpoint: Pick<Completions, 'complete'>): Agent {
         topP: sampling.topP,
         topK: sampling.topK,
         seed,
+        stopStrings: sampling.stopStrings ?? [],
       });
       return { text, rawResponse: text, finishReason };
     },

@@ -1,16 +1,16 @@
 import type { Agent } from './agent.ts';
-import type { Collector } from './collector.ts';
+import type { Collector, PlayOptions } from './collector.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
-import type { PlaySetting, Waits } from './play.ts';
+import type { Waits } from './play.ts';
 import { startCapacity } from './staleness.ts';
 import type { GroupPlan } from './tag.ts';
 
 export interface StreamSettings {
   readonly collector: Pick<Collector, 'play'>;
   readonly agent: Agent;
-  readonly sampling: PlaySetting['sampling'];
+  readonly sampling: PlayOptions['sampling'];
   /** The n-th group of the run, from 0, with the seed of its draws. Equal n, equal plan. */
   readonly planAt: (n: number) => GroupPlan;
   /** Groups of a batch, and episodes of a group. */

@@ -1,7 +1,14 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
 import { type Row, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+
+interface Trajectory {
+  readonly turns: readonly { readonly llm_raw_response: string }[];
+}
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const LONGEST_MS = 110_000;
@@ -89,6 +96,28 @@ t.test('every choice of algorithm trains against a server', { timeout: LONGEST_M
       const [row] = await train({ rollout: { constrained: true }, algorithm: { mini_batch_size: 16 } });
       t.equal(row['train/Lake/format_penalty'], 0);
       t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6);
+    },
+  );
+
+  await t.test(
+    'responses end at stop strings, wherever tokens part them, and are trained as sampled',
+    async t => {
+      const stop_strings = ['Up', '||L'];
+      const settings = tinySettings(url, folder, 'stops', {
+        rollout: { stop_strings, response_length: 10 },
+        algorithm: { mini_batch_size: 16 },
+        tracking: { trajectories_every: 1 },
+      });
+      const run = await trainTiny(settings);
+      for (const row of trainingRows(run)) t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6);
+      const responses = readdirSync(run.trajectories)
+        .flatMap(name => readJsonLines(join(run.trajectories, name)) as Trajectory[])
+        .flatMap(({ turns }) => turns.map(turn => turn.llm_raw_response));
+      for (const stop of stop_strings) {
+        const ended = responses.filter(text => text.includes(stop));
+        t.ok(ended.length > 0, `some hold ${stop}`);
+        for (const text of ended) t.match(text.slice(text.indexOf(stop)), /^(Up|\|\|Left)$/);
+      }
     },
   );
 

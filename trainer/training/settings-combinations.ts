@@ -123,6 +123,12 @@ function rolloutClashes(settings: RunSettings): Clash[] {
       'only the `compact` prompt has a grammar of responses: choose rollout.prompt: compact',
     );
   }
+  if (rollout.constrained && rollout.stop_strings.length > 0) {
+    add(
+      'rollout.stop_strings',
+      'would end responses before they are well-formed, which rollout.constrained promises: use one of them',
+    );
+  }
   if (policy.init === 'scratch' && policy.hidden_size % policy.heads !== 0) {
     add('policy.heads', `must divide policy.hidden_size ${policy.hidden_size}, got ${policy.heads}`);
   }

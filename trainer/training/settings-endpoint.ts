@@ -1,5 +1,14 @@
 import Type, { type Static } from 'typebox';
-import { aboveZero, choice, notNegative, orNull, positive, section, strict } from './settings-schema.ts';
+import {
+  aboveZero,
+  choice,
+  flag,
+  notNegative,
+  orNull,
+  positive,
+  section,
+  strict,
+} from './settings-schema.ts';
 
 /** A chat model behind an OpenAI-compatible interface, to be evaluated. */
 export const EndpointSection = Type.Object(
@@ -16,6 +25,11 @@ export const EndpointSection = Type.Object(
     /** Attempts at a request that fails in a way that may pass. */
     attempts: positive(6),
     timeout_s: aboveZero(120),
+    /**
+     * Sends `rollout.stop_strings` along, which spares tokens, for endpoints that say which of them ended a response (vLLM,
+     * SGLang); else what follows one is cut off here.
+     */
+    send_stop_strings: flag(false),
     max_tokens_key: choice(['max_tokens', 'max_completion_tokens'], 'max_tokens'),
     /** Price of a million tokens, in any currency. */
     price_per_million: Type.Object({ prompt: notNegative(0), completion: notNegative(0) }, section),

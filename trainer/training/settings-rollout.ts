@@ -89,6 +89,8 @@ export const RolloutSettings = Type.Object(
     max_model_len: orNull(Type.Integer({ minimum: 2 })),
     /** Tokens of one response. */
     response_length: positive(400),
+    /** A response also ends once one of these stands in it, wherever tokens part it; what made it is kept. */
+    stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
     think: flag(true),
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
     /** Only well-formed responses can be sampled. */

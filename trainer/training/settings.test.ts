@@ -177,6 +177,11 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'rollout.context_mode=single_turn algorithm.advantage=bi_level_gae',
       /bi_level_gae needs the turns of an episode/,
     ],
+    [
+      'rollout.constrained=true rollout.stop_strings=[Up]',
+      /stop_strings: would end responses before they are well-formed/,
+    ],
+    ["rollout.stop_strings=['']", /stop_strings.*at least 1|stop_strings.*fewer than 1/],
     ['rollout.constrained=true rollout.prompt=chat', /constrained: only the `compact` prompt/],
     [
       'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',

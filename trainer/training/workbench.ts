@@ -121,6 +121,7 @@ function collectorSettings(
     prompt: rollout.prompt,
     response: responseSettings(settings),
     context: { mode: rollout.context_mode, window: rollout.max_context_window },
+    stopStrings: rollout.stop_strings,
     concurrency: rollout.concurrency,
     groupTimeoutMs: rollout.group_timeout_s === null ? undefined : 1000 * rollout.group_timeout_s,
   };

@@ -44,6 +44,7 @@ async function endpoint(
       tokensPerMinute: null,
       attempts: 3,
       timeoutMs: 30_000,
+      sendStopStrings: false,
       maxTokensKey: 'max_tokens',
       extra: {},
       ...part,
@@ -74,6 +75,7 @@ const wanted = {
   topP: 1,
   topK: 0,
   seed: 7,
+  stopStrings: [],
 };
 
 t.test('a completion is asked for as the public interface says, and its tokens are counted', async t => {
@@ -124,4 +126,40 @@ t.test('no more at once than allowed, and limits of the provider are kept', asyn
   t.ok(most <= 2);
   t.ok(slept.length > 0 && slept.every(ms => ms <= 60_000));
   t.equal(completions.usage.requests, 9);
+});
+
+t.test('a text ends with its first stop string, whatever the endpoint does with them', async t => {
+  const stopStrings = ['</answer>', 'END'];
+  const { completions, asked } = await endpoint(
+    t,
+    (_, response) => void say(response, 'Up</answer> and END', 'length'),
+  );
+  t.same(await completions.complete({ ...wanted, stopStrings }), {
+    text: 'Up</answer>',
+    finishReason: 'stop',
+  });
+  t.equal(asked[0].body.stop, undefined);
+  t.equal((await completions.complete({ ...wanted, stopStrings: ['Down'] })).finishReason, 'length');
+});
+
+t.test('stop strings are sent where the endpoint says which of them it has taken out', async t => {
+  const choices = [
+    { message: { content: 'Up' }, finish_reason: 'stop', stop_reason: '</answer>' },
+    { message: { content: 'Up</answer>' }, finish_reason: 'stop', matched_stop: '</answer>' },
+    { message: { content: 'Up' }, finish_reason: 'stop', stop_reason: null },
+    { message: { content: 'Up' }, finish_reason: 'stop', matched_stop: 151645 },
+    { message: { content: 'Up' }, finish_reason: 'length' },
+    { message: { content: 'Up' }, finish_reason: 'stop' },
+  ];
+  const { completions, asked } = await endpoint(
+    t,
+    (_, response, count) => void response.end(JSON.stringify({ choices: [choices[count - 1]] })),
+    { sendStopStrings: true },
+  );
+  const texts: string[] = [];
+  const request = { ...wanted, stopStrings: ['</answer>'] };
+  for (let i = 1; i < choices.length; i++) texts.push((await completions.complete(request)).text);
+  t.same(texts, ['Up</answer>', 'Up</answer>', 'Up', 'Up', 'Up']);
+  t.same(asked[0].body.stop, ['</answer>']);
+  await t.rejects(completions.complete(request), /does not say which stop string.*send_stop_strings=false/);
 });

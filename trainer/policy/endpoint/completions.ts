@@ -17,6 +17,8 @@ export interface EndpointSettings {
   /** Attempts at a request that fails in a way that may pass. */
   readonly attempts: number;
   readonly timeoutMs: number;
+  /** Sends stop strings along, to an endpoint that says which one ended a response. */
+  readonly sendStopStrings: boolean;
   /** Key of the request that limits the response, `max_tokens` or `max_completion_tokens`. */
   readonly maxTokensKey: string;
   /** Further keys of every request. */
@@ -30,6 +32,8 @@ export interface CompletionRequest {
   readonly topP: number;
   readonly topK: number;
   readonly seed: number;
+  /** The text ends with the first of these that is in it. */
+  readonly stopStrings: readonly string[];
 }
 
 export interface Completion {
@@ -61,11 +65,16 @@ const CHARACTERS_PER_TOKEN = 4;
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => sleep(ms) };
 
+interface Choice {
+  readonly message?: { readonly content?: string | null };
+  readonly finish_reason?: string | null;
+  /** What ended the text, as vLLM and as SGLang say it: a stop string, a token's id, or null for the model's own end. */
+  readonly stop_reason?: string | number | null;
+  readonly matched_stop?: string | number | null;
+}
+
 interface Reply {
-  readonly choices?: readonly {
-    readonly message?: { readonly content?: string | null };
-    readonly finish_reason?: string | null;
-  }[];
+  readonly choices?: readonly Choice[];
   readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
 }
 
@@ -137,7 +146,7 @@ export class Completions {
         if (usage) correct(prompt_tokens + completion_tokens);
         this.#usage.promptTokens += prompt_tokens;
         this.#usage.completionTokens += completion_tokens;
-        return this.#completionOf(outcome.reply);
+        return this.#completionOf(outcome.reply, completion.stopStrings);
       }
       if (!outcome.passing) throw new EndpointError(`${url}: ${outcome.what}`, outcome.cause);
       if (attempt >= attempts) {
@@ -153,13 +162,15 @@ export class Completions {
   }
 
   #body(completion: CompletionRequest): string {
-    const { model, maxTokensKey, extra } = this.#settings;
+    const { model, maxTokensKey, sendStopStrings, extra } = this.#settings;
+    const { stopStrings } = completion;
     return JSON.stringify({
       model,
       messages: completion.messages,
       temperature: completion.temperature,
       ...(completion.topP < 1 ? { top_p: completion.topP } : {}),
       ...(completion.topK > 0 ? { top_k: completion.topK } : {}),
+      ...(sendStopStrings && stopStrings.length > 0 ? { stop: stopStrings } : {}),
       [maxTokensKey]: completion.maxTokens,
       seed: completion.seed,
       ...extra,
@@ -200,13 +211,35 @@ export class Completions {
     }
   }
 
-  #completionOf({ choices }: Reply): Completion {
-    const [choice] = choices ?? [];
-    return {
-      text: choice?.message?.content ?? '',
-      finishReason: choice?.finish_reason === 'length' ? 'length' : 'stop',
-    };
+  #completionOf({ choices }: Reply, stopStrings: readonly string[]): Completion {
+    const choice = choices?.[0] ?? {};
+    const finishReason = choice.finish_reason === 'length' ? 'length' : 'stop';
+    const content = choice.message?.content ?? '';
+    const sent = this.#settings.sendStopStrings && stopStrings.length > 0 && finishReason === 'stop';
+    const text = sent ? content + this.#missingEnd(choice, content) : content;
+    const end = firstEnd(text, stopStrings);
+    return end === undefined ? { text, finishReason } : { text: text.slice(0, end), finishReason: 'stop' };
   }
+
+  /** The stop string that ended a text and was taken out of it. @throws EndpointError where the endpoint does not say */
+  #missingEnd(choice: Choice, content: string): string {
+    const end = choice.stop_reason === undefined ? choice.matched_stop : choice.stop_reason;
+    if (end === undefined) {
+      throw new EndpointError(
+        `${this.#settings.url}: the answer does not say which stop string ended it (stop_reason or matched_stop): set endpoint.send_stop_strings=false`,
+      );
+    }
+    return typeof end === 'string' && !content.endsWith(end) ? end : '';
+  }
+}
+
+/** Where the first of the strings to be whole in a text ends; undefined where none is in it. */
+function firstEnd(text: string, strings: readonly string[]): number | undefined {
+  const ends = strings.flatMap(string => {
+    const at = text.indexOf(string);
+    return at < 0 ? [] : [at + string.length];
+  });
+  return ends.length === 0 ? undefined : Math.min(...ends);
 }
 
 type Outcome =
