@@ -28,6 +28,7 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly graceSeconds: number;
   readonly checkpointSeconds: number;
   readonly workers: number;
+  readonly workerSilenceSeconds: number;
 }
 
 /** What environments read from the variables of the process; a flag or a config file sets those. */
@@ -83,6 +84,10 @@ export const SETTINGS: Declarations<Settings> = {
     ...count(1, 'processes that serve the port together; more than one for more than one core'),
     maximum: MOST_PROCESSES,
   },
+  workerSilenceSeconds: seconds(
+    60,
+    'how long one of several processes may give no sign of life before it is killed and started again; 0 for ever',
+  ),
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
   maxBatchItems: count(4096, 'most items of one batch'),

@@ -25,7 +25,7 @@ t.test('faults carry a pointer and the valid choices', async t => {
     throw new Error('nothing was thrown');
   };
   t.match(fault({ preset: 'huge' }), { pointer: '/preset', message: /simple, deterministic/ });
-  t.match(fault({ siez: 4 }), { pointer: '/siez', message: /it knows size, p_frozen/ });
+  t.match(fault({ siez: 4 }), { pointer: '/siez', message: /it knows size, p_frozen.*, preset$/ });
   t.match(fault({ size: 'four' }), { pointer: '/size', message: /integer/ });
   t.match(fault({ symbols: { cow: 'C' } }), { pointer: '/symbols/cow' });
   t.match(fault(JSON.parse('{"__proto__": {"size": 5}}')), { pointer: '/__proto__' });

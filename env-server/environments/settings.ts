@@ -27,7 +27,11 @@ export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {
     }
     preset = presets[presetName];
   }
-  const { value: config, fault } = resolveAgainst(spec.configSchema, merge(preset, own));
+  const { value: config, fault } = resolveAgainst(
+    spec.configSchema,
+    merge(preset, own),
+    spec.presets ? [PRESET_KEY] : [],
+  );
   if (fault) throw new InvalidConfig(fault.pointer, `config of ${spec.id}: ${fault.message}`);
   environment.checkConfig?.(config);
   return config;
@@ -55,10 +59,17 @@ export interface Fault {
   readonly message: string;
 }
 
-/** A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it. */
-export function resolveAgainst(schema: TSchema, given: JsonObject): { value: JsonObject; fault?: Fault } {
+/**
+ * A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it.
+ * @param besides keys that could have been meant and are not the schema's
+ */
+export function resolveAgainst(
+  schema: TSchema,
+  given: JsonObject,
+  besides: readonly string[] = [],
+): { value: JsonObject; fault?: Fault } {
   const value = Value.Default(schema, structuredClone(given)) as JsonObject;
-  return { value, fault: firstFault(schema, value) };
+  return { value, fault: firstFault(schema, value, besides) };
 }
 
 function merge(base: JsonObject, over: JsonObject): JsonObject {
@@ -74,7 +85,7 @@ function isObject(value: Json): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function firstFault(schema: TSchema, value: JsonObject): Fault | undefined {
+function firstFault(schema: TSchema, value: JsonObject, besides: readonly string[]): Fault | undefined {
   const faults = Value.Errors(schema, value);
   const fault = faults.find(f => f.keyword !== 'boolean') ?? faults[0];
   if (!fault) return undefined;
@@ -83,7 +94,7 @@ function firstFault(schema: TSchema, value: JsonObject): Fault | undefined {
     const properties = (schema as { properties?: object }).properties;
     const known =
       fault.instancePath === '' && properties
-        ? `; it knows ${Object.keys(properties).join(', ') || 'none'}`
+        ? `; it knows ${[...Object.keys(properties), ...besides].join(', ') || 'none'}`
         : '';
     return { pointer: `${fault.instancePath}/${unknown}`, message: `unknown key ${unknown}${known}` };
   }

@@ -185,8 +185,10 @@ export class SessionManager {
   /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
   list(principal: Principal, request: ListRequest): Session[] {
     const all = principal.scopes.has('admin');
+    const now = this.now();
     const sessions: Session[] = [];
     for (const session of this.#sessions.values()) {
+      if (session.expiresAt <= now) continue;
       if (session.serial <= request.after) continue;
       if (!all && session.owner !== principal.name) continue;
       if (request.envId !== undefined && session.variant.environment.spec.id !== request.envId) continue;

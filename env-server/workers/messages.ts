@@ -24,6 +24,8 @@ export type ToWorker =
 
 /** From a worker to the supervisor. */
 export type ToSupervisor =
+  /** Its event loop turns. */
+  | { readonly kind: 'alive' }
   /** Takes connections. */
   | { readonly kind: 'ready' }
   | { readonly kind: 'taken'; readonly number: number }

@@ -9,6 +9,7 @@ import { type FolderLock, lockFolder } from '../store/lock.ts';
 import { Connections } from './connections.ts';
 import { Ledger } from './ledger.ts';
 import type { ToSupervisor, ToWorker } from './messages.ts';
+import { Pulse } from './pulse.ts';
 
 const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
 /** A worker that ends sooner is started again with a delay. */
@@ -39,6 +40,7 @@ export class Supervisor {
   readonly #ledger: Ledger;
   readonly #places: readonly Place[];
   readonly #connections = new Connections();
+  readonly #pulse: Pulse;
   readonly #begun: Promise<void>;
   #begin!: () => void;
   #complete = false;
@@ -49,6 +51,7 @@ export class Supervisor {
     this.#settings = settings;
     this.#log = pino({ level: settings.logLevel });
     this.#ledger = new Ledger(settings);
+    this.#pulse = new Pulse(settings.workerSilenceSeconds, performance.now());
     this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);
     if (settings.data !== '' && !this.#lock) {
       this.#log.warn(
@@ -82,6 +85,7 @@ export class Supervisor {
   /** Starts the workers; resolves when all are there. Ends the process where one cannot be started. */
   start(): Promise<void> {
     for (const place of this.#places) this.#fork(place);
+    this.#pulse.watch(index => this.#killHung(this.#places[index]));
     return this.#begun;
   }
 
@@ -115,8 +119,20 @@ export class Supervisor {
     });
   }
 
+  /** It would never end by itself, nor answer anybody. */
+  #killHung({ index, worker }: Place): void {
+    this.#log.error(
+      { worker: index },
+      `worker ${index} has given no sign of life for ${this.#settings.workerSilenceSeconds} s; it is killed`,
+    );
+    worker?.kill('SIGKILL');
+  }
+
   #take(place: Place, worker: ChildProcess, message: ToSupervisor): void {
+    if (place.worker === worker) this.#pulse.heard(place.index, performance.now());
     switch (message.kind) {
+      case 'alive':
+        break;
       case 'ready':
         this.#open(place, worker);
         break;
@@ -163,6 +179,7 @@ export class Supervisor {
     place.worker = undefined;
     place.ready = false;
     this.#connections.remove(place.index);
+    this.#pulse.forget(place.index);
     this.#ledger.forget(place.index);
     if (this.#stopping !== undefined) {
       if (code !== 0) this.#exitCode = 1;

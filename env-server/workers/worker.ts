@@ -8,6 +8,7 @@ import { type FolderLock, holdFolder } from '../store/lock.ts';
 import { SupervisorCounts } from './counts.ts';
 import { Mesh } from './mesh.ts';
 import type { ToSupervisor, ToWorker, WorkerStart } from './messages.ts';
+import { beat } from './pulse.ts';
 
 /** The program of one of several processes that serve one port; its supervisor tells it what to do. */
 
@@ -74,6 +75,7 @@ async function start(start: WorkerStart): Promise<void> {
     await hangUp(app);
   };
   started = { app, start, stop: stopperOf({ ...app, shutDown }, settings) };
+  beat(settings.workerSilenceSeconds, () => send({ kind: 'alive' }));
   if (stopReason === undefined) send({ kind: 'ready' });
   else started.stop(stopReason);
 }

@@ -264,13 +264,15 @@ t.test('two processes on one port are one server', async t => {
   t.same(await again.end('SIGTERM'), { code: 0, signal: null });
 });
 
-t.test('limits are in common; what ends takes with it what was not stored', async t => {
+t.test('limits are in common; what hangs is ended, and takes with it what was not stored', async t => {
   const server = await startServer(t, [
     ...FLAGS,
     '--max-sessions',
     '6',
     '--max-sessions-per-environment',
     '5',
+    '--worker-silence-seconds',
+    '4',
   ]);
   const { ask } = server;
   const ids: string[] = [];
@@ -305,7 +307,8 @@ t.test('limits are in common; what ends takes with it what was not stored', asyn
   const pids = pidsOf(server);
   const victim = keeper(ids[0]);
   const gone = ids.filter(id => keeper(id) === victim);
-  process.kill(pids.get(victim)!, 'SIGKILL');
+  process.kill(pids.get(victim)!, 'SIGSTOP');
+  await until(() => !isAlive(pids.get(victim)!));
   await until(async () => {
     try {
       return (await ask('GET', `/v1/sessions/${ids[0]}`)).status === 410;
