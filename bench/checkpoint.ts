@@ -15,17 +15,18 @@ import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts'
 import { LORA_MODULES } from '../trainer/models/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
 import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
-import { RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
+import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
 
 const KIBIBYTE = 1024;
 const GIGABYTE = 1e9;
-/** Log-probabilities of generation and score may differ by so much: sums of float32 in another order. */
-const TOLERANCE = 2e-3;
+/** Log-probabilities of generation and score may differ by so much: sums in another order, and factors of float16 that round another way. */
+const TOLERANCE = { float32: 2e-3, float16: 2e-2 };
 
 const { values: flags } = parseArgs({
   options: {
     model: { type: 'string' },
     runtime: { type: 'string', default: 'onnx' },
+    precision: { type: 'string', default: 'float32' },
     workers: { type: 'string', default: '1' },
     threads: { type: 'string', default: '1' },
     group: { type: 'string', default: '8' },
@@ -43,6 +44,9 @@ if (model === undefined)
 const runtime = RUNTIME_CHOICES.find(choice => choice === flags.runtime);
 if (runtime === undefined)
   throw new RangeError(`--runtime must be one of ${RUNTIME_CHOICES.join(', ')}, got ${flags.runtime}`);
+const precision = PRECISIONS.find(name => name === flags.precision);
+if (precision === undefined)
+  throw new RangeError(`--precision must be one of ${PRECISIONS.join(', ')}, got ${flags.precision}`);
 const numberOf = (name: keyof typeof flags): number => {
   const value = Number(flags[name]);
   if (Number.isInteger(value) && value > 0) return value;
@@ -57,6 +61,7 @@ const policy = await timed('load', () =>
   LocalPolicy.create({
     model,
     runtime,
+    precision,
     seed: 0,
     workers,
     threads,
@@ -88,7 +93,8 @@ const off = Math.max(
     logProbs.reduce((most, x, t) => Math.max(most, Math.abs(x - played[n].logProbs[t])), 0),
   ),
 );
-if (!(off < TOLERANCE)) throw new Error(`score and generate differ by ${off} in a log-probability`);
+if (!(off < TOLERANCE[precision]))
+  throw new Error(`score and generate differ by ${off} in a log-probability`);
 console.log(`  log-probabilities of generate and score differ by at most ${off.toExponential(1)}`);
 const settings: UpdateSettings = {
   loss: { ...DEFAULT_LOSS_SETTINGS },

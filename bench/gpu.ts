@@ -11,12 +11,11 @@
  */
 
 import { parseArgs } from 'node:util';
+import { PRECISIONS } from '../trainer/runtime/choice.ts';
 import { WebGpuRuntime } from '../trainer/runtime/webgpu/webgpu-runtime.ts';
 import { KernelBench } from './gpu/kernel-bench.ts';
 import { kernels, SHAPES } from './gpu/kernels.ts';
 import { limitsOf } from './gpu/limits.ts';
-
-const PRECISIONS = ['float32', 'float16'] as const;
 
 const { values: flags } = parseArgs({
   options: {

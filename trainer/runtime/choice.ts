@@ -2,3 +2,7 @@
 export const RUNTIME_CHOICES = ['onnx', 'webgpu', 'auto'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
 export type RuntimeKind = Exclude<RuntimeChoice, 'auto'>;
+
+/** Of the factors of a policy's products; everything else is float32. */
+export const PRECISIONS = ['float32', 'float16'] as const;
+export type Precision = (typeof PRECISIONS)[number];

@@ -1,4 +1,4 @@
-import type { RuntimeChoice, RuntimeKind } from './choice.ts';
+import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
 import { type Runtime, RuntimeError } from './runtime.ts';
 import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
@@ -6,16 +6,39 @@ import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
 /** Hidden size up to which a processor is faster than starting a GPU's kernels. */
 const PROCESSOR_HIDDEN_SIZE = 192;
 
-/** @throws RuntimeError where `webgpu` finds no GPU */
-export async function openRuntime(kind: RuntimeKind, threads: number): Promise<Runtime> {
-  if (kind === 'onnx') return new OnnxRuntime({ threads });
-  const runtime = await openWebGpu();
+/**
+ * @param precision of the factors of products; float16 takes a GPU that has it
+ * @throws RuntimeError where `webgpu` finds no GPU, or one without float16 that was asked for
+ */
+export async function openRuntime(
+  kind: RuntimeKind,
+  threads: number,
+  precision: Precision = 'float32',
+): Promise<Runtime> {
+  if (kind === 'onnx') {
+    refusePrecision(kind, precision);
+    return new OnnxRuntime({ threads });
+  }
+  const runtime = await openWebGpu(precision);
   if (runtime === null) {
     throw new RuntimeError(
       'there is no GPU here that WebGPU can use: install its Vulkan driver, or choose the runtime onnx or auto',
     );
   }
-  return runtime;
+  if (runtime.precision === precision) return runtime;
+  const { description } = runtime;
+  await runtime.close();
+  throw new RuntimeError(
+    `policy.precision ${precision} needs a GPU with shader-f16, which this one lacks (${description}): use policy.precision float32`,
+  );
+}
+
+/** @throws RangeError where a runtime cannot multiply so */
+export function refusePrecision(kind: RuntimeKind, precision: Precision): void {
+  if (kind === 'webgpu' || precision === 'float32') return;
+  throw new RangeError(
+    `policy.precision ${precision} needs policy.runtime webgpu, and this policy runs on ONNX Runtime, whose processor kernels multiply in float32: use policy.precision float32`,
+  );
 }
 
 /** The runtime for a model: `auto` takes a GPU in hardware where there is one, unless the model is small. */
@@ -29,7 +52,7 @@ export async function chooseRuntime(choice: RuntimeChoice, hiddenSize: number): 
 }
 
 /** Dawn and gpu.js are loaded where a GPU is asked for only. */
-async function openWebGpu(): Promise<WebGpuRuntime | null> {
+async function openWebGpu(precision: Precision = 'float32'): Promise<WebGpuRuntime | null> {
   const { WebGpuRuntime } = await import('./webgpu/webgpu-runtime.ts');
-  return WebGpuRuntime.open();
+  return WebGpuRuntime.open(precision);
 }

@@ -129,6 +129,12 @@ function rolloutClashes(settings: RunSettings): Clash[] {
       'would end responses before they are well-formed, which rollout.constrained promises: use one of them',
     );
   }
+  if (policy.precision === 'float16' && policy.runtime === 'onnx') {
+    add(
+      'policy.precision',
+      'is float16, which the processor does not multiply in: choose policy.runtime: webgpu, or float32',
+    );
+  }
   if (policy.init === 'scratch' && policy.hidden_size % policy.heads !== 0) {
     add('policy.heads', `must divide policy.hidden_size ${policy.hidden_size}, got ${policy.heads}`);
   }

@@ -1,6 +1,7 @@
 import Type from 'typebox';
+import { DEFAULT_LOSS_SCALE } from '../policy/local/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../policy/local/micro-batches.ts';
-import { RUNTIME_CHOICES } from '../runtime/choice.ts';
+import { PRECISIONS, RUNTIME_CHOICES } from '../runtime/choice.ts';
 import { LoraSection } from './settings-lora.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './settings-schema.ts';
 
@@ -25,6 +26,22 @@ export const PolicySettings = Type.Object(
     reference: orNull(Type.String({ minLength: 1 })),
     /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
     runtime: choice(RUNTIME_CHOICES, 'onnx'),
+    /** Of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
+    precision: choice(PRECISIONS, 'float32'),
+    /** With `float16`: the loss is multiplied by `initial` before its gradients, by `back_off` times as much after one overflowed. */
+    loss_scale: Type.Object(
+      {
+        initial: Type.Number({ minimum: 1, maximum: 2 ** 24, default: DEFAULT_LOSS_SCALE.initial }),
+        /** Steps without an overflow after which the factor doubles. */
+        growth_interval: positive(DEFAULT_LOSS_SCALE.growthInterval),
+        back_off: Type.Number({
+          exclusiveMinimum: 0,
+          exclusiveMaximum: 1,
+          default: DEFAULT_LOSS_SCALE.backOff,
+        }),
+      },
+      section,
+    ),
     /**
      * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores; a GPU is driven by one,
      * whatever is given. Sums are taken in the

@@ -184,6 +184,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ["rollout.stop_strings=['']", /stop_strings.*at least 1|stop_strings.*fewer than 1/],
     ['rollout.constrained=true rollout.prompt=chat', /constrained: only the `compact` prompt/],
     [
+      'policy.precision=float16',
+      /policy\.precision: is float16, .* choose policy\.runtime: webgpu, or float32/,
+    ],
+    [
       'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',
       /curriculum: stage 0: Sokoban not among train_tags/,
     ],

@@ -8,6 +8,7 @@ import { writeShardedSafetensors } from '../../models/sharded-safetensors.ts';
 import type { ParameterStore } from '../../runtime/parameter-store.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
 import { isThere, writeWhole } from './files.ts';
+import type { LossScaleState } from './loss-scale.ts';
 import type { ModelPlace } from './model-folder.ts';
 
 export const CONFIG_FILE = 'config.json';
@@ -29,6 +30,8 @@ export interface OptimizerState {
 export interface Progress {
   readonly step: number;
   readonly version: number;
+  /** Absent where products are float32. */
+  readonly lossScale?: LossScaleState;
 }
 
 /** What a policy's folder is written from. */

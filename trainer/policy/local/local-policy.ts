@@ -19,6 +19,7 @@ import type {
 import { clipFactor } from './adamw.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint.ts';
+import { LossScale } from './loss-scale.ts';
 import { dealSequences } from './micro-batches.ts';
 import { assertSameModel, type ModelPlace } from './model-folder.ts';
 import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
@@ -64,6 +65,8 @@ export class LocalPolicy implements Policy {
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
   readonly #homeCounts: number[];
+  /** Null where products are float32. */
+  readonly #lossScale: LossScale | null;
   #version: number;
   #step: number;
   /** Updates, scores, saves and loads run one after the other. */
@@ -88,6 +91,7 @@ export class LocalPolicy implements Policy {
     this.#workers = workers;
     this.#slices = cutIntoSlices(weights.flat.length, workers.length);
     this.#homeCounts = workers.map(() => 0);
+    this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
     this.#version = 0;
     this.#step = 0;
   }
@@ -195,15 +199,16 @@ export class LocalPolicy implements Policy {
   }
 
   /**
-   * One optimiser step.
+   * One optimiser step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
+   * and `actor/step_skipped` is 1.
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
    */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     const { optimizer } = settings;
-    return this.#withGradient(batch, settings, async norm => {
+    return this.#withGradient(batch, settings, false, async norm => {
       const step = this.#step + 1;
-      const scale = clipFactor(norm, optimizer.clipNorm);
+      const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
       await this.#onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
@@ -213,13 +218,17 @@ export class LocalPolicy implements Policy {
 
   /** The metrics an optimiser step would have. @throws as {@link update} */
   measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
-    return this.#withGradient(batch, settings, async () => ({}));
+    return this.#withGradient(batch, settings, true, async () => ({}));
   }
 
-  /** Adds up the gradient of a batch, and lets nothing be sampled until it has been used. */
+  /**
+   * Adds up the gradient of a batch, and lets nothing be sampled until it has been used.
+   * @param again computes one that overflows in float16 once more with a smaller scale, instead of leaving it
+   */
   async #withGradient(
     batch: UpdateBatch,
     { loss, temperature }: GradientSettings,
+    again: boolean,
     use: (norm: number) => Promise<UpdateMetrics>,
   ): Promise<UpdateMetrics> {
     this.#assertOpen();
@@ -242,27 +251,36 @@ export class LocalPolicy implements Policy {
         sequences.map(({ tokenIds }) => tokenIds.length),
         this.#workers.length,
       );
-      try {
+      const compute = async () => {
+        const lossScale = this.#lossScale?.scale ?? 1;
         const parts = await Promise.all(
           this.#workers.map((worker, w) => {
             const own = shares[w].map(index => compact(sequences[index]));
-            const task = { sequences: own, loss, structure, counts, temperature };
+            const task = { sequences: own, loss, structure, counts, temperature, lossScale };
             return worker.run({ kind: 'gradients', task });
           }),
         );
         await this.#onSlices(slice => ({ kind: 'reduce', slice }));
-        const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
-        if (!Number.isFinite(norm)) {
-          throw new Error(
-            `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
-          );
+        const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0)) / lossScale;
+        const metrics = { ...sumMetrics(parts), ...batchMetrics(sequences, loss) };
+        return { norm, metrics: this.#lossScale ? { ...metrics, 'actor/loss_scale': lossScale } : metrics };
+      };
+      try {
+        let { norm, metrics } = await compute();
+        while (!Number.isFinite(norm)) {
+          if (this.#lossScale === null) {
+            throw new Error(
+              `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
+            );
+          }
+          this.#lossScale.overflowed();
+          if (!again) return { ...finiteOnly(metrics), 'actor/step_skipped': 1 };
+          ({ norm, metrics } = await compute());
         }
-        return {
-          ...(await use(norm)),
-          ...sumMetrics(parts),
-          ...batchMetrics(sequences, loss),
-          'actor/grad_norm': norm,
-        };
+        const used = await use(norm);
+        if (this.#lossScale === null) return { ...used, ...metrics, 'actor/grad_norm': norm };
+        if (!again) this.#lossScale.succeeded();
+        return { ...used, ...metrics, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
       } finally {
         await this.#resume();
       }
@@ -291,7 +309,11 @@ export class LocalPolicy implements Policy {
         base: this.#place?.base ?? null,
         weights: this.#weights,
         optimizer: { first: this.#first, second: this.#second },
-        progress: { step: this.#step, version: this.#version },
+        progress: {
+          step: this.#step,
+          version: this.#version,
+          ...(this.#lossScale ? { lossScale: this.#lossScale.state } : {}),
+        },
         files: this.#options.files ?? {},
       });
     });
@@ -312,6 +334,7 @@ export class LocalPolicy implements Policy {
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
         const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
         this.#step = progress?.step ?? 0;
+        this.#lossScale?.restore(progress?.lossScale);
         this.#version = progress?.version ?? this.#version + 1;
         for (const store of [this.#weights, this.#first, this.#second]) store.touch();
       } finally {
@@ -374,6 +397,10 @@ function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<
     for (const [name, value] of Object.entries(part)) sums[name] = (sums[name] ?? 0) + value;
   }
   return sums;
+}
+
+function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
 }
 
 /** The same with arrays of its own: posting a view would copy the whole buffer under it. */

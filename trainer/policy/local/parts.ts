@@ -10,13 +10,20 @@ import {
   trainedSpecs,
 } from '../../models/parameters.ts';
 import { checkedLora } from '../../models/peft.ts';
-import { RUNTIME_CHOICES, type RuntimeChoice, type RuntimeKind } from '../../runtime/choice.ts';
-import { chooseRuntime } from '../../runtime/open-runtime.ts';
+import {
+  PRECISIONS,
+  type Precision,
+  RUNTIME_CHOICES,
+  type RuntimeChoice,
+  type RuntimeKind,
+} from '../../runtime/choice.ts';
+import { chooseRuntime, refusePrecision } from '../../runtime/open-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
 import { compileGrammar, type Grammars } from '../engine/grammar.ts';
 import { NORM_BLOCK } from './adamw.ts';
 import { readAdapterConfig } from './adapter-folder.ts';
 import { readConfig, readTrained, readWeights } from './checkpoint.ts';
+import { checkLossScale, type LossScaleSettings } from './loss-scale.ts';
 import { machineMemory, refuseWhatCannotFit } from './memory.ts';
 import { DEFAULT_TOKEN_BUDGET } from './micro-batches.ts';
 import { findModel, type ModelPlace } from './model-folder.ts';
@@ -41,6 +48,10 @@ export interface LocalPolicyOptions {
   readonly threads?: number;
   /** `onnx` when absent. */
   readonly runtime?: RuntimeChoice;
+  /** Of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
+  readonly precision?: Precision;
+  /** How the loss is scaled with products of float16. */
+  readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
@@ -83,10 +94,14 @@ export interface PolicyParts {
  * @throws ModelConfigError, SafetensorsError or RangeError for a model or options that do not fit
  */
 export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
-  const { model, runtime = 'onnx' } = options;
+  const { model, runtime = 'onnx', precision = 'float32', lossScale } = options;
   if (!RUNTIME_CHOICES.includes(runtime)) {
     throw new RangeError(`runtime ${runtime} is not known; choose ${RUNTIME_CHOICES.join(', ')}`);
   }
+  if (!PRECISIONS.includes(precision)) {
+    throw new RangeError(`precision ${precision} is not known; choose ${PRECISIONS.join(', ')}`);
+  }
+  if (lossScale !== undefined) checkLossScale(lossScale);
   const place = typeof model === 'string' ? await findModel(model, options.base) : null;
   const config = await adaptedConfig(
     typeof model === 'string' ? await readConfig(place!.base) : model,
@@ -105,6 +120,7 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   const count = (specs: readonly ParameterSpec[]): number =>
     specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
   const kind = await chooseRuntime(runtime, config.hiddenSize);
+  refusePrecision(kind, precision);
   const trained = count(trainedSpecs(config, options.valueHead));
   const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
   refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
@@ -190,6 +206,7 @@ export function workerSetups({
     index,
     config,
     runtime,
+    precision: options.precision ?? 'float32',
     valueHead: options.valueHead,
     maxSequenceLength,
     maxOpenSequences: Math.ceil(open / count),

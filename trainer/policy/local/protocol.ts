@@ -1,5 +1,5 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import type { RuntimeKind } from '../../runtime/choice.ts';
+import type { Precision, RuntimeKind } from '../../runtime/choice.ts';
 import type { SharedParameters } from '../../runtime/parameter-store.ts';
 import type { Grammars } from '../engine/grammar.ts';
 import type { GenerateRequest, Generation, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
@@ -10,6 +10,7 @@ export interface WorkerSetup {
   readonly index: number;
   readonly config: DecoderConfig;
   readonly runtime: RuntimeKind;
+  readonly precision: Precision;
   readonly valueHead: boolean;
   readonly maxSequenceLength: number;
   /** Sequences with a cache, of this worker alone. */

@@ -32,6 +32,8 @@ export interface ProgramOptions {
   readonly tokenBudget: number;
   /** Computes each layer a second time on the way back instead of keeping all that it held. */
   readonly recompute?: boolean;
+  /** Takes a factor on the loss before its gradients, which are then as many times too large. */
+  readonly lossScaled?: boolean;
 }
 
 /** What one worker is to add up for an optimiser step. */
@@ -42,6 +44,8 @@ export interface GradientTask {
   /** Counts of the whole step, not of this worker's share. */
   readonly counts: LossCounts;
   readonly temperature: number;
+  /** Factor on the loss, where programs take one. */
+  readonly lossScale: number;
 }
 
 interface TrainProgram {
@@ -137,7 +141,7 @@ export class GradientProgram {
 
 /** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
 export function buildTrainGraph(
-  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'trained' | 'recompute'>,
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'trained' | 'recompute' | 'lossScaled'>,
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
@@ -158,7 +162,8 @@ export function buildTrainGraph(
   const inputs = declareLossInputs(g, structure, [shape.rows, shape.predictions]);
   const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
   const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
-  const grads = gradients(g, loss, weights, { recompute: options.recompute });
+  const scaled = options.lossScaled ? g.mul(loss, g.input('lossScale', 'float32', [])) : loss;
+  const grads = gradients(g, scaled, weights, { recompute: options.recompute });
   trained.layout.forEach(({ name }, i) => {
     g.output(name, grads[i]);
   });
@@ -247,6 +252,7 @@ function fillLoss(
 ): void {
   const { loss, structure, counts } = task;
   inputs.inverseTemperature[0] = 1 / task.temperature;
+  if (inputs.lossScale !== undefined) inputs.lossScale[0] = task.lossScale;
   const scalars = lossScalars(loss, counts);
   for (const name of lossScalarInputs(structure) as readonly LossScalarInput[]) {
     inputs[lossInputName(name)][0] = scalars[name];

@@ -28,6 +28,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
   return {
     index: 2,
     runtime: 'onnx',
+    precision: 'float32',
     config,
     valueHead: false,
     maxSequenceLength: 64,

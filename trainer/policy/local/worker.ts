@@ -63,6 +63,7 @@ class PolicyWorker {
       runtime,
       parameters: base === null ? this.#weights : joinParameters(base, this.#weights),
       trained: this.#weights,
+      lossScaled: setup.precision === 'float16',
       grammars,
       decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
     };
@@ -210,7 +211,7 @@ function decoderOf(files: WorkerSetup['files']): Decode {
 
 if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
 const setup = workerData as WorkerSetup;
-const runtime = await openRuntime(setup.runtime, setup.threads);
+const runtime = await openRuntime(setup.runtime, setup.threads, setup.precision);
 const worker = new PolicyWorker(parentPort, setup, runtime);
 parentPort.on('message', (message: ToWorker) => worker.take(message));
 parentPort.postMessage({ kind: 'ready', runtime: runtime.description } satisfies FromWorker);

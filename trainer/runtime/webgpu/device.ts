@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
+import type { Precision } from '../choice.ts';
 import { messageOf, RuntimeError } from '../runtime.ts';
 import {
   type AdapterTraits,
   chooseProducts,
   describeProducts,
   featuresOf,
-  type Precision,
   type Products,
 } from './precision.ts';
 

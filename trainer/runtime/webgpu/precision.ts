@@ -1,3 +1,5 @@
+import type { Precision } from '../choice.ts';
+
 /** How a device multiplies matrices; sums are float32 always. */
 export type Products =
   /** Registers, in float32. */
@@ -15,8 +17,6 @@ export interface SubgroupShape {
   /** Threads of a subgroup. */
   readonly threads: number;
 }
-
-export type Precision = 'float32' | 'float16';
 
 export const FLOAT32_PRODUCTS: Products = { kind: 'float32' };
 
@@ -66,7 +66,7 @@ export function describeProducts(products: Products): string {
     case 'float32':
       return 'products in float32';
     case 'float16':
-      return 'products of float16 factors';
+      return 'products of float16 factors, without tensor cores';
     case 'subgroup':
       return `tensor cores, ${products.rows} × ${products.inner} × ${products.columns} of float16`;
   }

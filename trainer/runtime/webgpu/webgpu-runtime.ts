@@ -1,4 +1,5 @@
 import type { Graph } from '../../graph/tensor.ts';
+import type { Precision } from '../choice.ts';
 import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
 import {
   type CompileOptions,
@@ -15,7 +16,7 @@ import { CompiledProgram } from './compiled-program.ts';
 import { GpuDevice } from './device.ts';
 import { download, GpuArray } from './gpu-array.ts';
 import { DeviceLearner, type LearningPlace } from './learning.ts';
-import { describeProducts, type Precision } from './precision.ts';
+import { describeProducts } from './precision.ts';
 import { type DeviceParameters, ResidentParameters } from './resident.ts';
 import { WebGpuExecutable } from './webgpu-executable.ts';
 
@@ -60,6 +61,11 @@ export class WebGpuRuntime implements Runtime {
   /** How it multiplies matrices, for people. */
   get products(): string {
     return describeProducts(this.#device.products);
+  }
+
+  /** Of the factors of products. */
+  get precision(): Precision {
+    return this.#device.products.kind === 'float32' ? 'float32' : 'float16';
   }
 
   /** Whether a processor plays the GPU. */

@@ -1,0 +1,89 @@
+/** How a loss is scaled. */
+export interface LossScaleSettings {
+  /** The first scale; a power of two changes no bit of what does not under- or overflow. */
+  readonly initial: number;
+  /** Steps without an overflow after which the scale doubles. */
+  readonly growthInterval: number;
+  /** Factor on the scale after an overflow. */
+  readonly backOff: number;
+}
+
+export const DEFAULT_LOSS_SCALE: LossScaleSettings = { initial: 2 ** 16, growthInterval: 200, backOff: 0.5 };
+
+/** What goes on from step to step; in checkpoints, so that a resumed run takes the same steps. */
+export interface LossScaleState {
+  readonly scale: number;
+  /** Steps since the scale last changed. */
+  readonly steps: number;
+}
+
+const GROWTH = 2;
+/** Gradients of zero never overflow: without a bound the scale itself would in the end. */
+const LARGEST_SCALE = 2 ** 24;
+/** A gradient that overflows below this does so because of what goes in, not of the scale. */
+const SMALLEST_SCALE = 1;
+
+/**
+ * The factor on a loss that brings its gradients into float16's range, found as the run goes (Micikevicius et al., 2018, as
+ * torch.amp.GradScaler does it): halved when a gradient overflows, doubled after many that did not.
+ */
+export class LossScale {
+  readonly #settings: LossScaleSettings;
+  #state: LossScaleState;
+
+  /** @throws RangeError naming the setting that is out of range */
+  constructor(settings: LossScaleSettings = DEFAULT_LOSS_SCALE) {
+    checkLossScale(settings);
+    this.#settings = settings;
+    this.#state = { scale: settings.initial, steps: 0 };
+  }
+
+  get scale(): number {
+    return this.#state.scale;
+  }
+
+  get state(): LossScaleState {
+    return this.#state;
+  }
+
+  /** Goes on from a checkpoint's state, or from the first scale where it has none. */
+  restore(state: LossScaleState | undefined): void {
+    this.#state = state ?? { scale: this.#settings.initial, steps: 0 };
+  }
+
+  /** A gradient was finite. */
+  succeeded(): void {
+    const { scale, steps } = this.#state;
+    const grown = steps + 1 >= this.#settings.growthInterval && scale * GROWTH <= LARGEST_SCALE;
+    this.#state = grown ? { scale: scale * GROWTH, steps: 0 } : { scale, steps: steps + 1 };
+  }
+
+  /**
+   * A gradient was not finite.
+   * @throws Error where a smaller scale would not help
+   */
+  overflowed(): void {
+    const { scale } = this.#state;
+    if (scale <= SMALLEST_SCALE) {
+      throw new Error(
+        `the gradient is not finite in float16 even with the loss scaled by ${scale}; the step was not taken and the weights are unchanged. What flows through the model is beyond float16's range of 65504: use policy.precision float32`,
+      );
+    }
+    this.#state = { scale: Math.max(SMALLEST_SCALE, scale * this.#settings.backOff), steps: 0 };
+  }
+}
+
+/** @throws RangeError naming the setting that is out of range */
+export function checkLossScale({ initial, growthInterval, backOff }: LossScaleSettings): void {
+  if (!(initial >= SMALLEST_SCALE && initial <= LARGEST_SCALE)) {
+    throw new RangeError(
+      `lossScale.initial must be from ${SMALLEST_SCALE} to ${LARGEST_SCALE}, got ${initial}`,
+    );
+  }
+  if (!Number.isInteger(growthInterval) || growthInterval < 1) {
+    throw new RangeError(`lossScale.growthInterval must be an integer of at least 1, got ${growthInterval}`);
+  }
+  if (!(backOff > 0 && backOff < 1)) {
+    throw new RangeError(`lossScale.backOff must be above 0 and below 1, got ${backOff}`);
+  }
+}
