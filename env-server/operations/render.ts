@@ -22,11 +22,11 @@ export const render = sessionOperation({
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':
-        return { mode, png: encodePng(session.picture()).toString('base64') };
+        return { mode, png: encodePng(session.episode.picture()).toString('base64') };
       case 'structured':
-        return { mode, structured: session.observe('structured') };
+        return { mode, structured: session.episode.observe('structured') };
       case 'text':
-        return { mode, text: String(session.observe('text')) };
+        return { mode, text: String(session.episode.observe('text')) };
     }
   },
   represent(rendering) {

@@ -8,17 +8,18 @@ import type { Session, SessionDetail } from './schemas.ts';
  */
 export function sessionView(
   session: LiveSession,
-  observation = session.observe(session.format) as Session['observation'],
+  observation = session.episode.observe(session.format) as Session['observation'],
 ): Session {
+  const { episode } = session;
   return {
     session_id: session.id,
     env_id: session.variant.environment.spec.id,
     group_id: session.groupId,
-    episode_id: session.episodeId,
+    episode_id: episode.id,
     seed: session.seed,
-    step: session.stepCount,
+    step: episode.stepCount,
     observation,
-    info: session.info,
+    info: episode.info,
     expires_at: new Date(session.expiresAt).toISOString(),
   };
 }
@@ -40,16 +41,16 @@ export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]
 }
 
 export function sessionDetail(session: LiveSession): SessionDetail {
-  const { variant } = session;
+  const { variant, episode } = session;
   return {
     ...sessionView(session),
-    return: session.totalReward,
-    terminated: session.terminated,
-    truncated: session.truncated,
-    structured: session.observe('structured'),
+    return: episode.totalReward,
+    terminated: episode.terminated,
+    truncated: episode.truncated,
+    structured: episode.observe('structured'),
     config: variant.config,
     wrappers: [...variant.wrappers],
-    options: session.options,
+    options: episode.options,
     observation_format: session.format,
     max_episode_steps: variant.maxSteps,
     created_at: new Date(session.createdAt).toISOString(),

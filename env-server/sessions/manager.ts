@@ -362,7 +362,7 @@ export class SessionManager {
     const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };
     this.#ended.remember(ended);
     this.onEnd?.(ended);
-    session.dispose();
+    session.episode.dispose();
   }
 }
 

@@ -41,7 +41,7 @@ async function actionsOf(app: App, id: string): Promise<Json[]> {
   const session = app.sessions.find(principal, id);
   const { references = {}, spec } = session.variant.environment;
   const [policy] = Object.keys(references);
-  const planned = policy ? await session.plan(policy, STEPS) : [];
+  const planned = policy ? await session.episode.plan(policy, STEPS) : [];
   return [...planned, ...new Array<Json>(STEPS).fill(spec.exampleAction)].slice(0, STEPS);
 }
 

@@ -1,19 +1,10 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { PROBLEMS, Problem } from '../../shared/problems.ts';
-import { Random, type RandomState } from '../../shared/random.ts';
-import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
-import { environmentFault, guarded } from './environment-fault.ts';
-import {
-  beginEpisode,
-  type EpisodeState,
-  isTruncated,
-  recorded,
-  replay,
-  type StepResult,
-  type TrajectoryRecord,
-} from './episode.ts';
+import { Problem } from '../../shared/problems.ts';
+import type { ObservationFormat } from '../environments/environment.ts';
+import { beginEpisode, type EpisodeState, type StepResult, type TrajectoryRecord } from './episode.ts';
 import type { Expiring } from './expiry.ts';
+import { LiveEpisode } from './live-episode.ts';
 import { ReplyMemory } from './replies.ts';
 import type { SessionPast, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
@@ -45,7 +36,7 @@ export interface SessionSettings {
   readonly deadline: number;
 }
 
-/** One episode after another in one environment. Owns the episode's state and the order of operations on it. */
+/** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
 export class Session implements Expiring {
   readonly id: string;
   readonly serial: number;
@@ -60,27 +51,9 @@ export class Session implements Expiring {
   usedAt: number;
   slot = 0;
   closed = false;
-  /** It is not as it was last stored. */
-  changed = true;
-
-  episodeId = '';
-  seedUsed = 0;
-  options: JsonObject = {};
-  stepCount = 0;
-  totalReward = 0;
-  terminated = false;
-  truncated = false;
-  failed = false;
-  info: JsonObject = {};
-  #state: Json = null;
-  #random: Random;
-  /** The generator as it was before the step that is under way. */
-  #randomBefore: RandomState | undefined;
-  #actions: Json[] | undefined;
-  /** Results as they were, for environments that cannot be replayed. */
-  #results: StepResult[] | undefined;
-  #firstObservation: StepResult['observation'] | undefined;
-
+  #episode: LiveEpisode;
+  /** What is not the episode's is not as it was last stored. */
+  #changed = true;
   #episodes = 0;
   #snapshots: Map<string, EpisodeState> | undefined;
   #snapshotsTaken = 0;
@@ -102,10 +75,9 @@ export class Session implements Expiring {
     this.createdAt = settings.createdAt ?? this.usedAt;
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
-    this.#random = Random.fromState(episode.random);
     if (past) this.#recall(past);
     else this.#episodes = 1;
-    this.#adopt(episode);
+    this.#episode = this.#adopted(episode);
     if (!past && episode.step === 0) this.variant.tally.episodes++;
   }
 
@@ -117,8 +89,23 @@ export class Session implements Expiring {
     this.#rolledBack = past.rolledBack;
   }
 
+  /** The one that is played. */
+  get episode(): LiveEpisode {
+    return this.#episode;
+  }
+
+  /** It is not as it was last stored. */
+  get changed(): boolean {
+    return this.#changed || this.#episode.changed;
+  }
+
+  set changed(changed: boolean) {
+    this.#changed = changed;
+    this.#episode.changed = changed;
+  }
+
   get seed(): number | null {
-    return this.variant.seedable ? this.seedUsed : null;
+    return this.variant.seedable ? this.#episode.seed : null;
   }
 
   get expiresAt(): number {
@@ -131,10 +118,11 @@ export class Session implements Expiring {
 
   /** What it is at: an operation, or between two of them. */
   get standing(): Standing {
+    const { failed, terminated, truncated } = this.#episode;
     if (this.busy) return 'busy';
-    if (this.failed) return 'failed';
-    if (this.terminated) return 'terminated';
-    return this.truncated ? 'truncated' : 'playing';
+    if (failed) return 'failed';
+    if (terminated) return 'terminated';
+    return truncated ? 'truncated' : 'playing';
   }
 
   /** Operations that wait for another one. */
@@ -148,7 +136,7 @@ export class Session implements Expiring {
   }
 
   get replies(): ReplyMemory {
-    this.changed = true;
+    this.#changed = true;
     this.#replies ??= new ReplyMemory(REPLIES_KEPT);
     return this.#replies;
   }
@@ -193,7 +181,7 @@ export class Session implements Expiring {
   /** @throws InvalidOptions; Problem when the environment refuses a seed */
   reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
     return chain(beginEpisode(this.variant, seed, options), episode => {
-      this.dispose();
+      this.#episode.dispose();
       this.#begin(episode);
     });
   }
@@ -202,7 +190,7 @@ export class Session implements Expiring {
   acknowledge(): void {
     if (!this.#rolledBack) return;
     this.#rolledBack = false;
-    this.changed = true;
+    this.#changed = true;
   }
 
   /**
@@ -210,118 +198,20 @@ export class Session implements Expiring {
    * throws, which ends the episode
    */
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
+    const episode = this.#episode;
     if (this.#rolledBack) {
       throw new Problem(
         'session_rolled_back',
-        `the server ended without warning; session ${this.id} was resumed at step ${this.stepCount} of ${this.episodeId}, where it stood at the last checkpoint`,
+        `the server ended without warning; session ${this.id} was resumed at step ${episode.stepCount} of ${episode.id}, where it stood at the last checkpoint`,
       );
     }
-    if (expectedStep !== undefined && expectedStep !== this.stepCount + 1) {
+    if (expectedStep !== undefined && expectedStep !== episode.stepCount + 1) {
       throw new Problem(
         'wrong_step',
-        `session ${this.id} is at step ${this.stepCount}, so its next step is ${this.stepCount + 1}; expected_step is ${expectedStep}`,
+        `session ${this.id} is at step ${episode.stepCount}, so its next step is ${episode.stepCount + 1}; expected_step is ${expectedStep}`,
       );
     }
-    if (this.#isOver()) throw this.#over();
-    const fault = this.variant.checkAction(action);
-    if (fault !== undefined) {
-      throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
-    }
-    let transition: MaybePromise<Transition<Json>>;
-    const randomBefore = this.#random.state;
-    try {
-      transition = this.variant.environment.step(this.#state, action, this.#random);
-    } catch (error) {
-      throw this.#fault(error);
-    }
-    if (transition instanceof Promise) {
-      this.#randomBefore = randomBefore;
-      return transition.then(
-        value => {
-          this.#randomBefore = undefined;
-          return this.#commit(action, value);
-        },
-        error => {
-          this.#randomBefore = undefined;
-          throw this.#fault(error);
-        },
-      );
-    }
-    return this.#commit(action, transition);
-  }
-
-  #commit(action: Json, transition: Transition<Json>): StepResult {
-    const { reward, info } = transition;
-    let observation: StepResult['observation'];
-    try {
-      if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}, not a finite number`);
-      observation = this.variant.environment.observe(
-        transition.state,
-        this.format,
-      ) as StepResult['observation'];
-    } catch (error) {
-      throw this.#fault(error);
-    }
-    this.changed = true;
-    this.#state = transition.state;
-    this.stepCount++;
-    this.totalReward += reward;
-    this.terminated = transition.terminated;
-    this.truncated = isTruncated(this.variant, transition, this.stepCount);
-    this.info = info;
-    if (this.#actions) this.#actions.push(action);
-    else this.#actions = [action];
-    const result: StepResult = {
-      session_id: this.id,
-      episode_id: this.episodeId,
-      step: this.stepCount,
-      observation,
-      reward,
-      terminated: this.terminated,
-      truncated: this.truncated,
-      info,
-    };
-    this.#results?.push(result);
-    return result;
-  }
-
-  #isOver(): boolean {
-    return this.failed || ((this.terminated || this.truncated) && !this.variant.autoReset);
-  }
-
-  #over(): Problem {
-    const how = this.failed ? 'failed' : this.terminated ? 'terminated' : 'was truncated';
-    return new Problem(
-      'episode_over',
-      `episode ${this.episodeId} ${how} at step ${this.stepCount}; reset the session to begin a new one`,
-    );
-  }
-
-  /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
-  #fault(error: unknown): Error {
-    if (error instanceof Problem && PROBLEMS[error.code].retryable) return error;
-    this.failed = true;
-    this.changed = true;
-    this.variant.tally.faults++;
-    return environmentFault(this.variant, `at step ${this.stepCount + 1}`, error);
-  }
-
-  /** @throws Problem `environment_fault` */
-  observe(format: ObservationFormat): Json {
-    const { variant } = this;
-    return guarded(variant, `to show step ${this.stepCount}`, () =>
-      variant.environment.observe(this.#state, format),
-    ) as Json;
-  }
-
-  /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
-  picture(): Picture {
-    const { environment } = this.variant;
-    const picture = guarded(this.variant, `to paint step ${this.stepCount}`, () =>
-      environment.render?.(this.#state),
-    ) as Picture | undefined;
-    if (!picture) throw new Problem('unsupported', `${environment.spec.id} has no pictures`);
-    return picture;
+    return episode.step(action);
   }
 
   /** @throws Problem `unsupported`, `too_many_snapshots` */
@@ -337,7 +227,7 @@ export class Session implements Expiring {
     }
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#snapshots.set(snapshotId, this.capture());
-    this.changed = true;
+    this.#changed = true;
     return snapshotId;
   }
 
@@ -356,19 +246,7 @@ export class Session implements Expiring {
    */
   capture(): EpisodeState {
     this.#requireCopyable();
-    return {
-      seed: this.seedUsed,
-      options: this.options,
-      state: this.#state,
-      random: this.#randomBefore ?? this.#random.state,
-      step: this.stepCount,
-      totalReward: this.totalReward,
-      terminated: this.terminated,
-      truncated: this.truncated,
-      failed: this.failed,
-      info: this.info,
-      actions: this.#actions ? this.#actions.slice() : [],
-    };
+    return this.#episode.capture();
   }
 
   /**
@@ -411,88 +289,34 @@ export class Session implements Expiring {
     this.#episodes++;
     if (episode.step === 0) this.variant.tally.episodes++;
     this.#rolledBack = false;
-    this.changed = true;
-    this.#adopt(episode);
+    this.#changed = true;
+    this.#episode = this.#adopted(episode);
   }
 
-  #adopt(episode: EpisodeState): void {
-    this.episodeId = `${this.id}.${this.#episodes}`;
-    this.seedUsed = episode.seed;
-    this.options = episode.options;
-    this.#state = episode.state;
-    this.#random = Random.fromState(episode.random);
-    this.stepCount = episode.step;
-    this.totalReward = episode.totalReward;
-    this.terminated = episode.terminated;
-    this.truncated = episode.truncated;
-    this.failed = episode.failed;
-    this.info = episode.info;
-    this.#actions = episode.actions.length > 0 ? episode.actions.slice() : undefined;
-    if (this.variant.copyable) return;
-    this.#results = [];
-    this.#firstObservation = this.observe(this.format) as StepResult['observation'];
+  #adopted(episode: EpisodeState): LiveEpisode {
+    return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
   }
 
   /** The reset and every step of this episode. */
   trajectory(): MaybePromise<TrajectoryRecord[]> {
-    return chain(
-      this.#results
-        ? recorded(this.#firstObservation!, this.#results, this.#actions ?? [])
-        : guarded(this.variant, 'to play its actions again', () =>
-            replay(this.variant, this.capture(), this.format),
-          ),
-      records => {
-        const [first, ...steps] = records;
-        const { variant } = this;
-        return [
-          {
-            type: 'reset',
-            session_id: this.id,
-            episode_id: this.episodeId,
-            env_id: variant.environment.spec.id,
-            config: variant.config,
-            wrappers: [...variant.wrappers],
-            seed: this.seed,
-            options: this.options,
-            step: 0,
-            observation: first.observation,
-            info: first.info,
-          },
-          ...steps,
-        ];
-      },
-    );
-  }
-
-  /**
-   * The next actions of a reference policy; draws come from the step, not from the episode's generator.
-   * @throws Problem `unknown_reference` naming those there are, `environment_fault`
-   */
-  plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
-    const references = this.variant.environment.references ?? {};
-    if (!Object.hasOwn(references, policy)) {
-      const names = Object.keys(references).join(', ') || 'none';
-      throw new Problem(
-        'unknown_reference',
-        `${this.variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
-      );
-    }
-    if (this.#isOver()) return [];
-    const [a, b, c, d] = this.#random.state;
-    const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
-    return guarded(this.variant, `to plan with ${policy}`, () =>
-      references[policy].plan(this.#state, count, random, turns),
-    );
-  }
-
-  /** Lets the environment release what it holds outside the state. */
-  dispose(): void {
-    const { environment, tally } = this.variant;
-    const released = environment.dispose?.(this.#state);
-    if (released instanceof Promise) {
-      released.catch(() => {
-        tally.faults++;
-      });
-    }
+    return chain(this.#episode.records(), ([first, ...steps]) => {
+      const { variant } = this;
+      return [
+        {
+          type: 'reset',
+          session_id: this.id,
+          episode_id: this.#episode.id,
+          env_id: variant.environment.spec.id,
+          config: variant.config,
+          wrappers: [...variant.wrappers],
+          seed: this.seed,
+          options: this.#episode.options,
+          step: 0,
+          observation: first.observation,
+          info: first.info,
+        },
+        ...steps,
+      ];
+    });
   }
 }
