@@ -131,7 +131,7 @@ fn dot_${a}_${b}(own : u32, other : u32) -> f32 {
 }
 
 /** The entry, with the thread's place in its tile as `own` and `other`. */
-export const ENTRY = `
+const ENTRY = `
 @compute @workgroup_size(${TILE}, ${TILE})
 fn main(
   @builtin(workgroup_id) group : vec3<u32>,

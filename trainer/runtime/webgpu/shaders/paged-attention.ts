@@ -8,7 +8,6 @@ import { RuntimeError } from '../../runtime.ts';
 import type { Step, Value } from '../step.ts';
 import {
   dot,
-  ENTRY,
   eachPart,
   mixing,
   mostVectors,
@@ -27,8 +26,15 @@ export interface PagedOperand extends TensorType {
 /**
  * A workgroup owns the query heads of one row that share a key head, 16 at most, and streams the row's pages through shared
  * memory: keys and values are read once for all of them.
+ *
+ * @param owned query heads of a workgroup, 16 threads each
  */
-function pagedAttentionCode(size: number): string {
+function pagedAttentionCode(size: number, owned: number): string {
+  const load = (array: string): string => `
+    for (var row_of = own; row_of < u.tile; row_of += ${owned}u) {
+      let place = place_of(slot, min(start + row_of, position), group.y);
+      ${eachPart(`if (at < u.vectors) { stream[row_of * u.vectors + at] = ${array}[place + at]; }`)}
+    }`;
   return `
 struct Uniforms {
   heads : u32,
@@ -55,10 +61,13 @@ fn place_of(slot : u32, position : u32, head : u32) -> u32 {
   let page = u32(lists[slot * u.pages + position / u.tile]);
   return ((page * u.tile + position % u.tile) * u.keyHeads + head) * u.vectors;
 }
-${ENTRY}
+@compute @workgroup_size(${TILE}, ${owned})
+fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_id) local : vec3<u32>) {
+  let own = local.y;
+  let other = local.x;
   let row = group.x;
   let groups = u.heads / u.keyHeads;
-  let within = group.z * ${TILE}u + own;
+  let within = group.z * ${owned}u + own;
   let query = (row * u.heads + group.y * groups + min(within, groups - 1u)) * u.vectors;
   let slot = u32(slots[row]);
   let position = u32(positions[row]);
@@ -67,18 +76,14 @@ ${ENTRY}
   var largest = -3.0e38;
   var total = 0.0;
   for (var start = 0u; start <= position; start += u.tile) {
-    // A row of threads brings the key of position start + own.
-    let key = start + own;
-    let place = place_of(slot, min(key, position), group.y);
-    workgroupBarrier();
-    ${eachPart('if (at < u.vectors) { stream[own * u.vectors + at] = k[place + at]; }')}
+    workgroupBarrier();${load('k')}
     workgroupBarrier();
     let seen = start + other <= position;
     var score = -3.0e38;
     if (seen) { score = dot_own_tile_stream(own, other) * u.scale; }
     weights[own * ${TILE}u + other] = score;
     workgroupBarrier();
-    ${eachPart('if (at < u.vectors) { stream[own * u.vectors + at] = v[place + at]; }')}
+${load('v')}
     var tile_largest = largest;
     for (var i = 0u; i < u.tile; i++) { tile_largest = max(tile_largest, weights[own * ${TILE}u + i]); }
     let correction = exp(largest - tile_largest);
@@ -109,6 +114,7 @@ export function attendPages(
       `the WebGPU runtime needs heads of a multiple of ${VECTOR} and pages of ${TILE}, got ${size} and ${attributes.pagePositions}: use policy.runtime onnx`,
     );
   }
+  const owned = Math.min(TILE, heads / keyHeads);
   const words = new DataView(new ArrayBuffer(24));
   [heads, keyHeads, pages, size / VECTOR, TILE].forEach((word, i) => {
     words.setUint32(4 * i, word, true);
@@ -116,11 +122,11 @@ export function attendPages(
   words.setFloat32(20, attributes.scale, true);
   return {
     name: 'attention over pages',
-    code: pagedAttentionCode(size),
+    code: pagedAttentionCode(size, owned),
     uniforms: words.buffer,
     reads: operands.map(({ value }) => value),
     writes: [result],
-    groups: [rows, keyHeads, Math.ceil(heads / keyHeads / TILE)],
+    groups: [rows, keyHeads, Math.ceil(heads / keyHeads / owned)],
     runOnCpu(arrays, [out]) {
       const inputs = operands.map((operand, i) => ({
         ...toNdArray(arrays[i], operand),
