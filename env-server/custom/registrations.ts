@@ -1,22 +1,19 @@
-import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
-import { ENVIRONMENT_ID, UnknownEnvironment } from '../environments/registry.ts';
+import { ENVIRONMENT_ID } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { AuditAction, AuditEntry, Store, StoredEnvironment } from '../store/store.ts';
+import type { Store, StoredEnvironment } from '../store/store.ts';
+import { type Attempt, AuditTrail } from './audit-trail.ts';
 import { buildEnvironment, type Workshop } from './build.ts';
+import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
 import type { Definition } from './definition.ts';
 import { Trials } from './trials.ts';
 
-/** Outcome of what was not refused. */
-const ACCEPTED = 'accepted';
 /** When it is worth a try whether somebody has removed an environment. */
-/** Characters of what was sent as a kind that the audit log keeps. */
-const LONGEST_KIND = 32;
 const RETRY_AFTER_SECONDS = 60;
 /** How soon a process offers what another one has registered. */
 const REFRESH_MS = 1000;
@@ -47,6 +44,7 @@ export interface Registered {
 /** The custom environments of a server: checks, stores, offers and withdraws them. */
 export class Registrations {
   readonly #parts: RegistrationParts;
+  readonly audit: AuditTrail;
   readonly #trials: Trials;
   readonly #stored = new Map<string, StoredEnvironment>();
   /** Ids that somebody is registering or replacing now. */
@@ -56,6 +54,7 @@ export class Registrations {
 
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
+    this.audit = new AuditTrail(parts);
     this.#trials = new Trials(parts.workshop);
   }
 
@@ -91,7 +90,7 @@ export class Registrations {
       affected.push(row);
     }
     for (const { envId } of affected)
-      affected.push(...this.#dependents(envId).filter(one => !affected.includes(one)));
+      affected.push(...dependentsOf(this.#stored, envId).filter(one => !affected.includes(one)));
     this.#offer(affected.filter(({ envId }) => present.has(envId)));
   }
 
@@ -122,12 +121,9 @@ export class Registrations {
     }
   }
 
-  /** Names the definition that an id stands for now, with all that it is composed from; another one after every change. */
+  /** Names the definition that an id stands for now; another one after every change. */
   edition(envId: string): string {
-    const stored = this.#stored.get(envId);
-    if (!stored) return '';
-    const own = `${stored.registeredAt}.${stored.revision}`;
-    return isComposed(stored.definition) ? `${own}/${this.edition(stored.definition.env_id)}` : own;
+    return editionOf(this.#stored, envId);
   }
 
   get durable(): boolean {
@@ -140,7 +136,7 @@ export class Registrations {
    * `too_many_requests`
    */
   register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
-    return this.#audited(principal, 'register', envId, definition, () =>
+    return this.#audited({ principal, action: 'register', envId, definition }, () =>
       this.#register(principal, envId, definition),
     );
   }
@@ -171,7 +167,7 @@ export class Registrations {
    * `environment_in_use` where environments composed from it no longer fit
    */
   replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
-    return this.#audited(principal, 'replace', envId, definition, () =>
+    return this.#audited({ principal, action: 'replace', envId, definition }, () =>
       this.#replace(principal, envId, definition),
     );
   }
@@ -190,7 +186,9 @@ export class Registrations {
    */
   remove(principal: Principal, envId: string): Promise<void> {
     const definition = this.#stored.get(envId)?.definition;
-    return this.#audited(principal, 'remove', envId, definition, () => this.#remove(principal, envId));
+    return this.#audited({ principal, action: 'remove', envId, definition }, () =>
+      this.#remove(principal, envId),
+    );
   }
 
   async #remove(principal: Principal, envId: string): Promise<void> {
@@ -202,7 +200,7 @@ export class Registrations {
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
-    const dependents = this.#dependents(envId);
+    const dependents = dependentsOf(this.#stored, envId);
     if (dependents.length > 0) {
       const names = dependents.map(({ envId }) => envId).join(', ');
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
@@ -210,7 +208,8 @@ export class Registrations {
     if (this.#underWay.has(envId)) {
       throw new Problem('environment_in_use', `${envId} is being replaced by another request`);
     }
-    store.removeEnvironment(envId, this.#entry(principal, 'remove', envId, known.definition, ACCEPTED));
+    const { definition } = known;
+    store.removeEnvironment(envId, this.audit.accepted({ principal, action: 'remove', envId, definition }));
     this.#stored.delete(envId);
     workshop.registry.remove(envId);
   }
@@ -240,11 +239,11 @@ export class Registrations {
     known: StoredEnvironment | undefined,
   ): Promise<Registered> {
     const { workshop, store, now } = this.#parts;
-    this.#refuseCircle(envId, definition);
+    refuseCircle(envId, definition, this.#stored);
     this.#underWay.add(envId);
     try {
       const { environment, facts, report } = await this.#trials.tryOut(envId, definition);
-      const rebuilt = this.#rebuild(environment);
+      const rebuilt = rebuildAround(environment, this.#stored, workshop);
       const stored: StoredEnvironment = {
         envId,
         kind: definition.kind,
@@ -255,7 +254,7 @@ export class Registrations {
         registeredAt: known?.registeredAt ?? now(),
         replacedAt: known ? now() : null,
       };
-      const entry = this.#entry(principal, action, envId, stored.definition, ACCEPTED);
+      const entry = this.audit.accepted({ principal, action, envId, definition });
       if (!store.putEnvironment(stored, entry)) throw exists(envId);
       this.#stored.set(envId, stored);
       for (const one of [environment, ...rebuilt]) workshop.registry.register(one);
@@ -287,110 +286,15 @@ export class Registrations {
     return buildEnvironment(envId, definition as unknown as Definition, facts, this.#parts.workshop);
   }
 
-  #dependents(envId: string): StoredEnvironment[] {
-    return [...this.#stored.values()].filter(
-      ({ kind, definition }) => kind === 'composed' && definition.env_id === envId,
-    );
-  }
-
-  /** Environments composed from this one, made again around it. */
-  #rebuild(changed: AnyEnvironment): AnyEnvironment[] {
-    const { registry } = this.#parts.workshop;
-    const made = new Map([[changed.spec.id, changed]]);
-    const workshop = {
-      ...this.#parts.workshop,
-      registry: { ...registry, get: (id: string) => made.get(id) ?? registry.get(id) },
-    };
-    const queue = this.#dependents(changed.spec.id);
-    for (const { envId, definition, facts } of queue) {
-      try {
-        made.set(envId, buildEnvironment(envId, definition as unknown as Definition, facts, workshop));
-      } catch (error) {
-        throw new Problem(
-          'environment_in_use',
-          `${envId} is composed from ${changed.spec.id} and would no longer fit: ${(error as Error).message}`,
-        );
-      }
-      queue.push(...this.#dependents(envId));
-    }
-    made.delete(changed.spec.id);
-    return [...made.values()];
-  }
-
-  #refuseCircle(envId: string, definition: Definition): void {
-    const seen = [envId];
-    for (let next: unknown = definition; isComposed(next); next = this.#stored.get(next.env_id)?.definition) {
-      seen.push(next.env_id);
-      if (next.env_id !== envId) continue;
-      const detail = `an environment cannot be composed from itself: ${seen.join(' → ')}`;
-      throw new Problem('invalid_request', detail, {
-        violations: [{ pointer: '/definition/env_id', detail }],
-      });
-    }
-  }
-
-  #entry(
-    principal: Principal,
-    action: AuditAction,
-    envId: string,
-    definition: JsonObject | undefined,
-    outcome: string,
-  ): AuditEntry {
-    return {
-      at: this.#parts.now(),
-      principal: principal.name,
-      action,
-      envId,
-      kind: typeof definition?.kind === 'string' ? definition.kind.slice(0, LONGEST_KIND) : '',
-      sha256: definition ? hash('sha256', JSON.stringify(definition), 'hex') : '',
-      outcome,
-    };
-  }
-
-  /**
-   * Notes an attempt that was refused before it came here: for want of a scope, or of a definition that is one.
-   * @param definition as it was sent, of whatever type
-   */
-  noteRefused(
-    principal: Principal,
-    action: AuditAction,
-    envId: string,
-    definition: unknown,
-    error: unknown,
-  ): void {
-    const sent = definition as JsonObject | undefined;
-    const refused = this.#entry(principal, action, envId, sent, outcomeOf(error));
-    this.#parts.store.note(refused);
-    this.#tell(refused);
-  }
-
-  /** Does the work, and sees to it that the log says what came of it; what is accepted notes itself in the store. */
-  async #audited<T>(
-    principal: Principal,
-    action: AuditAction,
-    envId: string,
-    definition: Definition | JsonObject | undefined,
-    work: () => Promise<T>,
-  ): Promise<T> {
-    const entry = (outcome: string) =>
-      this.#entry(principal, action, envId, definition as JsonObject | undefined, outcome);
-    try {
-      const result = await work();
+  /** Does the work, lets the other processes know, and notes what came of it. */
+  async #audited<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+    const result = await this.audit.follow(attempt, async () => {
+      const done = await work();
       await this.#parts.announce?.();
-      this.#tell(entry(ACCEPTED));
-      this.#warnOfLoss();
-      return result;
-    } catch (error) {
-      this.noteRefused(principal, action, envId, definition, error);
-      throw error;
-    }
-  }
-
-  #tell({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
-    this.#parts.log.info(
-      { audit: action, principal, env_id: envId, kind, sha256, outcome },
-      `${action} ${envId}: ${outcome}`,
-    );
+      return done;
+    });
+    this.#warnOfLoss();
+    return result;
   }
 
   #warnOfLoss(): void {
@@ -399,15 +303,6 @@ export class Registrations {
     this.#warned = true;
     log.warn('registrations last until this server stops: start it with --data <folder> to keep them');
   }
-}
-
-function outcomeOf(error: unknown): string {
-  if (error instanceof Problem) return error.code;
-  return error instanceof UnknownEnvironment ? 'unknown_environment' : 'internal';
-}
-
-function isComposed(definition: unknown): definition is { env_id: string } {
-  return (definition as { kind?: unknown } | undefined)?.kind === 'composed';
 }
 
 function isSame(known: StoredEnvironment | undefined, row: StoredEnvironment): boolean {

@@ -49,7 +49,7 @@ export function audited(
     checkDefinition(given);
     return given;
   } catch (error) {
-    registrations.noteRefused(principal, action, envId, given, error);
+    registrations.audit.refused({ principal, action, envId, definition: given }, error);
     throw error;
   }
 }

@@ -82,8 +82,9 @@ export function run(
       `${operation.name} needs a token with the scope ${operation.scope}`,
     );
     if (operation.audited) {
-      const { env_id, definition } = input;
-      services.registrations.noteRefused(principal, operation.audited, String(env_id), definition, problem);
+      const { env_id: envId, definition } = input;
+      const attempt = { principal, action: operation.audited, envId: String(envId), definition };
+      services.registrations.audit.refused(attempt, problem);
     }
     throw problem;
   }
