@@ -434,6 +434,14 @@ export class GraphBuilder {
     return this.apply('gather', [table, ids]);
   }
 
+  /**
+   * Rows x [n, ...rest] at other places: ids [m] → [m, ...rest]. `inverse` [n] says at which of the ids each row stands, for the
+   * gradient, which no other id may have one of.
+   */
+  rearrange(x: Tensor, ids: Tensor, inverse: Tensor): Tensor {
+    return this.apply('gather', [x, ids, inverse]);
+  }
+
   /** updates [...ids, ...rest], ids [...] → [rows, ...rest], updates of one id added up. */
   scatterAddRows(updates: Tensor, ids: Tensor, rows: number): Tensor {
     return this.apply('scatterAddRows', [updates, ids], { rows });

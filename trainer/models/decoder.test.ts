@@ -7,9 +7,10 @@ import type { Runtime } from '../runtime/runtime.ts';
 import { KernelCpuRuntime } from '../runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config.ts';
-import { decoderHidden, decoderLogits, decoderValues, rightPadded } from './decoder.ts';
+import { decoderHidden, decoderLogits, decoderValues } from './decoder.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { parameterSpecs } from './parameters.ts';
+import { rightPadded } from './sequence-layout.ts';
 
 /** Null where this machine has none. */
 const runtimes: readonly (readonly [string, Runtime | null])[] = [

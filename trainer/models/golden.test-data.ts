@@ -4,9 +4,10 @@ import { GraphBuilder } from '../graph/graph.ts';
 import type { Graph } from '../graph/tensor.ts';
 import { ParameterStore } from '../runtime/parameter-store.ts';
 import type { DecoderConfig } from './config.ts';
-import { decoderHidden, decoderLogits, paddedAnywhere, ropeTables } from './decoder.ts';
+import { decoderHidden, decoderLogits } from './decoder.ts';
 import { type ParameterSpec, parameterSpecs } from './parameters.ts';
 import { SafetensorsReader } from './safetensors.ts';
+import { paddedAnywhere, ropeTables } from './sequence-layout.ts';
 
 /** What the tests of models share: the golden models, and a loss on their batch. */
 

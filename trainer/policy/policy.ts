@@ -116,11 +116,6 @@ export interface TrainingSequence {
   readonly proximalLogProbs?: Float32Array;
   /** 1 on tokens whose entropy is rewarded; absent: same as `mask`. */
   readonly entropyMask?: Uint8Array;
-  /**
-   * Where several sequences stand side by side: the number of the one a token belongs to. None sees another, and the first
-   * token of each is not trained on. For supervised losses only.
-   */
-  readonly segments?: Int32Array;
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;
   /** Grammar the masked tokens were sampled under: the loss takes the same mask. Each run of the mask is one response. */

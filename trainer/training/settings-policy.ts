@@ -49,7 +49,7 @@ export const PolicySettings = Type.Object(
      */
     workers: orNull(Type.Integer({ minimum: 1 })),
     threads: positive(1),
-    /** Padded tokens that go through the model at once while it learns or scores; what they add up to does not change. */
+    /** Tokens that go through the model at once while it learns or scores; what they add up to does not change. */
     micro_batch_tokens: positive(DEFAULT_TOKEN_BUDGET),
     /** Computes each layer a second time on the way back instead of keeping all that it held: less memory, more time. */
     recompute: flag(false),

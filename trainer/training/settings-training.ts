@@ -35,8 +35,6 @@ export const WarmStart = Type.Object(
     start_seed: count(1_000_000),
     epochs: positive(8),
     batch_size: positive(16),
-    /** Short examples share a row of at most `policy.context` tokens; the loss stays what it is. */
-    packing: flag(false),
     learning_rate: notNegative(2e-3),
     warmup_steps: count(20),
     /** Learning rate at the end of the cosine, as a share of the highest. */

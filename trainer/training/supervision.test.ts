@@ -49,15 +49,6 @@ t.test(
     });
     t.ok(weightsOf(await trainTiny(read)).equals(weightsOf(run)), 'the same weights, bit for bit');
 
-    const packing = tinySettings(server.name, folder, 'packed', {
-      ...sft,
-      warm_start: { ...warm_start, packing: true },
-    });
-    const packed = sftRows((await trainTiny(packing)).metrics).map(row => row['sft/loss']);
-    packed.forEach((loss, i) => {
-      t.ok(Math.abs(loss - losses[i]) < 1e-4, 'packing changes nothing but the arithmetic');
-    });
-
     const held = tinySettings(server.name, folder, 'held', {
       ...sft,
       warm_start: { ...warm_start, validation_share: 0.2 },

@@ -63,7 +63,6 @@ async function learn(
   tracker.write(0, { ...metrics, ...(await measured()) });
   await warmStart(policy, train, warm, {
     seed: settings.seed,
-    maxLength: settings.policy.context,
     signal: stop,
     async onEpoch(epoch, learnt) {
       const held = await measured();

@@ -1,5 +1,4 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
-import { packSequences } from '../policy/packing.ts';
 import type { Policy, TrainingSequence } from '../policy/policy.ts';
 import type { Demonstration } from '../rollout/demonstrations.ts';
 import { mixSeed } from '../rollout/seeds.ts';
@@ -37,8 +36,6 @@ export async function warmStart(
   settings: WarmStartSettings,
   run: {
     readonly seed: number;
-    /** Longest row of packed examples, in tokens. */
-    readonly maxLength?: number;
     readonly signal: AbortSignal;
     onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
   },
@@ -62,10 +59,7 @@ export async function warmStart(
           },
           step++,
         );
-        const sequences = settings.packing
-          ? packSequences(batch.sequences, run.maxLength ?? Number.POSITIVE_INFINITY)
-          : batch.sequences;
-        return policy.update({ sequences }, { ...update, optimizer: { ...update.optimizer, learningRate } });
+        return policy.update(batch, { ...update, optimizer: { ...update.optimizer, learningRate } });
       },
     };
     const { metrics } = await updatePolicy(rated, trained, {

@@ -33,6 +33,7 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   ['where without a condition', () => g.where(float(2), float(2), float(2)), /bool condition/],
   ['not of floats', () => g.not(float(2)), /bool/],
   ['gather by floats', () => g.gather(float(4, 2), float(3)), /int32 ids/],
+  ['rearranging by another inverse', () => g.rearrange(float(4, 2), ids(4), ids(3)), /inverse \[4\]/],
   ['takeLast of other rows', () => g.takeLast(float(2, 3), ids(3)), /not one per row/],
   ['putLast of other rows', () => g.putLast(float(2), ids(3), 4), /differ in shape/],
   ['scatterAddRows of other rows', () => g.scatterAddRows(float(3, 2), ids(4), 5), /does not begin with/],

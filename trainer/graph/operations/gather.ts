@@ -1,17 +1,32 @@
 import { describe, GraphError, sizeOf } from '../tensor.ts';
 import { expectIds, type Operation } from './operation.ts';
 
-/** Rows of axis 0: table [n, ...rest], ids [...] in 0 … n−1 → [...ids, ...rest]. The gradient is a scatter-add. */
+/**
+ * Rows of axis 0: table [n, ...rest], ids [...] in 0 … n−1 → [...ids, ...rest]. The gradient is a scatter-add; where an
+ * optional `inverse` [n] says at which of the ids each row stands, it is the gather by that: right for a row at several ids
+ * only if no gradient comes back from the others.
+ */
 export const gather: Operation = {
   name: 'gather',
-  infer([table, ids]) {
+  infer([table, ids, inverse]) {
     expectIds('gather', ids);
     if (table.shape.length === 0)
       throw new GraphError(`gather needs a table of rank 1 or more, got ${describe(table)}`);
+    if (inverse !== undefined) {
+      expectIds('gather', inverse);
+      if (inverse.shape.length !== 1 || inverse.shape[0] !== table.shape[0] || ids.shape.length !== 1) {
+        throw new GraphError(
+          `gather needs ids of rank 1 and an inverse [${table.shape[0]}], got ${describe(ids)} and ${describe(inverse)}`,
+        );
+      }
+    }
     return { dtype: table.dtype, shape: [...ids.shape, ...table.shape.slice(1)] };
   },
-  gradient: ({ g, inputs: [table, ids], upstream }) => [
-    g.scatterAddRows(upstream, ids, table.shape[0]),
+  gradient: ({ g, inputs: [table, ids, inverse], upstream }) => [
+    inverse === undefined
+      ? g.scatterAddRows(upstream, ids, table.shape[0])
+      : g.rearrange(upstream, inverse, ids),
+    undefined,
     undefined,
   ],
   evaluate([table, ids], _attributes, type) {

@@ -47,6 +47,10 @@ function flags(shape: Shape): CaseInput {
   return { dtype: 'bool', shape, values: Array.from({ length: sizeOf(shape) }, () => random.integer(2)) };
 }
 
+/** An order of four rows, and where each of them stands in it. */
+const order: CaseInput = { dtype: 'int32', shape: [4], values: [2, 0, 3, 1] };
+const inverse: CaseInput = { dtype: 'int32', shape: [4], values: [1, 3, 0, 2] };
+
 type Build = OperationCase['build'];
 
 function define(
@@ -244,6 +248,9 @@ export const operationCases: readonly OperationCase[] = [
   define('logSoftmax', 'of rows', { x: floats([2, 3, 5], -9, 9) }, (g, { x }) => g.logSoftmax(x)),
   define('gather', 'of repeated rows', { table: floats([4, 3]), i: ids([3, 5], 4) }, (g, { table, i }) =>
     g.gather(table, i),
+  ),
+  define('gather', 'of every row once', { x: floats([4, 3]), i: order, j: inverse }, (g, { x, i, j }) =>
+    g.rearrange(x, i, j),
   ),
   define('scatterAddRows', 'with repeated ids', { x: floats([3, 5, 2]), i: ids([3, 5], 4) }, (g, { x, i }) =>
     g.scatterAddRows(x, i, 4),

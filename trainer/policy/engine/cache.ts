@@ -1,5 +1,5 @@
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
-import { ropeTables } from '../../models/decoder.ts';
+import { ropeTables } from '../../models/sequence-layout.ts';
 import { PAGE_BYTES } from '../../runtime/wasm/code.ts';
 import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import {

@@ -1,6 +1,7 @@
 import { GraphBuilder, type Tensor } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderSegments, decoderValues, ropeTables } from '../../models/decoder.ts';
+import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
+import { ropeTables } from '../../models/sequence-layout.ts';
 import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../runtime/runtime.ts';
 import type { DecodeProgram } from './decode-program.ts';

@@ -1,12 +1,10 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
-import { packSequences } from '../packing.ts';
 import type { TrainingSequence } from '../policy.ts';
 import type { LocalPolicyOptions } from './local-policy.ts';
 import {
   closing,
-  config,
   largestDifference,
   play,
   policyWith,
@@ -129,42 +127,6 @@ t.test('supervised updates memorise one sequence, which greedy generation then r
     seed: 0,
   });
   t.same([...repeated], [...tokenIds.subarray(4)]);
-});
-
-t.test('packed sequences give the gradient of the same sequences in rows of their own', async t => {
-  const supervised = {
-    policy: 'cross_entropy' as const,
-    entropyCoefficient: 0,
-    value: { coefficient: 0, clip: 0 },
-  };
-  for (const model of [config, { ...config, queryKeyNorm: true }]) {
-    const [alone, together] = [
-      await closing(t, policyWith({ model })),
-      await closing(t, policyWith({ model })),
-    ];
-    const sequences = (await play(alone, 7)).map(({ tokenIds, mask, logProbs, advantages }) => ({
-      tokenIds,
-      mask,
-      logProbs,
-      advantages,
-    }));
-    const rows = packSequences(sequences, 64);
-    t.ok(rows.length < sequences.length);
-    const expected = await alone.update({ sequences }, settingsWith(supervised));
-    const metrics = await together.update({ sequences: rows }, settingsWith(supervised));
-    t.ok(Math.abs(metrics['sft/loss'] - expected['sft/loss']) < 1e-6);
-    t.ok(Math.abs(metrics['actor/grad_norm'] - expected['actor/grad_norm']) < 1e-5);
-    const [before, after] = [await alone.score(sequences), await together.score(sequences)];
-    sequences.forEach((_, i) => {
-      t.ok(largestDifference(before[i].logProbs, after[i].logProbs) < 1e-4, `after the step, sequence ${i}`);
-    });
-    await t.rejects(together.update({ sequences: rows }, settingsWith()), /only the loss cross_entropy/);
-    const learnt = rows.map(row => ({ ...row, mask: new Uint8Array(row.mask.length).fill(1, 1) }));
-    await t.rejects(
-      together.update({ sequences: learnt }, settingsWith(supervised)),
-      /first token of a segment/,
-    );
-  }
 });
 
 t.test('sequences go on under new weights while others generate', async t => {

@@ -24,7 +24,7 @@ import { dealSequences } from './micro-batches.ts';
 import { assertSameModel, type ModelPlace } from './model-folder.ts';
 import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
 import type { Slice } from './protocol.ts';
-import { checkSegments, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
+import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
@@ -237,7 +237,6 @@ export class LocalPolicy implements Policy {
     const { sequences } = batch;
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `training sequence ${index}`);
-      checkSegments(sequence, loss.policy, `training sequence ${index}`);
     });
     return this.#inTurn(async () => {
       const counts = countLossTokens(sequences);

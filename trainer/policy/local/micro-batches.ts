@@ -1,21 +1,29 @@
+import { countTrained } from '../../algorithms/losses/aggregation.ts';
+import type { DecoderConfig } from '../../models/config.ts';
 import type { BatchShape } from './sequence-graph.ts';
 
 /** Lengths are rounded up to multiples of this, and to multiples of more once they are long. */
 const TIME_STEP = 16;
 /** A length is rounded to at most this share of itself. */
 const TIME_SHARE = 1 / 8;
+/** Numbers of packed tokens and predictions are rounded to at most this share of themselves. */
+const PACKED_SHARE = 1 / 16;
 /** Numbers of predictions a row are rounded up to multiples of this … */
 const PREDICTION_STEP = 8;
 /** … and where that is more than this share of the row, all its predictions are taken. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
 const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
-/** What starting a program costs, in tokens. */
-const START_COST = 48;
-/** Length at which attention costs as much as everything else. */
-const ATTENTION_PARITY = 512;
+/** What starting a program and adding its gradients up costs, in tokens. */
+const START_COST = 64;
+/** What a token costs in attention for each position of its row, per query's number, in products with a layer's weights … */
+const POSITION_COST = 1.4;
+/** … and on the way to attention and back where rows are packed, per number of queries, keys, values and results. */
+const PACKING_COST = 15;
+/** Packed rows take at most so many times the budget where attention pads them. */
+const MOST_PLACES = 4;
 
-/** Padded tokens of a micro-batch unless told otherwise: activations of small models stay in the cache. */
+/** Tokens of a micro-batch, padding included, unless told otherwise: activations of small models stay in the cache. */
 export const DEFAULT_TOKEN_BUDGET = 2048;
 
 /** Sequences that go through a program together; fewer than `rows` leave rows empty. */
@@ -32,43 +40,95 @@ export interface PlannedSequence {
 
 /** The time a sequence of `tokens` tokens is padded to. */
 export function timeBucket(tokens: number): number {
-  const time = Math.max(1, tokens - 1);
-  let step = TIME_STEP;
-  while (step * 2 <= time * TIME_SHARE) step *= 2;
-  return Math.ceil(time / step) * step;
+  return bucket(Math.max(1, tokens - 1), TIME_STEP, TIME_SHARE);
+}
+
+export interface PlanSettings {
+  /** Tokens of a micro-batch at most, padding included. */
+  readonly tokenBudget: number;
+  /** Rows may be packed. */
+  readonly packing: boolean;
+  readonly config: DecoderConfig;
 }
 
 /**
- * Cuts sequences into micro-batches of at most `tokenBudget` padded tokens (a longer sequence goes alone) so that least
- * is spent on padding and on starting programs: sorted by length, then the best cut by dynamic programming. The plan
- * depends on lengths and masks alone.
+ * Cuts sequences into micro-batches of at most `tokenBudget` tokens (a longer sequence goes alone) so that least is spent on
+ * padding and on starting programs: sorted by length, then the best cut by dynamic programming. Rows of unequal length are
+ * packed where that costs less than their padding. The plan depends on lengths, masks and the model's shape alone.
  */
-export function planMicroBatches(sequences: readonly PlannedSequence[], tokenBudget: number): MicroBatch[] {
+export function planMicroBatches(
+  sequences: readonly PlannedSequence[],
+  { tokenBudget, packing, config }: PlanSettings,
+): MicroBatch[] {
+  const costs = costsOf(config);
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const best = [0];
-  const cut: Omit<MicroBatch, 'predictions'>[] = [];
+  const cuts: Cut[] = [];
   for (let end = 1; end <= order.length; end++) {
     best.push(Infinity);
-    for (const rows of ROW_BUCKETS) {
-      const start = Math.max(0, end - rows);
+    let tokens = 0;
+    for (let start = end - 1; start >= 0; start--) {
+      tokens += lengths[order[start]] - 1;
+      const count = end - start;
+      const rows = ROW_BUCKETS.find(bucket => bucket >= count);
+      if (rows === undefined || (count > 1 && tokens > tokenBudget)) break;
       const time = timeBucket(lengths[order[start]]);
-      if (rows > 1 && rows * time > tokenBudget) break;
-      const cost = best[start] + rows * time * (1 + time / ATTENTION_PARITY) + START_COST;
-      if (cost < best[end]) {
-        best[end] = cost;
-        cut[end] = { rows, time, members: order.slice(start, end) };
+      const consider = (packed: number | null, own: number) => {
+        const cost = best[start] + own + rows * time * time * costs.position + START_COST;
+        if (cost < best[end]) {
+          best[end] = cost;
+          cuts[end] = { rows, time, packed, start };
+        }
+      };
+      if (rows === 1 || rows * time <= tokenBudget) consider(null, rows * time);
+      const packed = packedBucket(tokens);
+      if (packing && packed < rows * time && rows * time <= MOST_PLACES * tokenBudget) {
+        consider(packed, packed * (1 + costs.packing));
       }
-      if (start === 0) break;
     }
   }
   const batches: MicroBatch[] = [];
-  for (let end = order.length; end > 0; end -= batches[batches.length - 1].members.length) {
-    const { rows, time, members } = cut[end];
-    const most = Math.max(...members.map(index => countOnes(sequences[index].mask)));
-    batches.push({ rows, time, members, predictions: predictionBucket(most, time) });
+  for (let end = order.length; end > 0; end = cuts[end].start) {
+    const cut = cuts[end];
+    batches.push(microBatch(cut, order.slice(cut.start, end), sequences));
   }
   return batches.reverse();
+}
+
+/** What a token costs in attention, for a position and for packing, as shares of what it costs besides. */
+function costsOf({ hiddenSize, intermediateSize, heads, keyValueHeads, headDimension }: DecoderConfig) {
+  const [queries, keys] = [heads * headDimension, keyValueHeads * headDimension];
+  const weights = hiddenSize * (2 * queries + 2 * keys + 3 * intermediateSize);
+  return {
+    position: (POSITION_COST * queries) / weights,
+    packing: (PACKING_COST * 2 * (queries + keys)) / weights,
+  };
+}
+
+interface Cut extends Pick<MicroBatch, 'rows' | 'time'> {
+  /** Number of tokens where rows are packed. */
+  readonly packed: number | null;
+  /** First of its sequences in their order. */
+  readonly start: number;
+}
+
+function microBatch(
+  { rows, time, packed }: Cut,
+  members: readonly number[],
+  sequences: readonly PlannedSequence[],
+): MicroBatch {
+  const masked = members.map(index => countTrained(sequences[index].mask));
+  const total = masked.reduce((sum, count) => sum + count, 0);
+  const most = Math.max(...masked);
+  const predictions = predictionBucket(most, time);
+  const shape = { rows, time, members };
+  if (packed === null) return { ...shape, predictions, packed: null };
+  if (predictions === time) return { ...shape, predictions, packed: { tokens: packed, predictions: packed } };
+  // Packed predictions need padding on either side.
+  const roomy = rows * predictions > total ? predictions : predictionBucket(predictions + 1, time);
+  const looked = roomy === time ? packed : Math.min(packedBucket(total), packed);
+  return { ...shape, predictions: roomy, packed: { tokens: packed, predictions: looked } };
 }
 
 /** The number of predictions that `masked` tokens of a row of `time` are padded to. */
@@ -77,10 +137,16 @@ function predictionBucket(masked: number, time: number): number {
   return count > PREDICTION_SHARE * time ? time : count;
 }
 
-function countOnes(mask: ArrayLike<number>): number {
-  let ones = 0;
-  for (let t = 0; t < mask.length; t++) if (mask[t]) ones++;
-  return ones;
+/** The number of tokens or predictions in which so many are packed, with one of padding at least. */
+function packedBucket(count: number): number {
+  return bucket(count + 1, PREDICTION_STEP, PACKED_SHARE);
+}
+
+/** The least multiple of a step that holds `count`; the step doubles while it stays within a share of the count. */
+function bucket(count: number, smallest: number, share: number): number {
+  let step = smallest;
+  while (step * 2 <= count * share) step *= 2;
+  return Math.ceil(count / step) * step;
 }
 
 /** Deals items to workers so that all get about as many tokens: longest first, each to the one with the least. */

@@ -62,8 +62,10 @@ export interface LocalPolicyOptions {
   readonly grammars?: Grammars;
   /** After an update, sequences go on from what older weights computed of them instead of computing it again. */
   readonly keepStaleCache?: boolean;
-  /** Padded tokens that go through the model at once while it learns or scores. */
+  /** Tokens that go through the model at once while it learns or scores, padding included. */
   readonly tokenBudget?: number;
+  /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
+  readonly packing?: boolean;
   /** While it learns, computes each layer a second time on the way back instead of keeping all that it held. */
   readonly recompute?: boolean;
   /** Written beside the weights: a tokenizer's files by name. */
@@ -211,6 +213,7 @@ export function workerSetups({
     maxSequenceLength,
     maxOpenSequences: Math.ceil(open / count),
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    packing: options.packing ?? true,
     recompute: options.recompute ?? false,
     threads: options.threads ?? 1,
     grammars: options.grammars ?? {},

@@ -16,6 +16,7 @@ export interface WorkerSetup {
   /** Sequences with a cache, of this worker alone. */
   readonly maxOpenSequences: number;
   readonly tokenBudget: number;
+  readonly packing: boolean;
   readonly recompute: boolean;
   readonly threads: number;
   readonly grammars: Grammars;

@@ -1,13 +1,14 @@
 import type { Executable } from '../../runtime/runtime.ts';
 import type { CompiledGrammar } from '../engine/grammar.ts';
 import type { Score, ScoreRequest } from '../policy.ts';
+import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
 import { planMicroBatches } from './micro-batches.ts';
-import { type BatchShape, buildSequenceGraph } from './sequence-graph.ts';
-import { allocateInputs, byGrammar, fillRows, grammarOf, type ProgramOptions } from './train-program.ts';
+import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { byGrammar, grammarOf, type ProgramOptions } from './train-program.ts';
 
 interface CompiledScore {
   readonly executable: Executable;
-  readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
+  readonly inputs: BatchInputs;
 }
 
 /** Scores given sequences: log-probabilities, entropies and values of their masked tokens. */
@@ -24,23 +25,21 @@ export class ScoreProgram {
     for (const [name, members] of byGrammar(sequences)) {
       const grammar = grammarOf(this.#options, name);
       const group = members.map(index => sequences[index]);
-      for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
+      for (const batch of planMicroBatches(group, this.#options)) {
         const program = await this.#program(batch, name, grammar);
         const indices = batch.members.map(member => members[member]);
-        fillRows(
-          program.inputs,
+        const arrays = new BatchArrays(
           batch,
           indices.map(index => sequences[index]),
-          grammar,
         );
+        arrays.fillTokens(program.inputs, grammar);
         program.inputs.inverseTemperature[0] = 1 / temperature;
         const { logProbs, entropies, values } = await program.executable.run(program.inputs);
         indices.forEach((index, row) => {
-          const pick = (source: ArrayLike<number>) => unpackMasked(source, row, batch, sequences[index].mask);
           scores[index] = {
-            logProbs: pick(logProbs),
-            entropies: pick(entropies),
-            ...(values === undefined ? {} : { values: pick(values) }),
+            logProbs: arrays.take(row, logProbs),
+            entropies: arrays.take(row, entropies),
+            ...(values === undefined ? {} : { values: arrays.take(row, values) }),
           };
         });
       }
@@ -53,7 +52,7 @@ export class ScoreProgram {
     grammarName: string,
     grammar: CompiledGrammar | null,
   ): Promise<CompiledScore> {
-    const key = JSON.stringify([shape.rows, shape.time, shape.predictions, grammarName]);
+    const key = JSON.stringify([shapeKey(shape), grammarName]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, valueHead, runtime, parameters } = this.#options;
@@ -69,19 +68,4 @@ export class ScoreProgram {
     this.#programs.set(key, program);
     return program;
   }
-}
-
-/** Predictions of a row back at the tokens they are about; 0 where the mask is. */
-function unpackMasked(
-  source: ArrayLike<number>,
-  row: number,
-  { predictions, time }: BatchShape,
-  mask: Uint8Array,
-): Float32Array {
-  const out = new Float32Array(mask.length);
-  let from = row * predictions;
-  for (let t = 1; t < mask.length; t++) {
-    if (mask[t]) out[t] = source[predictions === time ? row * time + t - 1 : from++];
-  }
-  return out;
 }

@@ -30,23 +30,6 @@ export function checkSequence(
   }
 }
 
-/** @throws RangeError when a sequence has segments that its loss cannot take, or that begin with a token to learn */
-export function checkSegments({ segments, mask }: TrainingSequence, loss: string, what: string): void {
-  if (segments === undefined) return;
-  if (loss !== 'cross_entropy') {
-    throw new RangeError(
-      `${what} has segments, which only the loss cross_entropy takes; this one is ${loss}`,
-    );
-  }
-  for (let t = 1; t < segments.length; t++) {
-    if (segments[t] !== segments[t - 1] && mask[t]) {
-      throw new RangeError(
-        `${what}: the mask holds ${t}, the first token of a segment, which nothing predicts`,
-      );
-    }
-  }
-}
-
 /** @throws RangeError */
 export function checkTemperature(temperature: number): void {
   if (!(temperature > 0) || !Number.isFinite(temperature)) {

@@ -15,10 +15,11 @@ import type { Graph } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource, ParameterStore } from '../../runtime/parameter-store.ts';
 import type { Executable, Learner, Runtime } from '../../runtime/runtime.ts';
-import { type CompiledGrammar, grammarStates } from '../engine/grammar.ts';
+import type { CompiledGrammar } from '../engine/grammar.ts';
 import type { TrainingSequence } from '../policy.ts';
-import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
-import { type BatchShape, buildSequenceGraph } from './sequence-graph.ts';
+import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
+import { planMicroBatches } from './micro-batches.ts';
+import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
 
 export interface ProgramOptions {
   readonly config: DecoderConfig;
@@ -28,8 +29,10 @@ export interface ProgramOptions {
   /** Those of the parameters that are learnt. */
   readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
-  /** Padded tokens that go through the model at once. */
+  /** Tokens that go through the model at once, padding included. */
   readonly tokenBudget: number;
+  /** Rows of unequal length may be packed. */
+  readonly packing: boolean;
   /** Computes each layer a second time on the way back instead of keeping all that it held. */
   readonly recompute?: boolean;
   /** Takes a factor on the loss before its gradients, which are then as many times too large. */
@@ -53,8 +56,6 @@ interface TrainProgram {
   readonly inputs: BatchInputs;
   readonly metrics: readonly string[];
 }
-
-type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
 
 /** Computes gradients of the loss over sequences, in micro-batches whose sums are exact. */
 export class GradientProgram {
@@ -80,12 +81,12 @@ export class GradientProgram {
     for (const [name, members] of byGrammar(task.sequences)) {
       const grammar = grammarOf(this.#options, name);
       const group = members.map(index => task.sequences[index]);
-      for (const batch of planMicroBatches(group, this.#options.tokenBudget)) {
+      for (const batch of planMicroBatches(group, this.#options)) {
         const sequences = batch.members.map(member => group[member]);
-        const packed = sequences.some(({ segments }) => segments !== undefined);
-        const program = await this.#program(batch, task, name, grammar, packed, learner);
-        fillRows(program.inputs, batch, sequences, grammar);
-        fillLoss(program.inputs, batch, sequences, task);
+        const program = await this.#program(batch, task, name, grammar, learner);
+        const arrays = new BatchArrays(batch, sequences);
+        arrays.fillTokens(program.inputs, grammar);
+        fillLoss(program.inputs, arrays, sequences, task);
         const outputs = await program.executable.run(program.inputs);
         if (total instanceof Float32Array) {
           const partial = this.#partial.flat;
@@ -105,31 +106,15 @@ export class GradientProgram {
     task: GradientTask,
     grammarName: string,
     grammar: CompiledGrammar | null,
-    packed: boolean,
     learner: Learner | null,
   ): Promise<TrainProgram> {
     // An entropy that earns nothing is a metric only and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
-    const key = JSON.stringify([
-      shape.rows,
-      shape.time,
-      shape.predictions,
-      task.structure,
-      rewarded,
-      grammarName,
-      packed,
-    ]);
+    const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { runtime, parameters, trained } = this.#options;
-    const { graph, metrics } = buildTrainGraph(
-      this.#options,
-      shape,
-      task.structure,
-      rewarded,
-      grammar,
-      packed,
-    );
+    const { graph, metrics } = buildTrainGraph(this.#options, shape, task.structure, rewarded, grammar);
     const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
     const into = learner === null ? { outputs } : { sums: learner.gradients };
     const executable = await runtime.compile(graph, { parameters, ...into });
@@ -146,21 +131,19 @@ export function buildTrainGraph(
   structure: LossStructure,
   entropyRewarded: boolean,
   grammar: CompiledGrammar | null,
-  packed = false,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
   const { config, valueHead, trained } = options;
-  const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, {
+  const { g, logProbs, entropies, values, sequenceSum } = buildSequenceGraph(config, shape, {
     valueHead,
     grammar,
-    packed,
   });
   const outputs = {
     logProbs,
     entropies: entropyRewarded ? entropies : g.stopGradient(entropies),
     ...(values === null ? {} : { values }),
   };
-  const inputs = declareLossInputs(g, structure, [shape.rows, shape.predictions]);
-  const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure);
+  const inputs = declareLossInputs(g, structure, logProbs.shape);
+  const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure, { sequenceSum });
   const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
   const scaled = options.lossScaled ? g.mul(loss, g.input('lossScale', 'float32', [])) : loss;
   const grads = gradients(g, scaled, weights, { recompute: options.recompute });
@@ -171,82 +154,9 @@ export function buildTrainGraph(
   return { graph: g.build(), metrics: [...metrics.keys()] };
 }
 
-/** Arrays for every input of a graph, to be used at every run. */
-export function allocateInputs(graph: Graph): BatchInputs {
-  return Object.fromEntries(
-    [...graph.inputs].map(([name, { dtype, shape }]) => {
-      const size = shape.reduce((a, b) => a * b, 1);
-      return [name, dtype === 'int32' ? new Int32Array(size) : new Float32Array(size)];
-    }),
-  );
-}
-
-/** Writes tokens, and of the masked ones their targets, positions and grammar states; the rest is 0. */
-export function fillRows(
-  inputs: BatchInputs,
-  { time, predictions }: MicroBatch,
-  sequences: readonly Pick<TrainingSequence, 'tokenIds' | 'mask' | 'segments'>[],
-  grammar: CompiledGrammar | null,
-): void {
-  const { ids, targets, positions, grammarStates: states } = inputs;
-  if (inputs.segments !== undefined) fillSegments(inputs, time, sequences);
-  ids.fill(0);
-  targets.fill(0);
-  positions?.fill(0);
-  if (grammar !== null) states.fill(grammar.stateCount);
-  sequences.forEach(({ tokenIds, mask }, row) => {
-    ids.set(tokenIds.subarray(0, -1), row * time);
-    packMasked(tokenIds, mask, targets, row, predictions, time);
-    if (positions !== undefined) {
-      let to = row * predictions;
-      for (let t = 1; t < mask.length; t++) if (mask[t]) positions[to++] = t - 1;
-    }
-    if (grammar !== null) {
-      const own = grammarStates(grammar, tokenIds, mask, grammar.stateCount);
-      packMasked(own, mask, states, row, predictions, time);
-    }
-  });
-}
-
-/** Writes which sequence each token belongs to, and where in it; padding belongs to none. */
-function fillSegments(
-  { segments, places }: BatchInputs,
-  time: number,
-  sequences: readonly Pick<TrainingSequence, 'tokenIds' | 'segments'>[],
-): void {
-  segments.fill(-1);
-  places.fill(0);
-  sequences.forEach(({ tokenIds, segments: own }, row) => {
-    let start = 0;
-    for (let t = 0; t < tokenIds.length - 1; t++) {
-      if (own !== undefined && t > 0 && own[t] !== own[t - 1]) start = t;
-      segments[row * time + t] = own?.[t] ?? 0;
-      places[row * time + t] = t - start;
-    }
-  });
-}
-
-/** Writes what belongs to masked tokens into a row of predictions, side by side unless the row holds them all. */
-function packMasked(
-  source: ArrayLike<number>,
-  mask: ArrayLike<number>,
-  target: Float32Array | Int32Array,
-  row: number,
-  predictions: number,
-  time: number,
-): void {
-  const start = row * predictions;
-  if (predictions === time) {
-    for (let t = 1; t < source.length; t++) target[start + t - 1] = source[t];
-    return;
-  }
-  let to = start;
-  for (let t = 1; t < source.length; t++) if (mask[t]) target[to++] = source[t];
-}
-
 function fillLoss(
   inputs: BatchInputs,
-  { time, predictions }: MicroBatch,
+  arrays: BatchArrays,
   sequences: readonly TrainingSequence[],
   task: GradientTask,
 ): void {
@@ -260,10 +170,8 @@ function fillLoss(
   const names = lossTokenInputs(structure);
   for (const name of names) inputs[lossInputName(name)].fill(0);
   sequences.forEach((sequence, row) => {
-    const arrays: LossInputs = lossInputs(sequence, loss, structure, counts);
-    for (const name of names) {
-      packMasked(arrays[name]!, sequence.mask, inputs[lossInputName(name)], row, predictions, time);
-    }
+    const own: LossInputs = lossInputs(sequence, loss, structure, counts);
+    for (const name of names) arrays.put(row, own[name]!, inputs[lossInputName(name)]);
   });
 }
 

@@ -34,6 +34,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     maxSequenceLength: 64,
     maxOpenSequences: 2,
     tokenBudget: 256,
+    packing: true,
     threads: 1,
     files: {},
     recompute: false,

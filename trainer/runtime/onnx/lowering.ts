@@ -279,7 +279,9 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   max: reduction('ReduceMax'),
   softmax: direct('Softmax', lastAxis),
   logSoftmax: direct('LogSoftmax', lastAxis),
-  gather: direct('Gather', { attributes: { axis: 0 } }),
+  gather: (context, _node, [table, ids], result) => {
+    context.emit('Gather', [table, ids], { attributes: { axis: 0 } }, result);
+  },
   scatterAddRows,
   takeLast,
   putLast,
