@@ -103,7 +103,7 @@ export class GpuDevice {
   check(): void {
     if (this.#lost !== null) {
       throw new RuntimeError(
-        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower policy.token_budget or policy.max_open_sequences first`,
+        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower policy.micro_batch_tokens or rollout.concurrency first`,
       );
     }
     if (this.#closed) throw new RuntimeError('the runtime was closed');
@@ -160,7 +160,7 @@ export class GpuDevice {
     const invalid = await this.device.popErrorScope();
     if (exhausted !== null) {
       throw new RuntimeError(
-        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower policy.token_budget or policy.max_open_sequences, or use a smaller model (${exhausted.message})`,
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower policy.micro_batch_tokens or rollout.concurrency, or use a smaller model (${exhausted.message})`,
       );
     }
     if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
@@ -172,7 +172,7 @@ export class GpuDevice {
     const most = this.device.limits.maxStorageBufferBindingSize;
     if (bytes <= most) return;
     throw new RuntimeError(
-      `${what} takes ${Math.ceil(bytes / MEBIBYTE)} MiB, this GPU gives a shader at most ${Math.floor(most / MEBIBYTE)} MiB in one piece: lower policy.token_budget, or use policy.runtime onnx`,
+      `${what} takes ${Math.ceil(bytes / MEBIBYTE)} MiB, this GPU gives a shader at most ${Math.floor(most / MEBIBYTE)} MiB in one piece: lower policy.micro_batch_tokens, or use policy.runtime onnx`,
     );
   }
 
