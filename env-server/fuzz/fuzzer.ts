@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { Contract, type OpenApi } from './contract.ts';
-import { type RawRequest, type Request, Requests, type RestRequest, type SocketRequest } from './requests.ts';
+import type { RawRequest, Request, RestRequest, SocketRequest } from './request.ts';
+import { Requests } from './requests.ts';
 import { SessionsInPlay } from './sessions-in-play.ts';
 import { FUZZ_NAMESPACE, type Offer } from './values.ts';
 import { ofAnswer, ofAnyAnswer, ofReply } from './verdict.ts';

@@ -1,6 +1,6 @@
 import { PROBLEMS } from '../../shared/problems.ts';
 import type { Contract, Route } from './contract.ts';
-import type { RestRequest } from './requests.ts';
+import type { RestRequest } from './request.ts';
 import type { Answer } from './wire.ts';
 
 /** Holds what a server answers against its contract. Complaints are texts; none means that all is as it should be. */

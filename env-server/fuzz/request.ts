@@ -1,0 +1,36 @@
+import type { Bytes } from './values.ts';
+
+/** A request over HTTP as any client would send it. */
+export interface RestRequest {
+  readonly door: 'rest';
+  /** The operation it was made from; what answers may be another one, or none. */
+  readonly operation: string;
+  readonly method: string;
+  /** With its query; marks stand for ids. */
+  readonly path: string;
+  readonly headers: { readonly [name: string]: string };
+  readonly body: Bytes | undefined;
+  /** Nothing of method, path, query and headers was spoilt. */
+  readonly addressed: boolean;
+}
+
+/** Bytes on a connection of their own. */
+export interface RawRequest {
+  readonly door: 'raw';
+  readonly what: string;
+  readonly bytes: Bytes;
+  /** The client hangs up when it has sent them. */
+  readonly cut: boolean;
+}
+
+/** Frames sent at once on a socket of their own: values, or texts as they are. */
+export interface SocketRequest {
+  readonly door: 'socket';
+  readonly protocol: 'ragen.json' | 'ragen.msgpack';
+  readonly frames: readonly (
+    | { readonly value: { readonly [key: string]: unknown } }
+    | { readonly bytes: Bytes; readonly binary: boolean }
+  )[];
+}
+
+export type Request = RestRequest | RawRequest | SocketRequest;
