@@ -3,6 +3,7 @@ import type { Tensors } from '../runtime.ts';
 import type { BufferPool } from './buffer-pool.ts';
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice } from './device.ts';
 import { readMapped } from './gpu-array.ts';
+import { startOf, wholeOf } from './parts.ts';
 import type { Program } from './program.ts';
 import { planSlots } from './slots.ts';
 import type { Groups, Step, Value } from './step.ts';
@@ -110,7 +111,8 @@ async function build(
   resident: ReadonlyMap<Value, GPUBuffer>,
 ): Promise<Parts> {
   const { slots, slotOf } = planSlots(program);
-  for (const length of slots) device.assertBindable('an intermediate value', length * FLOAT_BYTES);
+  assertBindable(program, device);
+  for (const length of slots) device.assertAllocatable('an intermediate value', length * FLOAT_BYTES);
   const pipelines = await Promise.all(program.steps.map(step => device.pipeline(step.name, step.code)));
 
   const total = slots.reduce((sum, length) => sum + length, 0) * FLOAT_BYTES;
@@ -155,6 +157,18 @@ async function build(
   });
 }
 
+/** @throws RuntimeError naming a step that takes more of an array at once than a shader can be given, and what to change */
+function assertBindable({ steps, inputs, parameters }: Program, device: GpuDevice): void {
+  const named = new Map([...inputs, ...parameters].map(([name, value]) => [value, name]));
+  for (const { name, reads, writes } of steps) {
+    for (const value of [...reads, ...writes]) {
+      const array = named.get(wholeOf(value));
+      const what = array === undefined ? `'${name}'` : `'${name}' on '${array}'`;
+      device.assertBindable(what, value.length * FLOAT_BYTES);
+    }
+  }
+}
+
 /** One buffer with the uniforms of all steps. */
 function uniformBuffer(
   { device }: GpuDevice,
@@ -188,7 +202,8 @@ function bindGroup(
   buffers: ReadonlyMap<Value, GPUBuffer>,
 ): GPUBindGroup {
   const arrays = [...step.reads, ...step.writes].map(value => ({
-    buffer: buffers.get(value)!,
+    buffer: buffers.get(wholeOf(value))!,
+    offset: startOf(value) * FLOAT_BYTES,
     size: value.length * FLOAT_BYTES,
   }));
   return device.createBindGroup({

@@ -11,6 +11,8 @@ import {
 } from '../runtime.ts';
 import { addingUp, DeviceLearner, type LearningPlace } from './learning.ts';
 import { lowerToSteps } from './lowering.ts';
+import { startOf, wholeOf } from './parts.ts';
+import { FLOAT32_PRODUCTS } from './precision.ts';
 import type { Program } from './program.ts';
 import type { Value } from './step.ts';
 
@@ -24,14 +26,21 @@ const LARGEST_ARRAY = 2 ** 31;
 export class KernelCpuRuntime implements Runtime {
   readonly name = 'gpu.js cpu';
   readonly description = 'kernels of the WebGPU runtime on the processor';
-  readonly memory: DeviceMemory = {
-    largestArray: LARGEST_ARRAY,
-    allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
-    learner: state => DeviceLearner.create(place, state),
-  };
+  readonly memory: DeviceMemory;
+  readonly #most: number;
+
+  /** @param most elements of an array that a kernel is given: what is larger is cut in pieces, as on a device */
+  constructor(most = Infinity) {
+    this.#most = most;
+    this.memory = {
+      largestArray: LARGEST_ARRAY,
+      allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
+      learner: state => DeviceLearner.create({ ...place, most }, state),
+    };
+  }
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
-    return new KernelCpuExecutable(graph, options);
+    return new KernelCpuExecutable(graph, options, this.#most);
   }
 
   async close(): Promise<void> {}
@@ -52,7 +61,7 @@ class CpuArray implements DeviceArray {
 }
 
 /** Here the stores' arrays are the parameters, so that nothing has to come or go. */
-const place: LearningPlace = {
+const place: Omit<LearningPlace, 'most'> = {
   allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
   parameter: async (store, name) => new CpuArray(store.array(name)),
   refresh() {},
@@ -73,13 +82,14 @@ class KernelCpuExecutable implements Executable {
   readonly #outputs: Tensors;
   #disposed = false;
 
-  constructor(graph: Graph, options: CompileOptions) {
+  constructor(graph: Graph, options: CompileOptions, most: number) {
     this.graph = graph;
     this.#options = options;
     const parameters = bindParameters(graph, options);
     checkResident(graph, options);
     this.#outputs = bindOutputs(graph, options);
-    const { program, resident } = addingUp(lowerToSteps(graph), options.sums ?? {});
+    const lowered = lowerToSteps(graph, FLOAT32_PRODUCTS, most);
+    const { program, resident } = addingUp(lowered, options.sums ?? {}, most);
     this.#program = program;
     const arrays = new Map([...resident, ...Object.entries(options.resident ?? {})]);
     this.#resident = new Map([
@@ -122,9 +132,10 @@ function run(
     if (!resident.has(value)) arrays.set(value, Float32Array.from(inputs[name]));
   }
   const arrayOf = (value: Value): Float32Array => {
-    const array = arrays.get(value) ?? new Float32Array(value.length);
-    arrays.set(value, array);
-    return array;
+    const whole = wholeOf(value);
+    const array = arrays.get(whole) ?? new Float32Array(whole.length);
+    arrays.set(whole, array);
+    return value === whole ? array : array.subarray(startOf(value), startOf(value) + value.length);
   };
   for (const step of program.steps) step.runOnCpu(step.reads.map(arrayOf), step.writes.map(arrayOf));
   for (const [name, value] of program.outputs) (outputs[name] as TypedArray).set(arrayOf(value));

@@ -13,6 +13,8 @@ import {
 /** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
 const DAWN_OPTIONS = ['enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia'];
 const MEBIBYTE = 2 ** 20;
+/** Of activations, and of the cache. */
+const WHAT_TO_LOWER = 'policy.micro_batch_tokens or rollout.concurrency';
 /** Within this time after a command failed, the device says that it is lost. */
 const SETTLING_MS = 200;
 
@@ -27,6 +29,12 @@ export const BUFFER_USAGE = {
 /** Arrays that shaders read and write, and that we fill and read. */
 export const ARRAY_USAGE = BUFFER_USAGE.storage | BUFFER_USAGE.copySource | BUFFER_USAGE.copyTarget;
 export const MAP_READ = 1;
+
+/** What a device is opened with. */
+export interface DeviceOptions {
+  /** Bytes of an array that shaders are given at most, where that is to be less than the device allows. */
+  readonly largestBinding?: number;
+}
 
 /** Limits that we ask for as high as the adapter has them. */
 const WANTED_LIMITS = [
@@ -48,6 +56,8 @@ export class GpuDevice {
   readonly software: boolean;
   /** How it multiplies matrices. */
   readonly products: Products;
+  /** Bytes of an array that a shader can be given. */
+  readonly largestBinding: number;
   /** Keeps Dawn alive as long as the device. */
   readonly #gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
@@ -55,12 +65,19 @@ export class GpuDevice {
   #lost: string | null = null;
   #closed = false;
 
-  private constructor(gpu: GPU, adapter: GPUAdapter, device: GPUDevice, products: Products) {
+  private constructor(
+    gpu: GPU,
+    adapter: GPUAdapter,
+    device: GPUDevice,
+    products: Products,
+    { largestBinding = Infinity }: DeviceOptions,
+  ) {
     const { vendor, device: name, description, architecture } = adapter.info;
     this.software = architecture === 'software' || adapter.info.isFallbackAdapter;
     this.#gpu = gpu;
     this.device = device;
     this.products = products;
+    this.largestBinding = Math.min(largestBinding, device.limits.maxStorageBufferBindingSize);
     this.description = `${vendor}, ${description || name}; ${describeProducts(products)}`;
     device.addEventListener('uncapturederror', event => {
       this.#fault ??= event.error.message;
@@ -74,7 +91,10 @@ export class GpuDevice {
    * @param precision of the factors of products, where the GPU offers it
    * @returns null where there is no GPU that Dawn can use
    */
-  static async open(precision: Precision = 'float32'): Promise<GpuDevice | null> {
+  static async open(
+    precision: Precision = 'float32',
+    options: DeviceOptions = {},
+  ): Promise<GpuDevice | null> {
     const gpu = create(precision === 'float32' ? [] : DAWN_OPTIONS);
     const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
     if (adapter === null) return null;
@@ -91,7 +111,7 @@ export class GpuDevice {
       requiredFeatures: featuresOf(products) as GPUFeatureName[],
       requiredLimits: Object.fromEntries(WANTED_LIMITS.map(name => [name, adapter.limits[name]])),
     });
-    return new GpuDevice(gpu, adapter, device, products);
+    return new GpuDevice(gpu, adapter, device, products, options);
   }
 
   /** Whether the adapter is still there; a closed device has none. */
@@ -103,7 +123,7 @@ export class GpuDevice {
   check(): void {
     if (this.#lost !== null) {
       throw new RuntimeError(
-        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower policy.micro_batch_tokens or rollout.concurrency first`,
+        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower ${WHAT_TO_LOWER} first`,
       );
     }
     if (this.#closed) throw new RuntimeError('the runtime was closed');
@@ -160,19 +180,28 @@ export class GpuDevice {
     const invalid = await this.device.popErrorScope();
     if (exhausted !== null) {
       throw new RuntimeError(
-        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower policy.micro_batch_tokens or rollout.concurrency, or use a smaller model (${exhausted.message})`,
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
       );
     }
     if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
     return result;
   }
 
-  /** @throws RuntimeError when an array is larger than what a shader can be given */
+  /** @throws RuntimeError when so much of an array is more than a shader can be given */
   assertBindable(what: string, bytes: number): void {
-    const most = this.device.limits.maxStorageBufferBindingSize;
+    const most = this.largestBinding;
     if (bytes <= most) return;
     throw new RuntimeError(
-      `${what} takes ${Math.ceil(bytes / MEBIBYTE)} MiB, this GPU gives a shader at most ${Math.floor(most / MEBIBYTE)} MiB in one piece: lower policy.micro_batch_tokens, or use policy.runtime onnx`,
+      `${what} takes ${shown(bytes)} of an array, this GPU gives a shader at most ${shown(most)} in one piece: lower ${WHAT_TO_LOWER}, or use policy.runtime onnx`,
+    );
+  }
+
+  /** @throws RuntimeError when an array is larger than the device has any */
+  assertAllocatable(what: string, bytes: number): void {
+    const most = this.device.limits.maxBufferSize;
+    if (bytes <= most) return;
+    throw new RuntimeError(
+      `${what} takes ${shown(bytes)}, the largest array of this GPU is ${shown(most)}: lower ${WHAT_TO_LOWER}, or use policy.runtime onnx`,
     );
   }
 
@@ -180,4 +209,8 @@ export class GpuDevice {
     this.#closed = true;
     this.device.destroy();
   }
+}
+
+function shown(bytes: number): string {
+  return bytes < MEBIBYTE ? `${bytes} bytes` : `${Math.ceil(bytes / MEBIBYTE)} MiB`;
 }

@@ -17,11 +17,11 @@ export class GpuArray implements DeviceArray {
 
   /**
    * An array of zeros.
-   * @throws RuntimeError when the device has no room for it, or cannot give it to a shader in one piece
+   * @throws RuntimeError when the device has no room for it
    */
   static async allocate(device: GpuDevice, what: string, length: number): Promise<GpuArray> {
     const size = length * FLOAT_BYTES;
-    device.assertBindable(what, size);
+    device.assertAllocatable(what, size);
     const create = () => device.device.createBuffer({ label: what, size, usage: ARRAY_USAGE });
     return new GpuArray(await device.allocating(what, size, create));
   }

@@ -4,6 +4,7 @@ import { type DeviceArray, type Learner, type LearnerState, RuntimeError, type T
 import type { AdamwFactors } from '../wasm/adamw.ts';
 import { ADAMW_FACTORS, accumulate, adamw } from './kernels/adamw.ts';
 import { fold, foldRows } from './kernels/reduce.ts';
+import { type Room, wholeOf } from './parts.ts';
 import type { Program } from './program.ts';
 import type { Step, Value } from './step.ts';
 
@@ -14,6 +15,8 @@ export interface RunnableProgram {
 
 /** What learning needs of the place where arrays lie. */
 export interface LearningPlace {
+  /** Elements of an array that a shader can be given. */
+  readonly most: number;
   /** An array of zeros. */
   allocate(what: string, length: number): Promise<DeviceArray>;
   /** A parameter's array there, which follows what is written into its store. */
@@ -27,18 +30,24 @@ export interface LearningPlace {
 }
 
 /**
- * Adds outputs to arrays instead of giving them back.
+ * Adds outputs to arrays instead of giving them back, each as soon as it is computed, so that its memory is free again.
  * @param sums by the outputs' names
+ * @param most elements of an array that a shader can be given
  * @returns the program, with an input for each array; the names of those inputs
  */
 export function addingUp(
   program: Program,
   sums: Readonly<Record<string, DeviceArray>>,
+  most = Infinity,
 ): { readonly program: Program; readonly resident: ReadonlyMap<string, DeviceArray> } {
   const inputs = new Map(program.inputs);
   const outputs = new Map(program.outputs);
   const resident = new Map<string, DeviceArray>();
-  const steps: Step[] = [];
+  const written = new Map<Value, number>();
+  program.steps.forEach(({ writes }, index) => {
+    for (const value of writes) written.set(wholeOf(value), index);
+  });
+  const following = new Map<number, Step[]>();
   for (const [name, array] of Object.entries(sums)) {
     const part = outputs.get(name);
     if (part === undefined) throw new RuntimeError(`the graph has no output '${name}' to add up`);
@@ -46,12 +55,21 @@ export function addingUp(
       throw new RuntimeError(`output '${name}' has ${part.length} elements, its sum ${array.length}`);
     }
     const total: Value = { id: -1, length: part.length };
-    steps.push(accumulate(total, part));
+    const index = written.get(part) ?? program.steps.length - 1;
+    following.set(index, [...(following.get(index) ?? []), ...accumulate(total, part, roomOf(most))]);
     outputs.delete(name);
     inputs.set(sumInput(name), total);
     resident.set(sumInput(name), array);
   }
-  return { program: { ...program, inputs, outputs, steps: [...program.steps, ...steps] }, resident };
+  const steps = program.steps.flatMap((step, index) => [step, ...(following.get(index) ?? [])]);
+  return {
+    program: { ...program, inputs, outputs, steps: [...steps, ...(following.get(-1) ?? [])] },
+    resident,
+  };
+}
+
+function roomOf(most: number): Room {
+  return { most, allocate: length => ({ id: -1, length }) };
 }
 
 function sumInput(name: string): string {
@@ -103,7 +121,8 @@ export class DeviceLearner implements Learner {
         },
       });
     }
-    const programs = [normProgram(state.weights.layout), stepProgram(state.weights.layout)];
+    const room = roomOf(place.most);
+    const programs = [normProgram(state.weights.layout, room), stepProgram(state.weights.layout, room)];
     const [norm, step] = await Promise.all(programs.map(program => place.build(program, residents(trained))));
     return new DeviceLearner(place, state, trained, [norm, step]);
   }
@@ -145,19 +164,18 @@ function residents(trained: readonly Trained[]): ReadonlyMap<string, DeviceArray
 }
 
 /** Σ x² of every gradient, by parameter name. */
-function normProgram(layout: readonly ParameterInfo[]): Program {
+function normProgram(layout: readonly ParameterInfo[], room: Room): Program {
   const inputs = new Map<string, Value>();
   const outputs = new Map<string, Value>();
-  const allocate = (length: number): Value => ({ id: -1, length });
   const steps = layout.flatMap(({ name, shape }): Step[] => {
-    const gradient = allocate(sizeOf(shape));
+    const gradient = room.allocate(sizeOf(shape));
     inputs.set(`gradient ${name}`, gradient);
     const { rows, width } = rowsOf(shape);
-    const [perRow, total] = [allocate(rows), allocate(1)];
+    const [perRow, total] = [room.allocate(rows), room.allocate(1)];
     outputs.set(name, total);
     return [
-      ...foldRows('squares', gradient, rows, width, perRow, allocate),
-      ...fold('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, allocate),
+      ...foldRows('squares', gradient, rows, width, perRow, room),
+      ...fold('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, room),
     ];
   });
   return { steps, inputs, outputs, parameters: new Map(), constants: new Map() };
@@ -168,7 +186,7 @@ function rowsOf(shape: Shape): { readonly rows: number; readonly width: number }
   return { rows: sizeOf(shape) / width, width };
 }
 
-function stepProgram(layout: readonly ParameterInfo[]): Program {
+function stepProgram(layout: readonly ParameterInfo[], room: Room): Program {
   const factors: Value = { id: -1, length: ADAMW_FACTORS.length };
   const inputs = new Map<string, Value>([[FACTORS, factors]]);
   const steps = layout.flatMap(({ name, shape }) => {
@@ -183,7 +201,7 @@ function stepProgram(layout: readonly ParameterInfo[]): Program {
       first: of('first'),
       second: of('second'),
     };
-    return adamw(values, factors);
+    return adamw(values, factors, room);
   });
   return { steps, inputs, outputs: new Map(), parameters: new Map(), constants: new Map() };
 }

@@ -101,6 +101,6 @@ t.test('what does not fit is named with what to change', options, async t => {
   const { largestArray } = runtime.memory;
   await t.rejects(
     runtime.memory.allocate('the cache', largestArray + 1),
-    /the cache takes \d+ MiB, this GPU gives a shader at most \d+ MiB in one piece: lower policy\./,
+    /the cache takes \d+ MiB of an array, this GPU gives a shader at most \d+ MiB in one piece: lower policy\./,
   );
 });

@@ -20,7 +20,7 @@ export function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): v
   const operands = operandsOf(builder, [q, k, v], bias);
   const { size } = attentionSizes([q, k, v], { causal, scale });
   const dots = builder.allocate(sizeOf(q.shape) / size);
-  builder.add(rowDots(builder.valueOf(upstream), builder.valueOf(forward), size, dots));
+  builder.add(...rowDots(builder.valueOf(upstream), builder.valueOf(forward), size, dots, builder));
   const above = {
     upstream: { value: builder.valueOf(upstream), shape: upstream.shape },
     logSums: logSumsOf(builder, forward),

@@ -23,9 +23,7 @@ export function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
   const whole = walk.extents.length > 2;
   const operand = (tensor: Tensor, shape: Shape) => {
     const value = builder.valueOf(tensor);
-    if (!whole) return { value, shape };
-    const repeated = [...batch, ...shape.slice(-2)];
-    return { value: repeat(builder, value, shape, repeated), shape: repeated };
+    return whole ? repeat(builder, value, shape, [...batch, ...shape.slice(-2)]) : value;
   };
   const pair = (values: readonly number[], missing: number): [number, number] => [
     values[1] ?? missing,
@@ -48,13 +46,14 @@ export function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
         }),
   };
   builder.add(
-    product(
+    ...product(
       operand(a, left),
       operand(b, b.shape),
-      { value: builder.place(node), shape: result },
+      builder.place(node),
       sizes,
       attributes,
       builder.products,
+      builder,
     ),
   );
 }

@@ -2,6 +2,7 @@ import { type Shape, sizeOf, stridesOf, type Tensor } from '../../graph/tensor.t
 import { RuntimeError } from '../runtime.ts';
 import { zeros } from './kernels/rows.ts';
 import { broadcastStrides, collapse } from './layout.ts';
+import type { Room } from './parts.ts';
 import type { ProgramBuilder } from './program.ts';
 import { copyBox, MAX_COPY_AXES } from './shaders/copy.ts';
 import type { Step, Value } from './step.ts';
@@ -10,7 +11,7 @@ import type { Step, Value } from './step.ts';
 export function repeat(builder: ProgramBuilder, value: Value, from: Shape, to: Shape): Value {
   if (sizeOf(from) === sizeOf(to)) return value;
   const result = builder.allocate(sizeOf(to));
-  builder.add(copy(to, value, 0, broadcastStrides(from, to), result, 0, stridesOf(to)));
+  builder.add(...copy(builder, to, value, 0, broadcastStrides(from, to), result, 0, stridesOf(to)));
   return result;
 }
 
@@ -20,7 +21,7 @@ export function lowerTranspose(builder: ProgramBuilder, node: Tensor): void {
   const strides = stridesOf(x.shape);
   const source = permutation.map(axis => strides[axis]);
   const value = builder.valueOf(x);
-  builder.add(copy(node.shape, value, 0, source, builder.place(node), 0, stridesOf(node.shape)));
+  builder.add(...copy(builder, node.shape, value, 0, source, builder.place(node), 0, stridesOf(node.shape)));
 }
 
 export function lowerSlice(builder: ProgramBuilder, node: Tensor): void {
@@ -29,7 +30,9 @@ export function lowerSlice(builder: ProgramBuilder, node: Tensor): void {
   const strides = stridesOf(x.shape);
   const value = builder.valueOf(x);
   const from = start * strides[axis];
-  builder.add(copy(node.shape, value, from, strides, builder.place(node), 0, stridesOf(node.shape)));
+  builder.add(
+    ...copy(builder, node.shape, value, from, strides, builder.place(node), 0, stridesOf(node.shape)),
+  );
 }
 
 export function lowerPad(builder: ProgramBuilder, node: Tensor): void {
@@ -38,8 +41,10 @@ export function lowerPad(builder: ProgramBuilder, node: Tensor): void {
   const strides = stridesOf(node.shape);
   const value = builder.valueOf(x);
   const result = builder.place(node);
-  builder.add(zeros(result));
-  builder.add(copy(x.shape, value, 0, stridesOf(x.shape), result, before * strides[axis], strides));
+  builder.add(...zeros(result, builder));
+  builder.add(
+    ...copy(builder, x.shape, value, 0, stridesOf(x.shape), result, before * strides[axis], strides),
+  );
 }
 
 export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
@@ -49,13 +54,16 @@ export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
   let start = 0;
   for (const part of node.inputs) {
     const value = builder.valueOf(part);
-    builder.add(copy(part.shape, value, 0, stridesOf(part.shape), result, start * strides[axis], strides));
+    builder.add(
+      ...copy(builder, part.shape, value, 0, stridesOf(part.shape), result, start * strides[axis], strides),
+    );
     start += part.shape[axis];
   }
 }
 
 /** Copies a box of this shape; strides outermost first. */
 function copy(
+  room: Room,
   shape: Shape,
   source: Value,
   sourceStart: number,
@@ -63,7 +71,7 @@ function copy(
   result: Value,
   resultStart: number,
   resultStrides: readonly number[],
-): Step {
+): Step[] {
   const { extents, strides } = collapse(shape, [sourceStrides, resultStrides]);
   if (extents.length > MAX_COPY_AXES) {
     throw new RuntimeError(
@@ -74,5 +82,6 @@ function copy(
     extents,
     { value: source, start: sourceStart, strides: strides[0] },
     { value: result, start: resultStart, strides: strides[1] },
+    room,
   );
 }

@@ -8,6 +8,7 @@ import { broadcastStrides, collapse, cutShape } from './layout.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { lowerMatmul } from './lower-matmul.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
+import type { Room } from './parts.ts';
 import { FLOAT32_PRODUCTS, type Products } from './precision.ts';
 import { type Program, ProgramBuilder } from './program.ts';
 import { copyBox } from './shaders/copy.ts';
@@ -18,9 +19,13 @@ import type { Step, Value } from './step.ts';
 /** Adds the steps of one node, and gives its tensor an array. */
 export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
 
-/** Writes a graph as dispatches. @param products how the device multiplies matrices */
-export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS): Program {
-  const builder = new ProgramBuilder(graph, products);
+/**
+ * Writes a graph as dispatches.
+ * @param products how the device multiplies matrices
+ * @param most elements of an array that a shader can be given: steps over larger ones are cut in pieces
+ */
+export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS, most = Infinity): Program {
+  const builder = new ProgramBuilder(graph, products, most);
   for (const node of graph.nodes) {
     if (builder.isLowered(node)) continue;
     if (node.operation === 'input' || node.operation === 'parameter') builder.place(node);
@@ -55,11 +60,12 @@ function pointwiseOver(
   if (walk.extents.length <= MAX_AXES) {
     const own = { extents: walk.extents, strides: walk.strides.slice(0, operands.length) };
     builder.add(
-      pointwise(
+      ...pointwise(
         name,
         operands.map(({ value }) => value),
         own,
         result,
+        builder,
       ),
     );
     return;
@@ -96,7 +102,7 @@ const reduction =
       const cut = cutShape(shape, start, end);
       const length = cut.outer * cut.inner;
       const result = pending.length === 0 ? builder.place(node) : builder.allocate(length);
-      builder.add(...fold(how, value, cut, result, size => builder.allocate(size)));
+      builder.add(...fold(how, value, cut, result, builder));
       for (let axis = start; axis < end; axis++) shape[axis] = 1;
       value = result;
     }
@@ -107,14 +113,14 @@ function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowFold):
   const { rows, width } = rowsOf(x);
   return builder.share(`${key} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
     const result = builder.allocate(rows);
-    builder.add(...foldRows(how, builder.valueOf(x), rows, width, result, size => builder.allocate(size)));
+    builder.add(...foldRows(how, builder.valueOf(x), rows, width, result, builder));
     return result;
   });
 }
 
-function copyOf(from: Value, to: Value): Step {
+function copyOf(from: Value, to: Value, room: Room): Step[] {
   const box = (value: Value) => ({ value, start: 0, strides: [1] });
-  return copyBox([from.length], box(from), box(to));
+  return copyBox([from.length], box(from), box(to), room);
 }
 
 function rowsOf({ shape }: Tensor): { readonly rows: number; readonly width: number } {
@@ -139,7 +145,7 @@ function inverseRmsOf(builder: ProgramBuilder, x: Tensor, epsilon: number): Valu
   return builder.share(`inverse ${epsilon} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
     const squares = rowFold(builder, x, 'squares', 'squares');
     const result = builder.allocate(rows);
-    builder.add(inverseRms(squares, width, epsilon, result));
+    builder.add(...inverseRms(squares, width, epsilon, result, builder));
     return result;
   });
 }
@@ -182,21 +188,20 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   gather: (builder, node) => {
     const [table, ids] = node.inputs.map(input => builder.valueOf(input));
     const width = sizeOf(node.inputs[0].shape.slice(1));
-    builder.add(gatherRows(table, ids, width, builder.place(node)));
+    builder.add(...gatherRows(table, ids, width, builder.place(node), builder));
   },
   scatterAddRows: (builder, node) => {
     const [updates, ids] = node.inputs.map(input => builder.valueOf(input));
     const width = sizeOf(node.shape.slice(1));
-    const allocate = (length: number) => builder.allocate(length);
-    builder.add(...scatterAdd(updates, ids, node.shape[0], width, builder.place(node), allocate));
+    builder.add(...scatterAdd(updates, ids, node.shape[0], width, builder.place(node), builder));
   },
   takeLast: (builder, node) => {
     const [x, ids] = node.inputs.map(input => builder.valueOf(input));
-    builder.add(takeLast(x, ids, rowsOf(node.inputs[0]).width, builder.place(node)));
+    builder.add(...takeLast(x, ids, rowsOf(node.inputs[0]).width, builder.place(node), builder));
   },
   putLast: (builder, node) => {
     const [values, ids] = node.inputs.map(input => builder.valueOf(input));
-    builder.add(putLast(values, ids, node.attributes.width as number, builder.place(node)));
+    builder.add(...putLast(values, ids, node.attributes.width as number, builder.place(node), builder));
   },
   rmsNormalize,
   inverseRms: (builder, node) => {
@@ -205,7 +210,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   rope: (builder, node) => {
     const [x, cos, sin] = node.inputs.map(input => builder.valueOf(input));
     const [batch, time, , size] = node.shape;
-    builder.add(rope(x, cos, sin, batch * time, size, builder.place(node)));
+    builder.add(...rope(x, cos, sin, batch * time, size, builder.place(node), builder));
   },
   putRows: (builder, node) => {
     const [table, rows, places] = node.inputs;
@@ -213,7 +218,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     const own = table.operation === 'input' && builder.usersOf(table).length === 1;
     const given = builder.valueOf(table);
     const value = own ? given : builder.allocate(given.length);
-    if (!own) builder.add(copyOf(given, value));
+    if (!own) builder.add(...copyOf(given, value, builder));
     builder.add(replaceRows(value, builder.valueOf(rows), builder.valueOf(places)));
     builder.bind(node, value);
   },

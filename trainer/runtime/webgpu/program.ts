@@ -1,5 +1,6 @@
 import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
 import { sizeOf } from '../../graph/tensor.ts';
+import type { Room } from './parts.ts';
 import type { Products } from './precision.ts';
 import type { Step, Value } from './step.ts';
 
@@ -14,10 +15,11 @@ export interface Program {
 }
 
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
-export class ProgramBuilder {
+export class ProgramBuilder implements Room {
   readonly graph: Graph;
   /** How the device multiplies matrices. */
   readonly products: Products;
+  readonly most: number;
   readonly #steps: Step[] = [];
   readonly #values = new Map<Tensor, Value>();
   readonly #constants = new Map<Value, Float32Array>();
@@ -25,9 +27,10 @@ export class ProgramBuilder {
   readonly #shared = new Map<string, Value>();
   #count = 0;
 
-  constructor(graph: Graph, products: Products) {
+  constructor(graph: Graph, products: Products, most: number) {
     this.graph = graph;
     this.products = products;
+    this.most = most;
     for (const node of graph.nodes) {
       for (const input of node.inputs) {
         const users = this.#users.get(input);

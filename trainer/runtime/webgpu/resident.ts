@@ -26,7 +26,7 @@ export class ResidentParameters implements DeviceParameters {
     const known = this.#buffers.get(name);
     if (known !== undefined) return known;
     const { byteLength } = this.#store.array(name);
-    this.#device.assertBindable(`the parameter '${name}'`, byteLength);
+    this.#device.assertAllocatable(`the parameter '${name}'`, byteLength);
     const buffer = await this.#device.allocating(`the parameter '${name}'`, byteLength, () =>
       this.#device.device.createBuffer({ label: name, size: byteLength, usage: ARRAY_USAGE }),
     );

@@ -1,5 +1,6 @@
+import { wholeOf } from './parts.ts';
 import type { Program } from './program.ts';
-import type { Value } from './step.ts';
+import type { Step, Value } from './step.ts';
 
 /** A free slot serves arrays of at least this share of its length. */
 const LEAST_USE = 0.5;
@@ -24,7 +25,7 @@ export function planSlots(program: Program): SlotPlan {
   ]);
   const lastUse = new Map<Value, number>();
   program.steps.forEach((step, index) => {
-    for (const value of [...step.reads, ...step.writes]) lastUse.set(value, index);
+    for (const value of arraysOf(step)) lastUse.set(value, index);
   });
   for (const value of program.outputs.values()) lastUse.set(value, program.steps.length);
 
@@ -39,9 +40,13 @@ export function planSlots(program: Program): SlotPlan {
     return best;
   };
   program.steps.forEach((step, index) => {
-    const touched = new Set([...step.reads, ...step.writes].filter(value => !fixed.has(value)));
+    const touched = new Set(arraysOf(step).filter(value => !fixed.has(value)));
     for (const value of touched) if (!slotOf.has(value)) slotOf.set(value, take(value.length));
     for (const value of touched) if (lastUse.get(value) === index) free.push(slotOf.get(value)!);
   });
   return { slots, slotOf };
+}
+
+function arraysOf({ reads, writes }: Step): Value[] {
+  return [...reads, ...writes].map(wholeOf);
 }

@@ -2,6 +2,8 @@
 export interface Value {
   readonly id: number;
   readonly length: number;
+  /** Of a stretch of another array: that array, and the element it begins at. */
+  readonly part?: { readonly of: Value; readonly start: number };
 }
 
 /** Workgroups of a dispatch. */

@@ -8,6 +8,8 @@ import { lowerToSteps } from './lowering.ts';
 import type { DeviceParameters } from './resident.ts';
 import type { Value } from './step.ts';
 
+const FLOAT_BYTES = 4;
+
 /** What an executable takes from the runtime it belongs to. */
 export interface WebGpuOwner extends ProgramPlace {
   /** Null for a graph without parameters. */
@@ -42,7 +44,9 @@ export class WebGpuExecutable implements Executable {
     bindParameters(graph, options);
     checkResident(graph, options);
     const outputs = bindOutputs(graph, options);
-    const { program, resident } = addingUp(lowerToSteps(graph, owner.device.products), options.sums ?? {});
+    const { products, largestBinding } = owner.device;
+    const most = Math.floor(largestBinding / FLOAT_BYTES);
+    const { program, resident } = addingUp(lowerToSteps(graph, products, most), options.sums ?? {}, most);
     const buffers = new Map<Value, GPUBuffer>();
     for (const [name, array] of [...resident, ...Object.entries(options.resident ?? {})]) {
       if (!(array instanceof GpuArray)) throw new RuntimeError(`the array '${name}' is not on this device`);

@@ -13,7 +13,7 @@ import {
 } from '../runtime.ts';
 import { BufferPool } from './buffer-pool.ts';
 import { CompiledProgram } from './compiled-program.ts';
-import { GpuDevice } from './device.ts';
+import { type DeviceOptions, GpuDevice } from './device.ts';
 import { download, GpuArray } from './gpu-array.ts';
 import { DeviceLearner, type LearningPlace } from './learning.ts';
 import { describeProducts } from './precision.ts';
@@ -39,8 +39,11 @@ export class WebGpuRuntime implements Runtime {
     this.#device = device;
     this.#pool = new BufferPool(device);
     this.memory = {
-      largestArray: Math.floor(device.device.limits.maxStorageBufferBindingSize / FLOAT_BYTES),
-      allocate: (what, length) => GpuArray.allocate(device, what, length),
+      largestArray: Math.floor(device.largestBinding / FLOAT_BYTES),
+      allocate: async (what, length) => {
+        device.assertBindable(what, length * FLOAT_BYTES);
+        return GpuArray.allocate(device, what, length);
+      },
       learner: state => this.#learner(state),
     };
   }
@@ -49,8 +52,11 @@ export class WebGpuRuntime implements Runtime {
    * @param precision of the factors of products, where the GPU offers it; all else is float32
    * @returns null where there is no GPU that Dawn can use
    */
-  static async open(precision: Precision = 'float32'): Promise<WebGpuRuntime | null> {
-    const device = await GpuDevice.open(precision);
+  static async open(
+    precision: Precision = 'float32',
+    options: DeviceOptions = {},
+  ): Promise<WebGpuRuntime | null> {
+    const device = await GpuDevice.open(precision, options);
     return device === null ? null : new WebGpuRuntime(device);
   }
 
@@ -111,6 +117,7 @@ export class WebGpuRuntime implements Runtime {
     const device = this.#device;
     const stores = [state.weights, state.first, state.second].map(store => this.#residentOf(store));
     const place: LearningPlace = {
+      most: Math.floor(device.largestBinding / FLOAT_BYTES),
       allocate: (what, length) => GpuArray.allocate(device, what, length),
       parameter: async (store, name) => new GpuArray(await this.#residentOf(store).buffer(name)),
       refresh() {

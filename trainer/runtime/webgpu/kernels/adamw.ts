@@ -1,5 +1,7 @@
 import type { KernelThread } from '../gpujs.ts';
 import { Kernel } from '../kernel.ts';
+import type { Room } from '../parts.ts';
+import { byRows } from '../pieces.ts';
 import type { Step, Value } from '../step.ts';
 
 /** What the kernels below take of a step, in the order of their array. */
@@ -60,14 +62,36 @@ export interface AdamwValues {
  * A step of AdamW (Loshchilov & Hutter, 2019) on one parameter, in float32 as torch.optim.AdamW takes it.
  * @param factors {@link ADAMW_FACTORS}
  */
-export function adamw({ weight, gradient, first, second }: AdamwValues, factors: Value): Step[] {
-  const [w, g, m, v, f] = [weight, gradient, first, second, factors].map(value => ({ value }));
-  const size = [weight.length];
+export function adamw(values: AdamwValues, factors: Value, room: Room): Step[] {
+  const f = { value: factors };
+  const { weight, gradient, first, second } = values;
   return [
-    firstMoment.step(size, [m, g, f], first),
-    secondMoment.step(size, [v, g, f], second),
-    descend.step(size, [w, m, v, f], weight),
+    ...inPlace(room, first, [gradient], (own, [g]) =>
+      firstMoment.step([own.length], [{ value: own }, g, f], own),
+    ),
+    ...inPlace(room, second, [gradient], (own, [g]) =>
+      secondMoment.step([own.length], [{ value: own }, g, f], own),
+    ),
+    ...inPlace(room, weight, [first, second], (own, [m, v]) =>
+      descend.step([own.length], [{ value: own }, m, v, f], own),
+    ),
   ];
+}
+
+/** A kernel that changes an array element by element, over parts that a shader can be given. */
+function inPlace(
+  room: Room,
+  changed: Value,
+  others: readonly Value[],
+  make: (changed: Value, others: readonly { readonly value: Value }[]) => Step,
+): Step[] {
+  const operands = others.map(value => ({ value, width: 1 }));
+  return byRows(room, changed.length, operands, { value: changed, width: 1 }, (_, own, out) => [
+    make(
+      out,
+      own.map(value => ({ value })),
+    ),
+  ]);
 }
 
 const add = new Kernel(
@@ -79,6 +103,6 @@ const add = new Kernel(
 );
 
 /** Adds an array to another in place. */
-export function accumulate(total: Value, part: Value): Step {
-  return add.step([total.length], [{ value: total }, { value: part }], total);
+export function accumulate(total: Value, part: Value, room: Room): Step[] {
+  return inPlace(room, total, [part], (own, [added]) => add.step([own.length], [{ value: own }, added], own));
 }

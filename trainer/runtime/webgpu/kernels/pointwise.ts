@@ -1,6 +1,9 @@
 import type { KernelThread } from '../gpujs.ts';
 import { Kernel, type ScalarFunction } from '../kernel.ts';
 import type { Walk } from '../layout.ts';
+import { cutBox, isBindable, offsetOf, partOf, type Room, spanOf } from '../parts.ts';
+import { asGiven, into } from '../pieces.ts';
+import { copyBox } from '../shaders/copy.ts';
 import type { Step, Value } from '../step.ts';
 
 /** Functions of the graph's element-wise operations: flags are 0 or 1. */
@@ -167,8 +170,43 @@ export const MAX_AXES = 3;
 const kernels = new Map<string, Kernel>();
 
 /** Applies a function to elements of up to three operands; the walk has at most {@link MAX_AXES} axes. */
-export function pointwise(name: string, operands: readonly Value[], walk: Walk, result: Value): Step {
+export function pointwise(
+  name: string,
+  operands: readonly Value[],
+  walk: Walk,
+  result: Value,
+  room: Room,
+): Step[] {
+  if ([...operands, result].every(value => isBindable(value, room))) {
+    return [applied(name, operands, walk, result)];
+  }
   const { extents, strides } = walk;
+  const dense = extents.map((_, axis) => extents.slice(0, axis).reduce((a, b) => a * b, 1));
+  return cutBox(extents, [...strides, dense], room.most).flatMap(piece => {
+    const steps: Step[] = [];
+    const given = operands.map((value, i) => {
+      const part = partOf(value, offsetOf(piece, strides[i]), spanOf(piece.extents, strides[i]));
+      return asGiven(room, part, steps);
+    });
+    const own = { extents: piece.extents, strides };
+    const at = offsetOf(piece, dense);
+    const length = piece.extents.reduce((a, b) => a * b, 1);
+    if (spanOf(piece.extents, dense) === length) {
+      return [...steps, ...into(room, partOf(result, at, length), out => [applied(name, given, own, out)])];
+    }
+    const out = room.allocate(length);
+    const packed = piece.extents.map((_, axis) => piece.extents.slice(0, axis).reduce((a, b) => a * b, 1));
+    const copies = copyBox(
+      piece.extents,
+      { value: out, start: 0, strides: packed },
+      { value: result, start: at, strides: dense },
+      room,
+    );
+    return [...steps, applied(name, given, own, out), ...copies];
+  });
+}
+
+function applied(name: string, operands: readonly Value[], { extents, strides }: Walk, result: Value): Step {
   const flat = extents.length === 1;
   const size = flat ? extents : [...extents, 1].slice(0, MAX_AXES);
   const numbers = strides.flatMap(own => (flat ? own : [...own, 0].slice(0, MAX_AXES)));

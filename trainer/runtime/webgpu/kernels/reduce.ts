@@ -1,6 +1,8 @@
 import type { KernelThread } from '../gpujs.ts';
 import { Kernel } from '../kernel.ts';
 import type { Cut } from '../layout.ts';
+import { partOf, type Room } from '../parts.ts';
+import { byRows } from '../pieces.ts';
 import type { Step, Value } from '../step.ts';
 
 /**
@@ -86,23 +88,54 @@ const rowSumOfWeights = new Kernel(
 
 export type Fold = 'sum' | 'max';
 
-/** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `allocate` gives room between rounds. */
-export function fold(
-  how: Fold,
-  x: Value,
-  cut: Cut,
-  result: Value,
-  allocate: (length: number) => Value,
-): Step[] {
+/** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` is for what lies between rounds. */
+export function fold(how: Fold, x: Value, cut: Cut, result: Value, room: Room): Step[] {
   const { outer, middle, inner } = cut;
-  if (inner === 1) return foldRows(how, x, outer, middle, result, allocate);
+  if (inner === 1) return foldRows(how, x, outer, middle, result, room);
+  const blocks = Math.ceil(middle / BLOCK);
+  const target = blocks === 1 ? result : room.allocate(outer * blocks * inner);
+  const steps = foldBlocks(how, x, cut, target, room);
+  if (blocks === 1) return steps;
+  return [...steps, ...fold(how, target, { outer, middle: blocks, inner }, result, room)];
+}
+
+/** One round: blocks of the middle of x [outer, middle, inner] into `target` [outer, blocks, inner]. */
+function foldBlocks(how: Fold, x: Value, { outer, middle, inner }: Cut, target: Value, room: Room): Step[] {
   const kernel = how === 'sum' ? sum : largest;
   const blocks = Math.ceil(middle / BLOCK);
-  const target = blocks === 1 ? result : allocate(outer * blocks * inner);
-  const view = { value: x, extents: [inner, middle, outer] };
-  const step = kernel.step([inner, blocks, outer], [view, middle, BLOCK], target);
-  if (blocks === 1) return [step];
-  return [step, ...fold(how, target, { outer, middle: blocks, inner }, result, allocate)];
+  if (middle * inner <= room.most) {
+    const rows = { value: x, width: middle * inner };
+    return byRows(room, outer, [rows], { value: target, width: blocks * inner }, (count, [own], out) => [
+      kernel.step(
+        [inner, blocks, count],
+        [{ value: own, extents: [inner, middle, count] }, middle, BLOCK],
+        out,
+      ),
+    ]);
+  }
+  const steps: Step[] = [];
+  for (let row = 0; row < outer; row++) {
+    const whole = Math.floor(middle / BLOCK);
+    for (const [first, count, depth] of [
+      [0, whole, BLOCK],
+      [whole, blocks - whole, middle % BLOCK],
+    ]) {
+      if (count === 0) continue;
+      const own = partOf(x, (row * middle + first * BLOCK) * inner, count * depth * inner);
+      const out = partOf(target, (row * blocks + first) * inner, count * inner);
+      const rows = { value: own, width: depth * inner };
+      steps.push(
+        ...byRows(room, count, [rows], { value: out, width: inner }, (some, [part], into) => [
+          kernel.step(
+            [inner, some, 1],
+            [{ value: part, extents: [inner, some * depth, 1] }, some * depth, depth],
+            into,
+          ),
+        ]),
+      );
+    }
+  }
+  return steps;
 }
 
 /** What can be folded along rows besides the elements themselves. */
@@ -115,20 +148,23 @@ export function foldRows(
   rows: number,
   count: number,
   result: Value,
-  allocate: (length: number) => Value,
+  room: Room,
 ): Step[] {
   const blocks = Math.ceil(count / BLOCK);
-  const target = blocks === 1 ? result : allocate(rows * blocks);
-  const size = [blocks, rows];
-  const view = { value: x, extents: [count, rows] };
-  const step =
-    typeof how === 'object'
-      ? rowSumOfWeights.step(size, [view, { value: how.weightsAbove }, count, BLOCK], target)
-      : { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how].step(
-          size,
-          [view, count, BLOCK],
-          target,
-        );
-  if (blocks === 1) return [step];
-  return [step, ...foldRows(how === 'max' ? 'max' : 'sum', target, rows, blocks, result, allocate)];
+  const target = blocks === 1 ? result : room.allocate(rows * blocks);
+  const operands = [
+    { value: x, width: count },
+    ...(typeof how === 'object' ? [{ value: how.weightsAbove, width: 1 }] : []),
+  ];
+  const steps = byRows(room, rows, operands, { value: target, width: blocks }, (some, [own, above], out) => {
+    const size = [blocks, some];
+    const view = { value: own, extents: [count, some] };
+    if (typeof how === 'object') {
+      return [rowSumOfWeights.step(size, [view, { value: above }, count, BLOCK], out)];
+    }
+    const kernel = { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how];
+    return [kernel.step(size, [view, count, BLOCK], out)];
+  });
+  if (blocks === 1) return steps;
+  return [...steps, ...foldRows(how === 'max' ? 'max' : 'sum', target, rows, blocks, result, room)];
 }

@@ -1,5 +1,7 @@
 import type { KernelThread } from '../gpujs.ts';
 import { Kernel } from '../kernel.ts';
+import { ALIGNMENT, partOf, type Room } from '../parts.ts';
+import { byRows } from '../pieces.ts';
 import type { Step, Value } from '../step.ts';
 
 const inverseRoot = new Kernel(
@@ -10,8 +12,20 @@ const inverseRoot = new Kernel(
 );
 
 /** 1 / √(squares / width + ε) of every row's sum of squares. */
-export function inverseRms(squares: Value, width: number, epsilon: number, result: Value): Step {
-  return inverseRoot.step([result.length], [{ value: squares }, width, epsilon], result);
+export function inverseRms(
+  squares: Value,
+  width: number,
+  epsilon: number,
+  result: Value,
+  room: Room,
+): Step[] {
+  return byRows(
+    room,
+    result.length,
+    [{ value: squares, width: 1 }],
+    { value: result, width: 1 },
+    (rows, [own], out) => [inverseRoot.step([rows], [{ value: own }, width, epsilon], out)],
+  );
 }
 
 const gather = new Kernel(
@@ -21,10 +35,52 @@ const gather = new Kernel(
   ['Array', 'Array'],
 );
 
-/** Rows of a table [rows, width] by their ids. */
-export function gatherRows(table: Value, ids: Value, width: number, result: Value): Step {
-  const view = { value: table, extents: [width, table.length / width] };
-  return gather.step([width, ids.length], [view, { value: ids }], result);
+/** Takes from a part of a table, whose first row is `from`, the rows that are in it, and leaves the others. */
+const gatherPart = new Kernel(
+  function gatherPart(
+    this: KernelThread,
+    result: number[][],
+    table: number[][],
+    ids: number[],
+    from: number,
+    to: number,
+  ): number {
+    let value = result[this.thread.y][this.thread.x];
+    const id = ids[this.thread.y];
+    if (id >= from && id < to) value = table[id - from][this.thread.x];
+    return value;
+  },
+  ['Array', 'Array', 'Array', 'Integer', 'Integer'],
+  { inPlace: 0 },
+);
+
+/** Rows of a table [rows, width] by their ids. A table that a shader cannot be given whole is gone through part by part. */
+export function gatherRows(table: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+  const rows = table.length / width;
+  const indices = { value: ids, width: 1 };
+  return byRows(room, ids.length, [indices], { value: result, width }, (count, [own], out) => {
+    if (table.length <= room.most) {
+      const view = { value: table, extents: [width, rows] };
+      return [gather.step([width, count], [view, { value: own }], out)];
+    }
+    return partsOfTable(table, rows, width, room).map(({ value, from, to }) => {
+      const views = [
+        { value: out, extents: [width, count] },
+        { value, extents: [width, to - from] },
+      ];
+      return gatherPart.step([width, count], [...views, { value: own }, from, to], out);
+    });
+  });
+}
+
+/** Parts of rows [from, to) that a shader can be given, each beginning where a binding may. */
+function partsOfTable(table: Value, rows: number, width: number, { most }: Room) {
+  const fitting = Math.floor(most / width / ALIGNMENT) * ALIGNMENT;
+  const size = fitting === 0 ? rows : fitting;
+  return Array.from({ length: Math.ceil(rows / size) }, (_, i) => {
+    const [from, to] = [i * size, Math.min(rows, (i + 1) * size)];
+    return { value: partOf(table, from * width, (to - from) * width), from, to };
+  });
 }
 
 const firstUse = new Kernel(
@@ -78,18 +134,17 @@ export function scatterAdd(
   rows: number,
   width: number,
   result: Value,
-  allocate: (length: number) => Value,
+  room: Room,
 ): Step[] {
   const count = ids.length;
-  const [first, next] = [allocate(rows), allocate(count)];
+  const [first, next] = [room.allocate(rows), room.allocate(count)];
+  const view = { value: updates, extents: [width, count] };
   return [
     firstUse.step([rows], [{ value: ids }, count], first),
     nextUse.step([count], [{ value: ids }, count], next),
-    sumUses.step(
-      [width, rows],
-      [{ value: updates, extents: [width, count] }, { value: first }, { value: next }],
-      result,
-    ),
+    ...byRows(room, rows, [{ value: first, width: 1 }], { value: result, width }, (own, [begin], out) => [
+      sumUses.step([width, own], [view, { value: begin }, { value: next }], out),
+    ]),
   ];
 }
 
@@ -101,8 +156,14 @@ const take = new Kernel(
 );
 
 /** Of each row of x [rows, width] the entry that its id names. */
-export function takeLast(x: Value, ids: Value, width: number, result: Value): Step {
-  return take.step([ids.length], [{ value: x, extents: [width, ids.length] }, { value: ids }], result);
+export function takeLast(x: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+  const operands = [
+    { value: x, width },
+    { value: ids, width: 1 },
+  ];
+  return byRows(room, ids.length, operands, { value: result, width: 1 }, (rows, [own, names], out) => [
+    take.step([rows], [{ value: own, extents: [width, rows] }, { value: names }], out),
+  ]);
 }
 
 const put = new Kernel(
@@ -113,8 +174,15 @@ const put = new Kernel(
 );
 
 /** Rows of zeros but for each one's value at its id. */
-export function putLast(values: Value, ids: Value, width: number, result: Value): Step {
-  return put.step([width, ids.length], [{ value: values }, { value: ids }], result);
+export function putLast(values: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+  const operands = [values, ids].map(value => ({ value, width: 1 }));
+  return byRows(room, ids.length, operands, { value: result, width }, (rows, own, out) => [
+    put.step(
+      [width, rows],
+      own.map(value => ({ value })),
+      out,
+    ),
+  ]);
 }
 
 const rotate = new Kernel(
@@ -132,11 +200,21 @@ const rotate = new Kernel(
 );
 
 /** Half-split rotary embedding of x [tokens, heads · size] by cos and sin [tokens, size / 2]. */
-export function rope(x: Value, cos: Value, sin: Value, tokens: number, size: number, result: Value): Step {
+export function rope(
+  x: Value,
+  cos: Value,
+  sin: Value,
+  tokens: number,
+  size: number,
+  result: Value,
+  room: Room,
+): Step[] {
   const width = x.length / tokens;
-  const angles = (value: Value) => ({ value, extents: [size / 2, tokens] });
-  const view = { value: x, extents: [width, tokens] };
-  return rotate.step([width, tokens], [view, angles(cos), angles(sin), size], result);
+  const operands = [{ value: x, width }, ...[cos, sin].map(value => ({ value, width: size / 2 }))];
+  return byRows(room, tokens, operands, { value: result, width }, (rows, own, out) => {
+    const views = own.map((value, i) => ({ value, extents: [i === 0 ? width : size / 2, rows] }));
+    return [rotate.step([width, rows], [...views, size], out)];
+  });
 }
 
 const dot = new Kernel(
@@ -149,9 +227,12 @@ const dot = new Kernel(
 );
 
 /** Σ a ∘ b over every row of `width`. */
-export function rowDots(a: Value, b: Value, width: number, result: Value): Step {
-  const view = (value: Value) => ({ value, extents: [width, result.length] });
-  return dot.step([result.length], [view(a), view(b), width], result);
+export function rowDots(a: Value, b: Value, width: number, result: Value, room: Room): Step[] {
+  const operands = [a, b].map(value => ({ value, width }));
+  return byRows(room, result.length, operands, { value: result, width: 1 }, (rows, own, out) => {
+    const views = own.map(value => ({ value, extents: [width, rows] }));
+    return [dot.step([rows], [...views, width], out)];
+  });
 }
 
 const fill = new Kernel(
@@ -162,6 +243,8 @@ const fill = new Kernel(
 );
 
 /** Fills an array with zeros. */
-export function zeros(result: Value): Step {
-  return fill.step([result.length], [0], result);
+export function zeros(result: Value, room: Room): Step[] {
+  return byRows(room, result.length, [], { value: result, width: 1 }, (rows, _, out) => [
+    fill.step([rows], [0], out),
+  ]);
 }

@@ -1,3 +1,4 @@
+import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../parts.ts';
 import { foldedGroups, ROW_THREADS, type Step, type Value } from '../step.ts';
 
 /** Axes a copy can walk. */
@@ -52,8 +53,22 @@ fn main(@builtin(global_invocation_id) id : vec3<u32>) {
  * say. What else the result holds stays.
  *
  * @param extents innermost first; at most six
+ * @returns a step for each piece that a shader can be given
  */
-export function copyBox(extents: readonly number[], source: Box, result: Box): Step {
+export function copyBox(extents: readonly number[], source: Box, result: Box, { most }: Room): Step[] {
+  const whole = ({ value }: Box) => value.length <= most && value.part === undefined;
+  if (whole(source) && whole(result)) return [copyPiece(extents, source, result)];
+  // Windows begin up to an alignment before what is wanted.
+  return cutBox(extents, [source.strides, result.strides], most - ALIGNMENT + 1).map(piece => {
+    const window = ({ value, start, strides }: Box): Box => ({
+      ...windowOf(value, start + offsetOf(piece, strides), spanOf(piece.extents, strides)),
+      strides,
+    });
+    return copyPiece(piece.extents, window(source), window(result));
+  });
+}
+
+function copyPiece(extents: readonly number[], source: Box, result: Box): Step {
   const count = extents.reduce((a, b) => a * b, 1);
   const { groups, width } = foldedGroups(count);
   const words = new Uint32Array(HEAD_WORDS + MAX_COPY_AXES * AXIS_WORDS);

@@ -1,9 +1,9 @@
-import { type MatmulAttributes, matmul } from '../../../graph/operations/matmul.ts';
+import type { MatmulAttributes } from '../../../graph/operations/matmul.ts';
+import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../parts.ts';
 import type { Products } from '../precision.ts';
-import type { Step } from '../step.ts';
+import type { Step, Value } from '../step.ts';
 import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
 import { PRODUCT_BINDINGS } from './product-bindings.ts';
-import { type TensorValue, toNdArray } from './reference.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
 const THREADS = 16;
@@ -75,8 +75,8 @@ fn main(
 ) {
   let outer = group.z / u.innerBatch;
   let inside = group.z % u.innerBatch;
-  let left_start = outer * u.leftOuter + inside * u.leftInner;
-  let right_start = outer * u.rightOuter + inside * u.rightInner;
+  let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
+  let right_start = u.rightStart + outer * u.rightOuter + inside * u.rightInner;
   let first_row = group.y * ${extent}u;
   let first_column = group.x * ${extent}u;
 ${each(i => `  var sums${i} = ${vector}();`)}
@@ -88,46 +88,151 @@ ${each(i => `  var sums${i} = ${vector}();`)}
   }
   let row = first_row + local.y * ${tile}u;
   let column = first_column + local.x * ${tile}u;
-  let place = group.z * u.rows * u.columns + row * u.columns + column;
-${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns) { result[place + ${i}u * u.columns + ${j}u] = ${part(`sums${i}`, j)} * u.scale; }`))}
+${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns) { put(group.z, row + ${i}u, column + ${j}u, ${part(`sums${i}`, j)} * u.scale); }`))}
 }
 `;
 }
 
-/** A product of two tensors, as the graph's operation has it. @param products how the device multiplies */
+/** Where a side of a product lies in its array: strides in elements, across what the result keeps of it and along the inner axis. */
+interface Side {
+  readonly value: Value;
+  readonly start: number;
+  readonly stride: number;
+  readonly inner: number;
+}
+
+/** A product that one dispatch computes. */
+interface Piece {
+  readonly left: Side;
+  readonly right: Side;
+  readonly result: { readonly value: Value; readonly start: number; readonly stride: number };
+  readonly sizes: ProductSizes;
+  /** Elements from one matrix of the result to the next. */
+  readonly resultBatch: number;
+  readonly scale: number;
+  /** Adds to what the result holds. */
+  readonly adding: boolean;
+}
+
+/**
+ * A product of two tensors, as the graph's operation has it; of pieces of rows, columns and inner entries where a shader
+ * cannot be given the whole arrays. Products of inner pieces are added up in their order.
+ *
+ * @param products how the device multiplies
+ */
 export function product(
-  left: TensorValue,
-  right: TensorValue,
-  result: TensorValue,
+  left: Value,
+  right: Value,
+  result: Value,
   sizes: ProductSizes,
-  attributes: MatmulAttributes,
+  { transposeA, transposeB, scale }: MatmulAttributes,
   products: Products,
-): Step {
+  { most }: Room,
+): Step[] {
+  const { rows, columns, inner, batch } = sizes;
+  const strides = {
+    left: transposeA ? { stride: 1, inner: rows } : { stride: inner, inner: 1 },
+    right: transposeB ? { stride: inner, inner: 1 } : { stride: 1, inner: columns },
+  };
+  const whole: Piece = {
+    left: { value: left, start: 0, ...strides.left },
+    right: { value: right, start: 0, ...strides.right },
+    result: { value: result, start: 0, stride: columns },
+    sizes,
+    resultBatch: rows * columns,
+    scale,
+    adding: false,
+  };
+  if ([left, right, result].every(({ length }) => length <= most)) return [dispatch(whole, products)];
+  // Along rows, columns, inner entries; windows begin up to an alignment before what is wanted.
+  const reach = [
+    [strides.left.stride, 0, strides.left.inner],
+    [0, strides.right.stride, strides.right.inner],
+    [columns, 1, 0],
+  ];
+  const pieces = cutBox([rows, columns, inner], reach, most - ALIGNMENT + 1);
+  const matrices = Array.from({ length: batch[0] * batch[1] }, (_, matrix) => [
+    Math.floor(matrix / batch[1]),
+    matrix % batch[1],
+  ]);
+  return matrices.flatMap(([outer, inside], matrix) =>
+    pieces.map(piece => {
+      const [first, from, depth] = piece.starts;
+      const [height, width, along] = piece.extents;
+      const window = (value: Value, base: number, own: readonly number[]) =>
+        windowOf(value, base + offsetOf(piece, own), spanOf(piece.extents, own));
+      const starts = [sizes.left, sizes.right].map(side => outer * side[0] + inside * side[1]);
+      return dispatch(
+        {
+          left: { ...strides.left, ...window(left, starts[0], reach[0]) },
+          right: { ...strides.right, ...window(right, starts[1], reach[1]) },
+          result: { stride: columns, ...window(result, matrix * rows * columns, reach[2]) },
+          sizes: { rows: height, columns: width, inner: along, batch: [1, 1], left: [0, 0], right: [0, 0] },
+          resultBatch: 0,
+          scale,
+          adding: depth > 0,
+        },
+        products,
+        `, from ${first}, ${depth}, ${from} on`,
+      );
+    }),
+  );
+}
+
+function dispatch(piece: Piece, products: Products, where = ''): Step {
+  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
   const { rows, columns, inner, batch } = sizes;
   const large = Math.min(rows, columns) >= LARGE_EXTENT;
   const tile = large ? LARGE : SMALL;
   const onMatrices = products.kind === 'subgroup' && large;
   const extent = onMatrices ? MATRIX_EXTENT : THREADS * tile;
-  const { transposeA, transposeB, scale } = attributes;
-  const leftSide = transposeA ? [1, rows, 0] : [inner, 1, 1];
-  const rightSide = transposeB ? [inner, 1, 1] : [1, columns, 0];
-  const words = new DataView(new ArrayBuffer(64));
-  [rows, columns, inner, batch[1], ...sizes.left, ...sizes.right, ...leftSide, ...rightSide, THREADS].forEach(
-    (word, i) => {
-      words.setUint32(4 * i, word, true);
-    },
-  );
+  const side = ({ stride, inner: along }: Side) => [stride, along, along === 1 ? 1 : 0];
+  const words = new DataView(new ArrayBuffer(88));
+  [
+    rows,
+    columns,
+    inner,
+    batch[1],
+    ...sizes.left,
+    ...sizes.right,
+    ...side(left),
+    ...side(right),
+    THREADS,
+  ].forEach((word, i) => {
+    words.setUint32(4 * i, word, true);
+  });
   words.setFloat32(60, scale, true);
+  [left.start, right.start, result.start, result.stride, resultBatch, adding ? 1 : 0].forEach((word, i) => {
+    words.setUint32(64 + 4 * i, word, true);
+  });
   return {
-    name: `matmul ${rows} × ${inner} × ${columns}`,
+    name: `matmul ${rows} × ${inner} × ${columns}${where}`,
     code: onMatrices ? matrixProductCode(products) : productCode(tile, products.kind !== 'float32'),
     uniforms: words.buffer,
     reads: [left.value, right.value],
     writes: [result.value],
     groups: [Math.ceil(columns / extent), Math.ceil(rows / extent), batch[0] * batch[1]],
-    runOnCpu([a, b], [out]) {
-      const type = { dtype: 'float32', shape: result.shape } as const;
-      out.set(matmul.evaluate([toNdArray(a, left), toNdArray(b, right)], attributes, type));
-    },
+    runOnCpu: ([a, b], [out]) => multiplyOnCpu(piece, a, b, out),
   };
+}
+
+function multiplyOnCpu(piece: Piece, a: Float32Array, b: Float32Array, out: Float32Array): void {
+  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
+  const { rows, columns, inner, batch } = sizes;
+  for (let matrix = 0; matrix < batch[0] * batch[1]; matrix++) {
+    const [outer, inside] = [Math.floor(matrix / batch[1]), matrix % batch[1]];
+    const leftStart = left.start + outer * sizes.left[0] + inside * sizes.left[1];
+    const rightStart = right.start + outer * sizes.right[0] + inside * sizes.right[1];
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        let sum = 0;
+        for (let k = 0; k < inner; k++) {
+          const own = a[leftStart + row * left.stride + k * left.inner];
+          sum += own * b[rightStart + column * right.stride + k * right.inner];
+        }
+        const at = result.start + matrix * resultBatch + row * result.stride + column;
+        out[at] = (adding ? out[at] : 0) + sum * scale;
+      }
+    }
+  }
 }

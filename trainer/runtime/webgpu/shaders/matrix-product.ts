@@ -50,8 +50,8 @@ fn main(
 ) {
   let outer = group.z / u.innerBatch;
   let inside = group.z % u.innerBatch;
-  let left_start = outer * u.leftOuter + inside * u.leftInner;
-  let right_start = outer * u.rightOuter + inside * u.rightInner;
+  let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
+  let right_start = u.rightStart + outer * u.rightOuter + inside * u.rightInner;
   let first_row = group.y * ${MATRIX_EXTENT}u;
   let first_column = group.x * ${MATRIX_EXTENT}u;
   let own_row = (local.y / ${SUBGROUPS}u) * ${SUBGROUP_TILE}u;
@@ -72,7 +72,7 @@ ${each((i, j) => `  subgroupMatrixStore(&results, (own_row + ${i * rows}u) * ${M
     let row = first_row + i / ${MATRIX_EXTENT}u;
     let column = first_column + i % ${MATRIX_EXTENT}u;
     if (row < u.rows && column < u.columns) {
-      result[group.z * u.rows * u.columns + row * u.columns + column] = results[i] * u.scale;
+      put(group.z, row, column, results[i] * u.scale);
     }
   }
 }

@@ -18,9 +18,23 @@ struct Uniforms {
   // inner entries of a strip
   strip : u32,
   scale : f32,
+  // elements before the first of each side, and of the result
+  leftStart : u32,
+  rightStart : u32,
+  resultStart : u32,
+  // from a row of the result to the next, and from a matrix to the next
+  resultStride : u32,
+  resultBatch : u32,
+  // 1 adds to what the result holds
+  adding : u32,
 }
 @group(0) @binding(0) var<uniform> u : Uniforms;
 @group(0) @binding(1) var<storage, read> left : array<f32>;
 @group(0) @binding(2) var<storage, read> right : array<f32>;
 @group(0) @binding(3) var<storage, read_write> result : array<f32>;
+
+fn put(matrix : u32, row : u32, column : u32, value : f32) {
+  let at = u.resultStart + matrix * u.resultBatch + row * u.resultStride + column;
+  if (u.adding == 1u) { result[at] += value; } else { result[at] = value; }
+}
 `;
