@@ -486,6 +486,15 @@ export class GraphBuilder {
     return this.apply('attention', bias === undefined ? [q, k, v] : [q, k, v, bias], { causal, scale });
   }
 
+  /**
+   * Draws a token of each row of logits [rows, width], for runtimes with memory of their own: [rows, 3] with token, weight and
+   * sum of weights.
+   * @param settings [rows, 4]: 1 / temperature, top-k, top-p, a uniform number (below 0: greedy)
+   */
+  draw(logits: Tensor, settings: Tensor): Tensor {
+    return this.apply('draw', [logits, settings]);
+  }
+
   /** table [n, ...rest] with the rows at `places` [m] replaced by `rows` [m, ...rest]; for runtimes with memory of their own. */
   putRows(table: Tensor, rows: Tensor, places: Tensor): Tensor {
     return this.apply('putRows', [table, rows, places]);

@@ -32,6 +32,11 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   ['concat of nothing', () => g.concat([], 0), /at least one/],
   ['where without a condition', () => g.where(float(2), float(2), float(2)), /bool condition/],
   ['not of floats', () => g.not(float(2)), /bool/],
+  [
+    'draws of too few settings',
+    () => g.draw(float(4, 9), float(4, 3)),
+    /settings \[rows,4\]; got float32\[4,9\]/,
+  ],
   ['gather by floats', () => g.gather(float(4, 2), float(3)), /int32 ids/],
   ['rearranging by another inverse', () => g.rearrange(float(4, 2), ids(4), ids(3)), /inverse \[4\]/],
   ['takeLast of other rows', () => g.takeLast(float(2, 3), ids(3)), /not one per row/],

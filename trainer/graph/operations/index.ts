@@ -7,6 +7,7 @@ import { cast } from './cast.ts';
 import { concat } from './concat.ts';
 import { cos } from './cos.ts';
 import { div } from './div.ts';
+import { draw } from './draw.ts';
 import { equal } from './equal.ts';
 import { exp } from './exp.ts';
 import { gather } from './gather.ts';
@@ -102,7 +103,7 @@ const list = [
 ] as readonly Operation[];
 
 /** On arrays that stay on a device: runtimes with memory of their own lower these, too. */
-const deviceList = [putRows, pagedAttention] as readonly Operation[];
+const deviceList = [putRows, pagedAttention, draw] as readonly Operation[];
 
 /**
  * Every primitive by name. A runtime lowers each of these but those for arrays on a device, which it may lack; the contract

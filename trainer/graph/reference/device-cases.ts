@@ -42,4 +42,53 @@ export const deviceCases: readonly OperationCase[] = [
     build: (g, { q, k, v, lists, slots, positions }) =>
       g.pagedAttention(q, k, v, { lists, slots, positions }, { pagePositions: PAGE_POSITIONS, scale: 0.4 }),
   },
+  {
+    operation: 'draw',
+    title: 'of rows by temperature, top-k, top-p and greedily',
+    inputs: {
+      logits: waves([6, 40], 5),
+      settings: numbers(
+        'float32',
+        [6, 4],
+        [
+          [1, 0, 1, 0.9],
+          [2, 0, 1, 0.1],
+          [1, 5, 1, 0.7],
+          [1, 0, 0.6, 0.99],
+          [1, 12, 0.5, 0.4],
+          [0, 0, 1, -1],
+        ].flat(),
+      ),
+    },
+    differentiate: [],
+    build: (g, { logits, settings }) => g.draw(logits, settings),
+  },
+  {
+    operation: 'draw',
+    title: 'of equals, of which the first stay',
+    inputs: {
+      logits: numbers(
+        'float32',
+        [4, 6],
+        [
+          [1, 2, 1, 1, 2, 1],
+          [1, 2, 1, 1, 2, 1],
+          [0, 0, 0, 0, 0, 0],
+          [-2, 3, 3, 1, 3, 0],
+        ].flat(),
+      ),
+      settings: numbers(
+        'float32',
+        [4, 4],
+        [
+          [1, 3, 1, 0.999],
+          [1, 4, 0.95, 0.999],
+          [1, 0, 0.4, 0.999],
+          [0, 0, 1, -1],
+        ].flat(),
+      ),
+    },
+    differentiate: [],
+    build: (g, { logits, settings }) => g.draw(logits, settings),
+  },
 ];

@@ -1,4 +1,27 @@
+import type { Random } from '../../../shared/random.ts';
+import type { SamplingSettings } from '../policy.ts';
+import type { CompiledGrammar } from './grammar.ts';
 import type { PageTable } from './page-table.ts';
+import type { Draw } from './sampling.ts';
+
+/** What a head row draws its token by. */
+export interface RowDraw {
+  readonly sampling: SamplingSettings;
+  readonly rng: Random;
+  readonly grammar: CompiledGrammar | null;
+  readonly grammarState: number;
+}
+
+/** Where a program draws tokens itself, so that no logits have to come from its device. */
+export interface RowDraws {
+  /** Says how head row `row` of the coming pass draws; takes as many numbers from its generator as drawing here would. */
+  set(row: number, draw: RowDraw): void;
+  /**
+   * What it drew, after the pass; the next call overwrites it.
+   * @throws RangeError when a logit that counts was NaN
+   */
+  get(row: number): Draw;
+}
 
 /**
  * One pass of a decoder over packed tokens of many sequences, attention over their cache included. What comes out for a row
@@ -7,7 +30,9 @@ import type { PageTable } from './page-table.ts';
 export interface DecodeProgram {
   /** Tokens of the pass, written by the caller. */
   readonly ids: Int32Array;
-  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers. */
+  /** Null where logits come back and tokens are drawn from them here. */
+  readonly draws: RowDraws | null;
+  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; empty where tokens are drawn there. */
   readonly logits: Float32Array;
   readonly logitsStride: number;
   /** Values of the head rows, one every `valuesStride` numbers; meaningless without a value head. */

@@ -5,6 +5,8 @@ import { ropeTables } from '../../models/sequence-layout.ts';
 import type { ParameterSource } from '../../runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../runtime/runtime.ts';
 import type { DecodeProgram } from './decode-program.ts';
+import { DeviceDraws } from './device-draws.ts';
+import type { CompiledGrammar } from './grammar.ts';
 import { PAGE_POSITIONS, PageTable } from './page-table.ts';
 import { bucketOf } from './segment-program.ts';
 
@@ -15,6 +17,7 @@ export interface DeviceProgramOptions {
   readonly parameters: ParameterSource;
   readonly maxSequenceLength: number;
   readonly maxOpenSequences: number;
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
 }
 
 interface BoundPass {
@@ -23,11 +26,12 @@ interface BoundPass {
 }
 
 /**
- * The whole decoder as one program on a device, with keys and values there: a pass is one submission, and only logits and
- * values come back. Compiled when a number of rows first occurs.
+ * The whole decoder as one program on a device, with keys and values there: a pass is one submission, and only tokens, their
+ * log-probabilities and values come back. Compiled when a number of rows first occurs.
  */
 export class DeviceProgram implements DecodeProgram {
   readonly ids: Int32Array;
+  readonly draws: DeviceDraws | null;
   readonly logits: Float32Array;
   readonly logitsStride: number;
   readonly values: Float32Array;
@@ -54,7 +58,8 @@ export class DeviceProgram implements DecodeProgram {
     this.#memory = memory;
     this.#maxRows = maxRows;
     this.ids = new Int32Array(maxRows);
-    this.logits = new Float32Array(maxRows * config.vocabularySize);
+    this.draws = DeviceDraws.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
+    this.logits = new Float32Array(this.draws === null ? maxRows * config.vocabularySize : 0);
     this.logitsStride = config.vocabularySize;
     this.values = new Float32Array(maxRows);
     this.#places = new Int32Array(maxRows);
@@ -115,6 +120,7 @@ export class DeviceProgram implements DecodeProgram {
     this.#passes.set(key, pass);
     pass.inputs.headRows.fill(0);
     pass.inputs.headRows.set(headRows.subarray(0, headCount));
+    this.draws?.fill(headCount, heads);
     await pass.executable.run(pass.inputs);
   }
 
@@ -144,8 +150,10 @@ export class DeviceProgram implements DecodeProgram {
       pages,
       g.input('headRows', 'int32', [heads]),
     );
-    g.output('logits', decoderLogits(g, config, hidden));
-    const outputs: { [name: string]: Float32Array } = {
+    const logits = decoderLogits(g, config, hidden);
+    const drawn = this.draws?.build(g, logits) ?? null;
+    if (drawn === null) g.output('logits', logits);
+    const outputs: { [name: string]: Float32Array } = drawn?.outputs ?? {
       logits: this.logits.subarray(0, heads * config.vocabularySize),
     };
     if (valueHead) {
@@ -162,6 +170,7 @@ export class DeviceProgram implements DecodeProgram {
       sin: this.#sin.subarray(0, rows * half),
       lists: this.pages.lists,
       headRows: new Int32Array(heads),
+      ...drawn?.inputs,
     };
     return { executable, inputs };
   }

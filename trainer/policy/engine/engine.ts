@@ -5,7 +5,7 @@ import type { DecodeProgram } from './decode-program.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import { createProgram, type ProgramChoiceOptions } from './program-choice.ts';
 import { Residents } from './residents.ts';
-import { checkSampling, Sampler } from './sampling.ts';
+import { checkSampling, type Draw, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 import type { EngineStatistics } from './statistics.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
@@ -20,7 +20,6 @@ export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
 
 export interface EngineOptions extends ProgramChoiceOptions {
   readonly maxRows?: number;
-  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
   /** Text of tokens; stop strings need it. */
   readonly decode?: Decode;
 }
@@ -39,7 +38,8 @@ export class GenerationEngine {
   version = 0;
   readonly #options: EngineOptions;
   readonly #program: DecodeProgram;
-  readonly #sampler: Sampler;
+  /** Null where the program draws tokens itself. */
+  readonly #sampler: Sampler | null;
   readonly #maxRows: number;
   readonly #sequences = new Map<number, Sequence>();
   readonly #waiting: ActiveRequest[] = [];
@@ -52,7 +52,7 @@ export class GenerationEngine {
     this.#options = options;
     this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
     this.#program = createProgram(options, this.#maxRows);
-    this.#sampler = new Sampler(options.config.vocabularySize);
+    this.#sampler = this.#program.draws === null ? new Sampler(options.config.vocabularySize) : null;
     this.#headRows = new Int32Array(this.#maxRows);
     this.#residents = new Residents({
       cache: this.#program.pages,
@@ -181,6 +181,7 @@ export class GenerationEngine {
       sequence.lastUsed = this.statistics.ticks;
       if (sequence.cached < sequence.length) break;
       this.#headRows[headRequests.length] = rows - 1;
+      this.#program.draws?.set(headRequests.length, sequence.request!);
       headRequests.push(sequence.request!);
     }
     if (rows === 0) return;
@@ -193,20 +194,13 @@ export class GenerationEngine {
   }
 
   #sample(request: ActiveRequest, row: number, version: number): void {
-    const { sequence, grammar } = request;
+    const { sequence } = request;
     if (sequence.request !== request) return;
-    const { vocabularySize } = this.#options.config;
-    const { logits, logitsStride, values, valuesStride } = this.#program;
+    const { values, valuesStride } = this.#program;
     let done: boolean;
     try {
-      const draw = this.#sampler.draw(
-        logits,
-        row * logitsStride,
-        request.sampling,
-        request.rng,
-        grammar === null ? null : grammar.allowed,
-        request.grammarState * vocabularySize,
-      );
+      const draw =
+        this.#sampler === null ? this.#program.draws!.get(row) : this.#draw(this.#sampler, request, row);
       this.statistics.sampled++;
       done = request.take(draw.token, draw.logProb, values[row * valuesStride], version);
     } catch (error) {
@@ -216,6 +210,13 @@ export class GenerationEngine {
     if (!done) return;
     sequence.request = null;
     remove(this.#active, request);
+  }
+
+  #draw(sampler: Sampler, { sampling, rng, grammar, grammarState }: ActiveRequest, row: number): Draw {
+    const { logits, logitsStride } = this.#program;
+    const { vocabularySize } = this.#options.config;
+    const allowed = grammar === null ? null : grammar.allowed;
+    return sampler.draw(logits, row * logitsStride, sampling, rng, allowed, grammarState * vocabularySize);
   }
 
   /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */

@@ -22,6 +22,7 @@ export interface KernelProgramOptions {
  * where ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
  */
 export class KernelProgram implements DecodeProgram {
+  readonly draws = null;
   readonly ids: Int32Array;
   readonly logits: Float32Array;
   readonly logitsStride: number;

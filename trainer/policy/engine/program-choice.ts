@@ -5,6 +5,7 @@ import { MemoryPlan } from '../../runtime/wasm/memory-plan.ts';
 import { PagedCache } from './cache.ts';
 import type { DecodeProgram } from './decode-program.ts';
 import { DeviceProgram } from './device-program.ts';
+import type { CompiledGrammar } from './grammar.ts';
 import { placeKernels } from './kernel-places.ts';
 import { KernelProgram } from './kernel-program.ts';
 import { SegmentProgram } from './segment-program.ts';
@@ -26,6 +27,8 @@ export interface ProgramChoiceOptions {
   readonly maxSequenceLength: number;
   /** Sequences that keep their cache at once; others are computed anew when they go on. */
   readonly maxOpenSequences: number;
+  /** Grammars that requests may name. */
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
   /** How the model is computed; by its size when absent. */
   readonly program?: DecodeProgramKind;
 }

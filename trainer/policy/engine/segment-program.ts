@@ -27,6 +27,7 @@ export interface SegmentProgramOptions {
  * are compiled when their number of rows first occurs.
  */
 export class SegmentProgram implements DecodeProgram {
+  readonly draws = null;
   readonly ids: Int32Array;
   readonly logits: Float32Array;
   readonly logitsStride: number;

@@ -1,3 +1,4 @@
+import { DRAW_SETTINGS } from '../../graph/operations/draw.ts';
 import type { PagedAttentionAttributes } from '../../graph/operations/paged-attention.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../graph/tensor.ts';
@@ -12,6 +13,7 @@ import type { Room } from './parts.ts';
 import { FLOAT32_PRODUCTS, type Products } from './precision.ts';
 import { type Program, ProgramBuilder } from './program.ts';
 import { copyBox } from './shaders/copy.ts';
+import { drawRows } from './shaders/draw.ts';
 import { attendPages } from './shaders/paged-attention.ts';
 import { replaceRows } from './shaders/put-rows.ts';
 import type { Step, Value } from './step.ts';
@@ -230,6 +232,21 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     }));
     const attributes = node.attributes as PagedAttentionAttributes;
     builder.add(attendPages(operands, attributes, builder.place(node)));
+  },
+  draw: (builder, node) => {
+    const [logits] = node.inputs;
+    const [own, settings] = node.inputs.map(input => builder.valueOf(input));
+    const { rows, width } = rowsOf(logits);
+    const shift = rowFold(builder, logits, 'largest', 'max');
+    const weights = builder.allocate(rows * width);
+    const strides = [
+      [1, width],
+      [0, 1],
+      [0, DRAW_SETTINGS],
+    ];
+    const walk = { extents: [width, rows], strides };
+    builder.add(...pointwise('tempered', [own, shift, settings], walk, weights, builder));
+    builder.add(...drawRows(own, weights, settings, width, builder.place(node), builder));
   },
   attention: lowerAttention,
   attentionGradient: lowerAttentionGradient,

@@ -101,6 +101,10 @@ const functions: Readonly<Record<string, ScalarFunction>> = {
   weight: function weight(x: number, shift: number, total: number): number {
     return Math.exp(x - shift) / total;
   },
+  /** exp((x − shift) · scale): a weight at a temperature. */
+  tempered: function tempered(x: number, shift: number, scale: number): number {
+    return Math.exp((x - shift) * scale);
+  },
   logWeight: function logWeight(x: number, shift: number, total: number): number {
     return x - shift - Math.log(total);
   },
