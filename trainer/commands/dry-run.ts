@@ -1,12 +1,11 @@
 import { stringify } from 'yaml';
 import { ServerUnavailable } from '../client/errors.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { checkedLora } from '../models/peft.ts';
-import { readModelConfig } from '../policy/local/model-folder.ts';
 import { shownBytes, shownCount } from '../tracking/progress.ts';
+import { criticShape, readShape } from '../training/model-shape.ts';
 import { freshModel } from '../training/open-policy.ts';
 import type { RunSettings } from '../training/settings.ts';
-import { loraConfig } from '../training/settings-lora.ts';
+import { hasValueHead } from '../training/settings-derived.ts';
 import { runSizes } from '../training/sizes.ts';
 import { openWorkbench } from '../training/workbench.ts';
 
@@ -19,17 +18,19 @@ const PATIENCE_S = 1;
  */
 export async function dryRun(settings: RunSettings, signal: AbortSignal): Promise<string> {
   const vocabulary = await modelOf(settings, signal);
-  const { parameters, trained, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
+  const { parameters, trained, critic, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
     settings,
     vocabulary.config,
+    await criticShape(settings, vocabulary.config),
   );
   const lines = [
     `policy: ${parameters} parameters (${shownCount(parameters)})${vocabulary.remark}`,
     ...(trained < parameters
       ? [
-          `learnt: ${trained} of them (${shownCount(trained)}), adapters${settings.policy.value_head ? ' and value head' : ''}`,
+          `learnt: ${trained} of them (${shownCount(trained)}), adapters${hasValueHead(settings) ? ' and value head' : ''}`,
         ]
       : []),
+    ...(critic === undefined ? [] : [`critic: ${critic} parameters learnt (${shownCount(critic)})`]),
     `episodes: ${episodesPerIteration} an iteration, ${episodes} in ${settings.training.steps} iterations`,
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
@@ -43,13 +44,8 @@ interface Model {
 }
 
 async function modelOf(settings: RunSettings, signal: AbortSignal): Promise<Model> {
-  const { init, hidden_size, lora } = settings.policy;
-  if (init !== 'scratch') {
-    const found = await readModelConfig(init);
-    const config =
-      found.lora === undefined && lora ? { ...found, lora: checkedLora(loraConfig(lora)) } : found;
-    return { config, remark: ` from ${init}` };
-  }
+  const { init, hidden_size } = settings.policy;
+  if (init !== 'scratch') return { config: await readShape(init, settings), remark: ` from ${init}` };
   const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
   try {
     const bench = await openWorkbench({ ...settings, rollout }, undefined, () => {}, signal);

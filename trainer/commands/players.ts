@@ -8,6 +8,7 @@ import { endpointAgent } from '../rollout/endpoint-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';
 import { openPolicy } from '../training/open-policy.ts';
 import type { RunSettings } from '../training/settings.ts';
+import { hasValueHead } from '../training/settings-derived.ts';
 import type { EndpointSection } from '../training/settings-endpoint.ts';
 import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/workbench.ts';
 
@@ -66,8 +67,9 @@ export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
   const bench = await openWorkbench(settings, folder, note, stop);
   return closingOnFailure(bench, async () => {
-    // A player is what its folder holds: an adapter brings its own settings.
-    const own = { ...settings, policy: { ...settings.policy, lora: null } };
+    // A player is what its folder holds: an adapter brings its own settings, and a critic does not play.
+    const alone = { lora: null, critic: null, value_head: hasValueHead(settings) };
+    const own = { ...settings, policy: { ...settings.policy, ...alone } };
     const policy = await openPolicy(own, bench, folder);
     return {
       bench,

@@ -24,6 +24,9 @@ export interface Policy {
   /** Log-probabilities, entropies and values of given sequences under the current weights. */
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
 
+  /** Values of the states before masked tokens, by a critic of its own; absent where there is none. */
+  estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
+
   /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
@@ -134,6 +137,8 @@ export interface GradientSettings {
 
 export interface UpdateSettings extends GradientSettings {
   readonly optimizer: OptimizerSettings;
+  /** Of a critic of its own, where there is one. */
+  readonly critic?: OptimizerSettings;
 }
 
 /** AdamW (Loshchilov & Hutter, 2019) with global norm clipping, as torch.optim.AdamW computes it. */

@@ -4,19 +4,15 @@ import { lossScale } from '../algorithms/filters/loss-scaling.ts';
 import type { TrainingSequence } from '../policy/policy.ts';
 import { trainingSequences } from './experience.ts';
 import type { Filtered } from './filtering.ts';
-import type { SampleLogProbs } from './scoring.ts';
+import type { LaterScores } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
 import { experienceSettings } from './settings-derived.ts';
 
-export interface BatchParts {
+export interface BatchParts extends LaterScores {
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Seeds the choice of sequences that are repeated or left out. */
   readonly seed: number;
-  /** log π_ref, where a KL term is on. */
-  readonly reference?: SampleLogProbs;
-  /** log π_prox, where tokens of older weights are corrected for. */
-  readonly proximal?: SampleLogProbs;
 }
 
 /**

@@ -5,12 +5,12 @@ import { type CollapseMemory, measureCollapse } from './collapse.ts';
 import type { Metrics } from './episode-metrics.ts';
 import { decomposeGradients } from './gradient-decomposition.ts';
 import { PURPOSE } from './purposes.ts';
-import { otherLogProbs } from './scoring.ts';
+import { laterScores } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
 
 export interface DiagnosingParts {
   readonly settings: RunSettings;
-  readonly policy: Pick<Policy, 'score' | 'measure'>;
+  readonly policy: Pick<Policy, 'score' | 'measure' | 'estimate'>;
   readonly reference?: Pick<Policy, 'score'>;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
@@ -49,7 +49,7 @@ export async function diagnose(
       : { metrics: {}, memory };
   const gradients = due(diagnostics.gradients.every)
     ? await decomposeGradients(
-        { policy, settings, actionTokens, others: await otherLogProbs(parts, episodes) },
+        { policy, settings, actionTokens, later: await laterScores(parts, episodes) },
         episodes,
       )
     : {};

@@ -5,7 +5,7 @@ import type { KlEstimator } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
 import type { TrainingSequence } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import type { SampleLogProbs } from './scoring.ts';
+import type { LaterScores } from './scoring.ts';
 import { countOnes } from './update.ts';
 
 /** An episode that is trained on. */
@@ -58,14 +58,14 @@ export interface ExperienceSettings {
 export function trainingSequences(
   episodes: readonly KeptEpisode[],
   settings: ExperienceSettings,
-  others: { readonly reference?: SampleLogProbs; readonly proximal?: SampleLogProbs } = {},
+  later: LaterScores = {},
 ): TrainingSequence[] {
-  const { reference, proximal } = others;
+  const { reference, proximal } = later;
   const pieces = episodes.flatMap(({ episode, normalized }) =>
     piecesOf(episode, settings.rewardScale, normalized),
   );
   if (pieces.length === 0) return [];
-  const sequences = pieces.map(piece => advantageSequence(piece, settings, reference));
+  const sequences = pieces.map(piece => advantageSequence(piece, settings, later));
   const estimated = estimateAdvantages(settings.advantage, sequences, settings);
   let { advantages } = estimated;
   if (settings.softReweight) advantages = softReweight(advantages, sequences);
@@ -76,7 +76,7 @@ export function trainingSequences(
     mask: sample.mask,
     logProbs: sample.logProbs,
     advantages: Float32Array.from(advantages[i]),
-    ...(sample.values ? { values: sample.values, returns: Float32Array.from(estimated.returns[i]) } : {}),
+    ...valueTargets(valuesOf(sample, later), estimated.returns[i]),
     ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
     ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
     ...(settings.constrained ? { grammar: episode.tag } : {}),
@@ -90,9 +90,10 @@ export function trainingSequences(
 function advantageSequence(
   { episode, sample, rewards, turnEnds, states }: Piece,
   { klInReward }: ExperienceSettings,
-  reference: SampleLogProbs | undefined,
+  later: LaterScores,
 ): AdvantageSequence {
-  const { mask, values, logProbs } = sample;
+  const { mask, logProbs } = sample;
+  const { reference } = later;
   return {
     mask,
     rewards:
@@ -103,7 +104,7 @@ function advantageSequence(
             klInReward.coefficient,
           )
         : rewards,
-    values,
+    values: valuesOf(sample, later),
     turnEnds,
     states,
     groupId: episode.groupId,
@@ -111,8 +112,20 @@ function advantageSequence(
   };
 }
 
-function known(logProbs: SampleLogProbs, sample: EpisodeSample): Float32Array {
-  const found = logProbs.get(sample);
+/** Estimates of a critic of its own, or those that came with the tokens. */
+function valuesOf(sample: EpisodeSample, { values }: LaterScores): Float32Array | undefined {
+  return values ? known(values, sample) : sample.values;
+}
+
+function valueTargets(
+  values: Float32Array | undefined,
+  returns: ArrayLike<number>,
+): Pick<TrainingSequence, 'values' | 'returns'> {
+  return values ? { values, returns: Float32Array.from(returns) } : {};
+}
+
+function known(scores: ReadonlyMap<EpisodeSample, Float32Array>, sample: EpisodeSample): Float32Array {
+  const found = scores.get(sample);
   if (!found) throw new Error('a sample to train on was not scored');
   return found;
 }

@@ -50,7 +50,7 @@ const policy = {
 t.test(
   'groups without spread have no task gradient, those with the most the largest; all are measured before the filter',
   async t => {
-    const parts = { policy, settings: settingsWith(), actionTokens: new Map(), others: {} };
+    const parts = { policy, settings: settingsWith(), actionTokens: new Map(), later: {} };
     const metrics = await decomposeGradients(parts, episodes);
     t.equal(policy.calls, 7 * 2, 'task and entropy of six buckets and of all; no KL is on');
     t.same(
@@ -74,7 +74,7 @@ t.test('cut-off episodes that the loss leaves out have no gradient', async t => 
     turns: episode.turns.map(turn => ({ ...turn, finishReason: 'length' as const })),
   }));
   const settings = settingsWith({ algorithm: { advantage: 'dr_grpo', overlong_mask: true } });
-  const metrics = await decomposeGradients({ policy, settings, actionTokens: new Map(), others: {} }, cut);
+  const metrics = await decomposeGradients({ policy, settings, actionTokens: new Map(), later: {} }, cut);
   t.equal(metrics['grad_norm/all/task'], 0);
   t.equal(metrics['grad_norm/all/entropy'], 0);
 });

@@ -13,7 +13,7 @@ import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import { groupBy, type Metrics } from './episode-metrics.ts';
 import { trainingSequences } from './experience.ts';
 import { allEpisodes } from './filtering.ts';
-import type { SampleLogProbs } from './scoring.ts';
+import type { LaterScores } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
 import { experienceSettings, lossSettings } from './settings-derived.ts';
 import { countOnes } from './update.ts';
@@ -23,8 +23,8 @@ export interface DecompositionParts {
   readonly settings: RunSettings;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** Log-probabilities of the episodes' samples under other weights, where the loss wants them. */
-  readonly others: { readonly reference?: SampleLogProbs; readonly proximal?: SampleLogProbs };
+  /** What the loss wants to know of the episodes' samples besides what came with them. */
+  readonly later: LaterScores;
 }
 
 /**
@@ -32,7 +32,7 @@ export interface DecompositionParts {
  * all. No step is taken. Each is the gradient of the loss as if its bucket were the whole mini-batch.
  */
 export async function decomposeGradients(
-  { policy, settings, actionTokens, others }: DecompositionParts,
+  { policy, settings, actionTokens, later }: DecompositionParts,
   episodes: readonly Episode[],
 ): Promise<Metrics> {
   const { temperature } = settings.rollout;
@@ -40,7 +40,7 @@ export async function decomposeGradients(
   const sequences = trainingSequences(
     allEpisodes(episodes, settings),
     experienceSettings(settings, actionTokens),
-    others,
+    later,
   );
   const metrics: Metrics = {};
   for (const bucket of planBuckets(gradientGroups(episodes))) {

@@ -11,7 +11,7 @@ import { type Filtered, filterEpisodes, mergeFiltered } from './filtering.ts';
 import { PURPOSE } from './purposes.ts';
 import type { EpisodeSource, Played } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
-import { otherLogProbs, type SampleScores, scoreEpisodes } from './scoring.ts';
+import { laterScores, type SampleScores, scoreEpisodes } from './scoring.ts';
 import type { RunSettings } from './settings.ts';
 import { lossSettings, optimizerSettings } from './settings-derived.ts';
 import { averageRows, countOnes, updatePolicy } from './update.ts';
@@ -20,7 +20,7 @@ import { levelHash } from './validation.ts';
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'holdingGeneration'>;
+  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'estimate' | 'holdingGeneration'>;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
@@ -68,9 +68,15 @@ export async function runIteration(
   const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
   const optimizer = optimizerSettings(settings, state.step);
+  const { critic } = settings.policy;
   const learn = () =>
     updatePolicy(policy, sequences, {
-      settings: { loss: lossSettings(settings), optimizer, temperature: rollout.temperature },
+      settings: {
+        loss: lossSettings(settings),
+        optimizer,
+        temperature: rollout.temperature,
+        ...(critic ? { critic: optimizerSettings(settings, state.step, critic.learning_rate) } : {}),
+      },
       epochs: algorithm.ppo_epochs,
       miniBatch: algorithm.mini_batch_size,
       seed: mixSeed(settings.seed, PURPOSE.order, step),
@@ -198,7 +204,7 @@ async function trainingBatch(
   return makeBatch(filtered, settings, {
     actionTokens,
     seed: mixSeed(settings.seed, PURPOSE.fill, step),
-    ...(await otherLogProbs(parts, kept, scores)),
+    ...(await laterScores(parts, kept, scores)),
   });
 }
 

@@ -1,10 +1,10 @@
 import { type DecoderConfig, scratchConfig } from '../models/config.ts';
 import { isAdapterFolder } from '../policy/local/adapter-folder.ts';
-import { LocalPolicy } from '../policy/local/local-policy.ts';
+import { LocalPolicy, type LocalPolicyOptions } from '../policy/local/local-policy.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { RunSettings } from './settings.ts';
-import { baseFolder } from './settings-derived.ts';
+import { baseFolder, hasValueHead } from './settings-derived.ts';
 import { loraConfig } from './settings-lora.ts';
 import type { Workbench } from './workbench.ts';
 
@@ -25,18 +25,8 @@ export async function openPolicy(
     base: baseFolder(settings),
     lora: sizes.lora ? loraConfig(sizes.lora) : undefined,
     seed,
-    workers: sizes.workers ?? undefined,
-    threads: sizes.threads,
-    tokenBudget: sizes.micro_batch_tokens,
-    recompute: sizes.recompute,
-    runtime: sizes.runtime,
-    precision: sizes.precision,
-    lossScale: {
-      initial: sizes.loss_scale.initial,
-      growthInterval: sizes.loss_scale.growth_interval,
-      backOff: sizes.loss_scale.back_off,
-    },
-    valueHead: sizes.value_head,
+    ...computeOptions(settings),
+    valueHead: hasValueHead(settings),
     maxSequenceLength: sizes.context,
     maxOpenSequences: rollout.concurrency,
     grammars,
@@ -47,6 +37,28 @@ export async function openPolicy(
   const fresh = policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
   if (folder !== undefined && !fresh) await policy.load(folder);
   return policy;
+}
+
+type ComputeOptions = Pick<
+  LocalPolicyOptions,
+  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale'
+>;
+
+/** How a run's models are computed. */
+export function computeOptions({ policy }: RunSettings): ComputeOptions {
+  return {
+    workers: policy.workers ?? undefined,
+    threads: policy.threads,
+    tokenBudget: policy.micro_batch_tokens,
+    recompute: policy.recompute,
+    runtime: policy.runtime,
+    precision: policy.precision,
+    lossScale: {
+      initial: policy.loss_scale.initial,
+      growthInterval: policy.loss_scale.growth_interval,
+      backOff: policy.loss_scale.back_off,
+    },
+  };
 }
 
 /** Whom KL terms compare with. */
@@ -96,20 +108,16 @@ export async function openReference(
 
 /** A policy that only scores. Its vocabulary and context must be the trained policy's. */
 async function openScoring(
-  { policy: sizes, seed }: RunSettings,
+  settings: RunSettings,
   { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
   folder: string,
 ): Promise<LocalPolicy> {
   const reference = await LocalPolicy.create({
+    ...computeOptions(settings),
     model: folder,
-    seed,
-    workers: sizes.workers ?? undefined,
-    threads: sizes.threads,
-    tokenBudget: sizes.micro_batch_tokens,
-    runtime: sizes.runtime,
-    precision: sizes.precision,
+    seed: settings.seed,
     valueHead: false,
-    maxSequenceLength: sizes.context,
+    maxSequenceLength: settings.policy.context,
     maxOpenSequences: 1,
     grammars,
   });

@@ -1,3 +1,5 @@
+import type { ActorCritic } from '../policy/local/actor-critic.ts';
+import type { LocalPolicy } from '../policy/local/local-policy.ts';
 import { machineMemory } from '../policy/local/memory.ts';
 import type { Policy } from '../policy/policy.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
@@ -7,6 +9,8 @@ import { type Progress, shownBytes } from '../tracking/progress.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { trainLoop } from './loop.ts';
+import { criticShape } from './model-shape.ts';
+import { withCritic } from './open-critic.ts';
 import { openPolicy, openReference } from './open-policy.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { SourcePosition } from './rollouts.ts';
@@ -70,19 +74,22 @@ async function trainTracked({
   const bench = await unlessStopped(stop, openWorkbench(settings, folder, note, stop));
   if (!bench) return undefined;
   try {
-    const policy = await openPolicy(settings, bench, folder);
-    const { totalBytes } = runSizes(settings, policy.config);
-    note(
-      `policy on ${policy.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
-    );
+    const actor = await openPolicy(settings, bench, folder);
+    let policy: LocalPolicy | ActorCritic = actor;
     try {
-      const state =
-        checkpoint?.state ??
-        (await unlessStopped(stop, begin({ run, settings, bench, policy, tracker, progress, stop })));
-      if (!state) return undefined;
+      const { totalBytes } = runSizes(settings, actor.config, await criticShape(settings, actor.config));
+      note(
+        `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
+      );
+      const begun = checkpoint
+        ? undefined
+        : await unlessStopped(stop, begin({ run, settings, bench, policy: actor, tracker, progress, stop }));
+      if (!checkpoint && !begun) return undefined;
+      policy = await withCritic(settings, actor, checkpoint?.policy);
+      const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = bench;
       const busy = new IntervalMeter();
-      const agent = meteredAgent(benchAgent(bench, policy), busy);
+      const agent = meteredAgent(benchAgent(bench, actor), busy);
       const rollouts = agentRollouts(bench, agent, note);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
@@ -93,13 +100,13 @@ async function trainTracked({
                 agent,
                 stop,
                 note,
-                policyVersion: () => policy.version,
+                policyVersion: () => actor.version,
               },
               start,
             )
         : undefined;
       const reference = needsReference(settings)
-        ? await openReference(settings, bench, policy, run.reference)
+        ? await openReference(settings, bench, actor, run.reference)
         : undefined;
       try {
         const shown = { tracker, progress, busy };
@@ -129,7 +136,7 @@ interface Beginning {
   readonly stop: AbortSignal;
 }
 
-/** What comes before the first step: the levels to leave out, the warm start, a checkpoint. */
+/** What comes before the first step, besides its checkpoint: the levels to leave out, the warm start, the reference. */
 async function begin(parts: Beginning): Promise<TrainerState> {
   const { run, settings, policy } = parts;
   const startedAt = performance.now();
@@ -137,8 +144,16 @@ async function begin(parts: Beginning): Promise<TrainerState> {
   if (settings.warm_start) await runSupervision(parts, new Set(validationLevels));
   const seconds = (performance.now() - startedAt) / 1000;
   if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
-  const state = { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
-  await saveCheckpoint(run, state, folder => policy.save(folder), settings.training.keep_checkpoints);
+  return { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
+}
+
+async function firstCheckpoint(
+  run: RunFolder,
+  { training }: RunSettings,
+  policy: Pick<Policy, 'save'>,
+  state: TrainerState,
+): Promise<TrainerState> {
+  await saveCheckpoint(run, state, folder => policy.save(folder), training.keep_checkpoints);
   return state;
 }
 

@@ -1,4 +1,4 @@
-import { checkAdvantage } from '../algorithms/advantages/registry.ts';
+import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/advantages/registry.ts';
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/settings.ts';
 import { curriculumFaults } from './curriculum.ts';
@@ -53,6 +53,16 @@ function algorithmClashes(settings: RunSettings): Clash[] {
       contextMode: rollout.context_mode,
     }),
   );
+  const { critic } = policy;
+  if (critic && !policy.value_head) {
+    add('policy.critic', 'estimates values, but policy.value_head is false, so that nobody asks for any');
+  } else if (critic && !advantageEstimator(algorithm.advantage).needs.includes('values')) {
+    const takers = ADVANTAGES.filter(name => advantageEstimator(name).needs.includes('values'));
+    add(
+      'policy.critic',
+      `${algorithm.advantage} needs no value estimates: leave it null, or choose algorithm.advantage ${takers.join(' or ')}`,
+    );
+  }
   refused('algorithm.filter', () => checkFilterSettings(filterSettings(settings), rollout.group_size));
   refused('loss', () => checkLossSettings(lossSettings(settings)));
   if (algorithm.kl_in_reward.coefficient > 0 && loss.kl.coefficient > 0) {

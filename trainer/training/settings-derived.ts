@@ -120,15 +120,21 @@ export function experienceSettings(
   };
 }
 
-/** The optimiser of an iteration, counted from 0. */
+/** Whether the policy's trunk has a value head. */
+export function hasValueHead({ policy }: RunSettings): boolean {
+  return policy.value_head && policy.critic === null;
+}
+
+/** The optimiser of an iteration, counted from 0; a critic's where its highest learning rate is given. */
 export function optimizerSettings(
   { optimizer, training }: RunSettings,
   iteration: number,
+  peak = optimizer.learning_rate,
 ): OptimizerSettings {
   return {
     learningRate: learningRateAt(
       {
-        peak: optimizer.learning_rate,
+        peak,
         warmup: optimizer.warmup_iterations,
         total: training.steps,
         decay: optimizer.decay,

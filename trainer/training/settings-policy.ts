@@ -2,6 +2,7 @@ import Type from 'typebox';
 import { DEFAULT_LOSS_SCALE } from '../policy/local/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../policy/local/micro-batches.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../runtime/choice.ts';
+import { CriticSection } from './settings-critic.ts';
 import { LoraSection } from './settings-lora.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './settings-schema.ts';
 
@@ -19,7 +20,10 @@ export const PolicySettings = Type.Object(
     rope_theta: aboveZero(10_000),
     /** Standard deviation of fresh weights. */
     initializer_range: aboveZero(0.02),
+    /** Values are estimated: by a head on the trunk, or by the critic where there is one. */
     value_head: flag(true),
+    /** Estimates values with weights of its own; null: the policy's trunk does. */
+    critic: orNull(CriticSection),
     /** Learns adapters beside the model of `init`, which stays as it is; null: all weights. */
     lora: orNull(LoraSection),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */

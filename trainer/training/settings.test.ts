@@ -169,6 +169,12 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /kl_in_reward: KL stands in the reward and in/,
     ],
     ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
+    ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],
+    [
+      'policy.critic={} recipe=reinforce_pp policy.value_head=true',
+      /policy\.critic: reinforce_pp needs no value estimates: .* gae or bi_level_gae/,
+    ],
+    ['policy.critic={rate: 1}', /policy\.critic.*rate/],
     ['rollout.temperature=0', /rollout\.temperature: is 0/],
     ['rollout.top_p=0.9', /rollout\.top_p: tokens are drawn from a cut distribution/],
     ['rollout.max_model_len=200', /max_model_len: 200 is more than policy\.context 161/],

@@ -29,6 +29,27 @@ t.test('with adapters only these and the value head are learnt', async t => {
   t.equal(bytes(/reference/), 4 * sizes.trained);
 });
 
+t.test('a critic of its own learns as many weights again, and shares the base of adapters', async t => {
+  const sizes = (over: object, shape = config, critic = shape) =>
+    runSizes(settingsOf({ policy: { workers: 1, critic: {}, ...over } }), shape, critic);
+  const whole = runSizes(settingsOf({ policy: { workers: 1 } }), config);
+  const apart = sizes({});
+  t.equal(apart.parameters, whole.parameters - 65, 'the policy has no head then');
+  t.equal(apart.critic, whole.parameters);
+  const bytes = ({ memory }: ReturnType<typeof runSizes>, what: string) =>
+    memory.find(part => part.what.startsWith(what))!.bytes;
+  t.equal(bytes(apart, 'critic ('), 4 * 5 * whole.parameters);
+  t.equal(bytes(apart, "critic's activations"), 4 * 2048 * 2 * (10 * 64 + 4 * 160));
+  t.ok(apart.totalBytes > whole.totalBytes + 4 * 5 * whole.parameters - 1000);
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj'] as const };
+  const adapted = { ...config, lora };
+  const adapters = 2 * 2 * (64 + 64) + 65;
+  t.equal(sizes({}, adapted).critic, adapters);
+  t.equal(bytes(sizes({}, adapted), 'critic ('), 4 * 5 * adapters);
+  const own = bytes(sizes({ critic: { init: 'elsewhere' } }, adapted), 'critic (');
+  t.equal(own, 4 * (5 * adapters + whole.parameters - 65));
+});
+
 t.test('memory grows with workers, open episodes and a reference', async t => {
   const sizes = (over: Parameters<typeof settingsOf>[0] = {}) => runSizes(settingsOf(over), config);
   const bytes = (over: Parameters<typeof settingsOf>[0], what: RegExp) =>

@@ -3,7 +3,9 @@ import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/para
 import { pageBytes } from '../policy/engine/attention-kernel.ts';
 import { PAGE_POSITIONS } from '../policy/engine/page-table.ts';
 import type { RunSettings } from './settings.ts';
-import { needsReference } from './settings-derived.ts';
+import { hasValueHead, needsReference } from './settings-derived.ts';
+
+type Policy = RunSettings['policy'];
 
 const FLOAT_BYTES = 4;
 /** Most memory that a worker's cache can have. */
@@ -17,6 +19,8 @@ export interface RunSizes {
   readonly parameters: number;
   /** Those that are learnt: all, or with adapters these and the value head. */
   readonly trained: number;
+  /** Weights that the critic learns; absent where there is none. */
+  readonly critic?: number;
   /** Bytes by what they are for; the cache and activations are filled only as they are needed. */
   readonly memory: readonly { readonly what: string; readonly bytes: number }[];
   readonly totalBytes: number;
@@ -25,11 +29,14 @@ export interface RunSizes {
   readonly episodes: number;
 }
 
-/** Sizes of a run with a policy of this shape on this machine's processors. */
-export function runSizes(settings: RunSettings, config: DecoderConfig): RunSizes {
+/**
+ * Sizes of a run with a policy of this shape on this machine's processors.
+ * @param critic shape of its critic; undefined where it has none
+ */
+export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: DecoderConfig): RunSizes {
   const { policy, rollout, training } = settings;
   const workers = policy.workers ?? 1;
-  const trained = countWeights(trainedSpecs(config, policy.value_head));
+  const trained = countWeights(trainedSpecs(config, hasValueHead(settings)));
   const adapted = config.lora !== undefined;
   const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
   const parameters = frozen + trained;
@@ -38,26 +45,53 @@ export function runSizes(settings: RunSettings, config: DecoderConfig): RunSizes
   const reference = adapted && policy.reference === null ? learnt : weights;
   const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
   const cache = Math.min(MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
-  const perLayer = KEPT.hidden * config.hiddenSize + KEPT.intermediate * config.intermediateSize;
-  const layers = policy.recompute ? config.layers * config.hiddenSize + perLayer : config.layers * perLayer;
-  const perToken = layers + KEPT.vocabulary * config.vocabularySize;
+  const tokens = workers * policy.micro_batch_tokens;
+  const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
+  const criticSizes = critic && sizesOfCritic(critic, settings.policy);
   const memory = [
     { what: 'weights', bytes: weights },
     { what: 'optimiser (two moments)', bytes: 2 * learnt },
     { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
-    { what: 'activations, about', bytes: workers * policy.micro_batch_tokens * perToken * FLOAT_BYTES },
+    { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
+    ...(criticSizes?.memory ?? []),
     ...(needsReference(settings) ? [{ what: 'reference policy', bytes: reference }] : []),
   ];
   const episodesPerIteration = rollout.env_groups * rollout.group_size;
   return {
     parameters,
     trained,
+    ...(criticSizes ? { critic: criticSizes.parameters } : {}),
     memory,
     totalBytes: memory.reduce((sum, { bytes }) => sum + bytes, 0),
     episodesPerIteration,
     episodes: episodesPerIteration * training.steps,
   };
+}
+
+/** Of a critic: what it learns, and the memory that takes. Under adapters it shares the policy's base unless it has its own. */
+function sizesOfCritic(config: DecoderConfig, { critic, workers, micro_batch_tokens, recompute }: Policy) {
+  const threads = workers ?? 1;
+  const parameters = countWeights(trainedSpecs(config, true));
+  const frozen =
+    config.lora !== undefined && critic?.init != null ? countWeights(parameterSpecs(config, false)) : 0;
+  const kept = threads * micro_batch_tokens * keptByLayers(config, recompute);
+  return {
+    parameters,
+    memory: [
+      {
+        what: 'critic (weights, two moments, gradients)',
+        bytes: FLOAT_BYTES * (frozen + (3 + 2 * threads) * parameters),
+      },
+      { what: "critic's activations, about", bytes: FLOAT_BYTES * kept },
+    ],
+  };
+}
+
+/** Values that all layers keep of a token for the backward pass. */
+function keptByLayers({ layers, hiddenSize, intermediateSize }: DecoderConfig, recompute: boolean): number {
+  const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * intermediateSize;
+  return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
 }
 
 function countWeights(specs: readonly ParameterSpec[]): number {

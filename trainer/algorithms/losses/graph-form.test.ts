@@ -6,7 +6,7 @@ import { interpret } from '../../graph/reference/interpreter.ts';
 import type { TrainingSequence } from '../../policy/policy.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
 import { buildPolicyLoss, declareLossInputs, lossInputName } from './graph-form.ts';
-import { lossInputs, lossScalars, lossStructure } from './inputs.ts';
+import { type LossOffer, lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { type CurrentOutputs, type LossResult, numericLoss } from './oracle.ts';
 import {
   AGGREGATIONS,
@@ -17,7 +17,7 @@ import {
 } from './settings.ts';
 
 const LENGTH = 9;
-const offer = { value: true, entropy: true };
+const offer: LossOffer = { value: true, entropy: true };
 
 /** A batch whose masked entries are NaN wherever the loss must not look. */
 function makeBatch(seed: number, count = 4): { sequences: TrainingSequence[]; outputs: CurrentOutputs[] } {
@@ -55,8 +55,9 @@ function graphLoss(
   outputs: readonly CurrentOutputs[],
   settings: LossSettings,
   counts: LossCounts,
+  offered = offer,
 ): LossResult {
-  const structure = lossStructure(settings, offer);
+  const structure = lossStructure(settings, offered);
   const shape = [sequences.length, LENGTH];
   const g = new GraphBuilder();
   const logProbs = g.input('logProbs', 'float32', shape);
@@ -261,4 +262,20 @@ t.test('missing arrays are named', async t => {
   t.throws(() => lossInputs(sequence, settings, lossStructure(settings, offer), counts), {
     message: 'decoupled_ppo needs "proximalLogProbs", which a training sequence lacks',
   });
+});
+
+t.test('a critic has the value term alone', async t => {
+  const { sequences, outputs } = makeBatch(11);
+  const settings = { ...DEFAULT_LOSS_SETTINGS, kl: { estimator: 'k3' as const, coefficient: 0.2 } };
+  const counts = countLossTokens(sequences);
+  const whole = graphLoss(sequences, outputs, settings, counts);
+  const critic = graphLoss(sequences, outputs, settings, counts, {
+    value: true,
+    entropy: false,
+    policy: false,
+  });
+  t.same(Object.keys(critic.metrics), ['critic/vf_loss', 'critic/vf_clipfrac', 'critic/vpred_mean']);
+  t.ok(Math.abs(critic.loss - settings.value.coefficient * whole.metrics['critic/vf_loss']) < 1e-12);
+  t.same(critic.gradients.values, whole.gradients.values);
+  t.ok(critic.gradients.logProbs.every(row => row.every(x => x === 0)));
 });

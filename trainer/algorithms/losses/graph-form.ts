@@ -7,7 +7,7 @@ import {
   lossTokenInputs,
 } from './inputs.ts';
 import { klGraph } from './kl-graph.ts';
-import { type PolicyGraph, policyLossGraph } from './policy-graph.ts';
+import { policyLossGraph } from './policy-graph.ts';
 
 /** The loss's own inputs in a graph, by name; which exist depends on the structure. */
 export interface LossGraphInputs {
@@ -17,7 +17,7 @@ export interface LossGraphInputs {
 
 /** What the model computes in the graph, each of the same shape as the token inputs. */
 export interface ModelOutputs {
-  readonly logProbs: Tensor;
+  readonly logProbs?: Tensor;
   readonly entropies?: Tensor;
   readonly values?: Tensor;
 }
@@ -57,7 +57,7 @@ export function declareLossInputs(g: GraphBuilder, structure: LossStructure, sha
 /**
  * Builds the loss of an update in the tensor program: the graph form of {@link file://./oracle.ts}.
  *
- * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value
+ * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value, of which a critic has the last
  *
  * Everything is a sum over tokens with weights that already hold the averages of the whole optimiser step, so
  * the losses, gradients and metrics of micro-batches add up to those of the step. Masked tokens are selected away
@@ -80,27 +80,32 @@ export function buildPolicyLoss(
   const perToken = (x: Tensor) => g.mul(total(x), scalar('inverseTokens'));
   const count = (condition: Tensor) => perToken(g.where(g.and(mask, condition), 1, 0));
   const metrics = new Map<string, Tensor>();
-  const logProbs = select(outputs.logProbs);
-
-  const policyInput: PolicyGraph = {
-    structure,
-    logProbs,
-    token,
-    scalar,
-    sequenceSum: options.sequenceSum ?? (x => g.sum(x, [-1], true)),
-  };
-  const policy = policyLossGraph(g, policyInput);
-  let loss = total(g.mul(policy.losses, token('policyWeights')));
-  if (structure.policy === 'cross_entropy') {
-    metrics.set('sft/loss', loss);
-  } else {
-    metrics.set('actor/pg_loss', loss);
-    metrics.set('actor/pg_clipfrac', count(given(policy.clipped, 'clip flags')));
-    metrics.set('actor/pg_clipfrac_lower', policy.clippedLower ? count(policy.clippedLower) : g.constant(0));
-    metrics.set('actor/ppo_kl', g.neg(perToken(given(policy.logRatios, 'log-ratios'))));
+  const logProbs = () => select(given(outputs.logProbs, 'model output logProbs'));
+  let loss = g.constant(0);
+  if (structure.policy !== null) {
+    const policy = policyLossGraph(g, {
+      policy: structure.policy,
+      structure,
+      logProbs: logProbs(),
+      token,
+      scalar,
+      sequenceSum: options.sequenceSum ?? (x => g.sum(x, [-1], true)),
+    });
+    loss = total(g.mul(policy.losses, token('policyWeights')));
+    if (structure.policy === 'cross_entropy') {
+      metrics.set('sft/loss', loss);
+    } else {
+      metrics.set('actor/pg_loss', loss);
+      metrics.set('actor/pg_clipfrac', count(given(policy.clipped, 'clip flags')));
+      metrics.set(
+        'actor/pg_clipfrac_lower',
+        policy.clippedLower ? count(policy.clippedLower) : g.constant(0),
+      );
+      metrics.set('actor/ppo_kl', g.neg(perToken(given(policy.logRatios, 'log-ratios'))));
+    }
   }
   if (structure.kl) {
-    const difference = g.sub(logProbs, token('referenceLogProbs'));
+    const difference = g.sub(logProbs(), token('referenceLogProbs'));
     const kl = total(g.mul(klGraph(g, structure.kl, difference), token('klWeights')));
     metrics.set('actor/kl_loss', kl);
     loss = g.add(loss, g.mul(kl, scalar('klCoefficient')));

@@ -8,7 +8,8 @@ import type { KlEstimator, LossSettings, PolicyLossName } from './settings.ts';
  * aggregation and off-policy correction are inputs, so schedules never recompile.
  */
 export interface LossStructure {
-  readonly policy: PolicyLossName;
+  /** Null for a critic, which learns values alone. */
+  readonly policy: PolicyLossName | null;
   readonly dualClip: boolean;
   readonly kl: KlEstimator | null;
   readonly entropy: boolean;
@@ -22,15 +23,18 @@ export interface LossOffer {
   readonly value: boolean;
   /** The graph computes entropies; without them neither the bonus nor the metric exists. */
   readonly entropy: boolean;
+  /** The graph computes log-probabilities; so when absent. A critic's computes none, and its loss is the value's alone. */
+  readonly policy?: boolean;
 }
 
 export function lossStructure(settings: LossSettings, offer: LossOffer): LossStructure {
   const supervised = settings.policy === 'cross_entropy';
   const value = offer.value && !supervised;
+  const policy = offer.policy ?? true;
   return {
-    policy: settings.policy,
-    dualClip: settings.dualClip > 0 && !supervised,
-    kl: settings.kl.coefficient > 0 ? settings.kl.estimator : null,
+    policy: policy ? settings.policy : null,
+    dualClip: policy && settings.dualClip > 0 && !supervised,
+    kl: policy && settings.kl.coefficient > 0 ? settings.kl.estimator : null,
     entropy: offer.entropy,
     value,
     valueClip: value && settings.value.clip > 0,
@@ -74,9 +78,14 @@ export type LossScalarInput =
   | 'valueCoefficient'
   | 'valueClip';
 
+function hasRatios({ policy }: LossStructure): boolean {
+  return policy !== null && policy !== 'cross_entropy';
+}
+
 export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
-  const names: LossTokenInput[] = ['mask', 'policyWeights'];
-  if (structure.policy !== 'cross_entropy') names.push('oldLogProbs', 'advantages');
+  const names: LossTokenInput[] = ['mask'];
+  if (structure.policy !== null) names.push('policyWeights');
+  if (hasRatios(structure)) names.push('oldLogProbs', 'advantages');
   if (structure.policy === 'gspo') names.push('meanWeights');
   if (structure.kl) names.push('klWeights', 'referenceLogProbs');
   if (structure.entropy) names.push('entropyMask', 'entropyWeights');
@@ -87,7 +96,7 @@ export function lossTokenInputs(structure: LossStructure): readonly LossTokenInp
 
 export function lossScalarInputs(structure: LossStructure): readonly LossScalarInput[] {
   const names: LossScalarInput[] = ['inverseTokens'];
-  if (structure.policy !== 'cross_entropy') names.push('ratioLow', 'ratioHigh');
+  if (hasRatios(structure)) names.push('ratioLow', 'ratioHigh');
   if (structure.dualClip) names.push('dualClip');
   if (structure.kl) names.push('klCoefficient');
   if (structure.entropy) names.push('entropyCoefficient', 'inverseEntropyTokens');

@@ -6,7 +6,8 @@ import type { PolicyLossName } from './settings.ts';
 
 /** What a policy loss reads in the graph. All token tensors are 0 on masked tokens. */
 export interface PolicyGraph {
-  readonly structure: LossStructure;
+  readonly policy: PolicyLossName;
+  readonly structure: Pick<LossStructure, 'dualClip'>;
   readonly logProbs: Tensor;
   readonly token: (name: LossTokenInput) => Tensor;
   readonly scalar: (name: LossScalarInput) => Tensor;
@@ -31,7 +32,7 @@ const GRAPHS: Readonly<Record<PolicyLossName, (g: GraphBuilder, input: PolicyGra
 };
 
 export function policyLossGraph(g: GraphBuilder, input: PolicyGraph): PolicyGraphOutput {
-  return GRAPHS[input.structure.policy](g, input);
+  return GRAPHS[input.policy](g, input);
 }
 
 function ppoGraph(g: GraphBuilder, input: PolicyGraph): PolicyGraphOutput {

@@ -45,12 +45,12 @@ export class BatchArrays {
     const { ids, targets, grammarStates: states, positions } = inputs;
     if (this.#shape.packed !== null) this.#fillPacking(inputs, this.#shape.packed);
     ids.fill(0);
-    targets.fill(0);
+    targets?.fill(0);
     positions?.fill(0);
     if (grammar !== null) states.fill(grammar.stateCount);
     this.#sequences.forEach(({ tokenIds, mask }, row) => {
       ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
-      this.put(row, tokenIds, targets);
+      if (targets !== undefined) this.put(row, tokenIds, targets);
       if (positions !== undefined) {
         let to = row * this.#shape.predictions;
         for (let t = 1; t < mask.length; t++) if (mask[t]) positions[to++] = t - 1;

@@ -22,7 +22,14 @@ import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint.ts';
 import { LossScale } from './loss-scale.ts';
 import { dealSequences } from './micro-batches.ts';
 import { assertSameModel, type ModelPlace } from './model-folder.ts';
-import { cutIntoSlices, type LocalPolicyOptions, type PolicyParts, prepare, workerSetups } from './parts.ts';
+import {
+  cutIntoSlices,
+  type LocalPolicyOptions,
+  type ModelState,
+  type PolicyParts,
+  prepare,
+  workerSetups,
+} from './parts.ts';
 import type { Slice } from './protocol.ts';
 import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 import { WorkerHandle } from './worker-handle.ts';
@@ -55,6 +62,7 @@ export class LocalPolicy implements Policy {
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
   readonly #place: ModelPlace | null;
+  readonly #base: ParameterStore | null;
   readonly #reference: ParameterStore | null;
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
@@ -83,6 +91,7 @@ export class LocalPolicy implements Policy {
     this.parameterCount = (parts.base?.size ?? 0) + weights.size;
     this.trainedCount = weights.size;
     this.#place = parts.place;
+    this.#base = parts.base;
     this.#reference = parts.reference;
     this.#weights = weights;
     this.#first = parts.first;
@@ -161,6 +170,13 @@ export class LocalPolicy implements Policy {
   scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#assertAdapted();
     return this.#score(sequences, settings, true);
+  }
+
+  /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */
+  async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
+    if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
+    const scores = await this.#score(sequences, { temperature: 1 }, false);
+    return scores.map(({ values }) => values!);
   }
 
   async #score(
@@ -242,10 +258,13 @@ export class LocalPolicy implements Policy {
       const counts = countLossTokens(sequences);
       if (counts.tokens === 0)
         throw new RangeError('nothing to train on: no sequence has a token under its mask');
-      const structure = lossStructure(loss, {
-        value: this.#options.valueHead && haveReturns(sequences),
-        entropy: loss.policy !== 'cross_entropy',
-      });
+      const { valueHead, critic = false } = this.#options;
+      const value = valueHead && haveReturns(sequences);
+      if (critic && !value) {
+        throw new RangeError('a critic learns returns, which the training sequences do not have');
+      }
+      const entropy = !critic && loss.policy !== 'cross_entropy';
+      const structure = lossStructure(loss, { value, entropy, policy: !critic });
       const shares = dealSequences(
         sequences.map(({ tokenIds }) => tokenIds.length),
         this.#workers.length,
@@ -316,6 +335,13 @@ export class LocalPolicy implements Policy {
         files: this.#options.files ?? {},
       });
     });
+  }
+
+  /** The model as it is now, not a copy: for a policy that begins as this one. */
+  async weightsNow(): Promise<ModelState> {
+    this.#assertOpen();
+    await this.#inTurn(() => Promise.all(this.#workers.map(worker => worker.run({ kind: 'download' }))));
+    return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
   }
 
   /**

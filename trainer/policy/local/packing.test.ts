@@ -77,6 +77,7 @@ for (const [place, runtime] of runtimes) {
     const options = {
       config,
       valueHead: true,
+      critic: false,
       runtime: runtime!,
       parameters: store,
       trained: store,

@@ -33,9 +33,23 @@ import type { Slice, WorkerSetup } from './protocol.ts';
 const DEFAULT_OPEN_SEQUENCES = 256;
 const DOUBLE_BYTES = 8;
 
+/** A model in memory. */
+export interface ModelState {
+  readonly config: DecoderConfig;
+  /** Where it was found; null from scratch. */
+  readonly place: ModelPlace | null;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: ParameterStore | null;
+  /** What is learnt. */
+  readonly weights: ParameterStore;
+}
+
 export interface LocalPolicyOptions {
-  /** A config to start from scratch, or a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's. */
-  readonly model: DecoderConfig | string;
+  /**
+   * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
+   * policy's model, of which it shares what stays as it is and copies what is learnt.
+   */
+  readonly model: DecoderConfig | string | ModelState;
   /** Folder of the base where `model` is an adapter; where its config says, when absent. */
   readonly base?: string;
   /** Adapters to learn beside the model, which then stays as it is; an adapter's folder brings its own. */
@@ -54,6 +68,8 @@ export interface LocalPolicyOptions {
   readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
+  /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
+  readonly critic?: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
   readonly maxSequenceLength?: number;
   /** Sequences that keep their cache at once; others are computed anew when they go on. */
@@ -96,7 +112,7 @@ export interface PolicyParts {
  * @throws ModelConfigError, SafetensorsError or RangeError for a model or options that do not fit
  */
 export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
-  const { model, runtime = 'onnx', precision = 'float32', lossScale } = options;
+  const { critic = false, runtime = 'onnx', precision = 'float32', lossScale } = options;
   if (!RUNTIME_CHOICES.includes(runtime)) {
     throw new RangeError(`runtime ${runtime} is not known; choose ${RUNTIME_CHOICES.join(', ')}`);
   }
@@ -104,12 +120,9 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     throw new RangeError(`precision ${precision} is not known; choose ${PRECISIONS.join(', ')}`);
   }
   if (lossScale !== undefined) checkLossScale(lossScale);
-  const place = typeof model === 'string' ? await findModel(model, options.base) : null;
-  const config = await adaptedConfig(
-    typeof model === 'string' ? await readConfig(place!.base) : model,
-    place,
-    options.lora,
-  );
+  const { config: found, place, state } = await givenModel(options);
+  const whole = state === null ? await adaptedConfig(found, place, options.lora) : found;
+  const config = critic ? { ...whole, tiedEmbeddings: true } : whole;
   const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
   if (maxSequenceLength > config.maxPositions) {
     throw new RangeError(
@@ -126,7 +139,8 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   const trained = count(trainedSpecs(config, options.valueHead));
   const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
   refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
-  const { base, weights } = await loadWeights(config, place, options);
+  const { base, weights } =
+    state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
   const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
   return {
     options,
@@ -141,6 +155,40 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     second: weights.emptyLike(),
     squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
   };
+}
+
+/** What `model` stands for. */
+async function givenModel({ model, base }: LocalPolicyOptions): Promise<{
+  readonly config: DecoderConfig;
+  readonly place: ModelPlace | null;
+  readonly state: ModelState | null;
+}> {
+  if (typeof model === 'string') {
+    const place = await findModel(model, base);
+    return { config: await readConfig(place.base), place, state: null };
+  }
+  if ('weights' in model) return { config: model.config, place: model.place, state: model };
+  return { config: model, place: null, state: null };
+}
+
+/** Weights copied by name from a model in memory, fresh where it has none; what stays as it is, is shared. */
+function takenWeights(
+  config: DecoderConfig,
+  { base, weights: given }: ModelState,
+  { seed, valueHead }: LocalPolicyOptions,
+): Pick<PolicyParts, 'base' | 'weights'> {
+  const weights = freshWeights(trainedSpecs(config, valueHead), config, seed);
+  const wanted = new Set(weights.layout.map(({ name }) => name));
+  for (const { name } of given.layout) {
+    if (wanted.has(name)) weights.array(name).set(given.array(name));
+  }
+  return { base, weights };
+}
+
+function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, seed: number): ParameterStore {
+  const store = new ParameterStore(specs);
+  initialize(store, specs, config.initializerRange, seed);
+  return store;
 }
 
 /** @throws RangeError when the folder's adapter is another than the one asked for */
@@ -166,11 +214,7 @@ async function loadWeights(
   place: ModelPlace | null,
   { seed, valueHead }: LocalPolicyOptions,
 ): Promise<Pick<PolicyParts, 'base' | 'weights'>> {
-  const fresh = (specs: readonly ParameterSpec[]): ParameterStore => {
-    const store = new ParameterStore(specs);
-    initialize(store, specs, config.initializerRange, seed);
-    return store;
-  };
+  const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
   const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
   const trained = trainedSpecs(config, valueHead);
   if (place === null) return { base: frozen.length > 0 ? fresh(frozen) : null, weights: fresh(trained) };
@@ -210,6 +254,7 @@ export function workerSetups({
     runtime,
     precision: options.precision ?? 'float32',
     valueHead: options.valueHead,
+    critic: options.critic ?? false,
     maxSequenceLength,
     maxOpenSequences: Math.ceil(open / count),
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,

@@ -12,6 +12,7 @@ export interface WorkerSetup {
   readonly runtime: RuntimeKind;
   readonly precision: Precision;
   readonly valueHead: boolean;
+  readonly critic: boolean;
   readonly maxSequenceLength: number;
   /** Sequences with a cache, of this worker alone. */
   readonly maxOpenSequences: number;

@@ -11,7 +11,7 @@ interface CompiledScore {
   readonly inputs: BatchInputs;
 }
 
-/** Scores given sequences: log-probabilities, entropies and values of their masked tokens. */
+/** Scores given sequences: log-probabilities, entropies and values of their masked tokens; a critic's values alone. */
 export class ScoreProgram {
   readonly #options: Omit<ProgramOptions, 'trained'>;
   readonly #programs = new Map<string, CompiledScore>();
@@ -33,14 +33,14 @@ export class ScoreProgram {
           indices.map(index => sequences[index]),
         );
         arrays.fillTokens(program.inputs, grammar);
-        program.inputs.inverseTemperature[0] = 1 / temperature;
-        const { logProbs, entropies, values } = await program.executable.run(program.inputs);
+        program.inputs.inverseTemperature?.fill(1 / temperature);
+        const outputs = await program.executable.run(program.inputs);
         indices.forEach((index, row) => {
-          scores[index] = {
-            logProbs: arrays.take(row, logProbs),
-            entropies: arrays.take(row, entropies),
-            ...(values === undefined ? {} : { values: arrays.take(row, values) }),
-          };
+          const own = Object.keys(outputs).map(name => [
+            name,
+            arrays.take(row, outputs[name] as Float32Array),
+          ]);
+          scores[index] = Object.fromEntries(own) as Score;
         });
       }
     }
@@ -55,11 +55,12 @@ export class ScoreProgram {
     const key = JSON.stringify([shapeKey(shape), grammarName]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
-    const { config, valueHead, runtime, parameters } = this.#options;
-    const { g, logProbs, entropies, values } = buildSequenceGraph(config, shape, { valueHead, grammar });
-    g.output('logProbs', logProbs);
-    g.output('entropies', entropies);
-    if (values !== null) g.output('values', values);
+    const { config, valueHead, critic, runtime, parameters } = this.#options;
+    const { g, ...outputs } = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+    for (const name of ['logProbs', 'entropies', 'values'] as const) {
+      const tensor = outputs[name];
+      if (tensor !== null) g.output(name, tensor);
+    }
     const graph = g.build();
     const program = {
       executable: await runtime.compile(graph, { parameters }),

@@ -1,4 +1,4 @@
-import { GraphBuilder, type Tensor } from '../../graph/graph.ts';
+import { GraphBuilder, type Shape, type Tensor } from '../../graph/graph.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
 import {
@@ -36,9 +36,11 @@ export function shapeKey({ rows, time, predictions, packed }: BatchShape): strin
 /** A decoder over rows with what a loss or a score needs of its predictions. */
 export interface SequenceGraph {
   readonly g: GraphBuilder;
-  /** All [rows, predictions], or where rows are packed [predictions]. */
-  readonly logProbs: Tensor;
-  readonly entropies: Tensor;
+  /** Of all that follows: [rows, predictions], or where rows are packed [predictions]. */
+  readonly shape: Shape;
+  /** Null for a critic. */
+  readonly logProbs: Tensor | null;
+  readonly entropies: Tensor | null;
   /** Null without a value head. */
   readonly values: Tensor | null;
   /** Sums such a tensor, which is 0 in padding, over each sequence, given back at every prediction. Has no gradient. */
@@ -53,41 +55,59 @@ export interface SequenceGraph {
  * Where rows are packed, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link Packing} is given for
  * tokens (`places`, `tokens`) and, where not all predictions are looked at, for these (`askedPlaces`, `askedTokens`), with the
  * token of each (`asked`) and the prediction of each token (`askedInverse`).
+ *
+ * A critic, which predicts no tokens, takes neither `targets` nor `inverseTemperature` nor a grammar.
  */
 export function buildSequenceGraph(
   config: DecoderConfig,
   shape: BatchShape,
-  options: { readonly valueHead: boolean; readonly grammar: CompiledGrammar | null },
+  options: {
+    readonly valueHead: boolean;
+    readonly critic: boolean;
+    readonly grammar: CompiledGrammar | null;
+  },
 ): SequenceGraph {
   const g = new GraphBuilder();
   const { rows, time, packed } = shape;
-  const { vocabularySize } = config;
   const extents = packed ? [packed.predictions] : [rows, shape.predictions];
-  const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
   const ids = g.input('ids', 'int32', packed ? [packed.tokens] : [rows, time]);
   const packing = packed && packingInputs(g, { places: rows * time, tokens: packed.tokens });
   const layout = { ...rightPadded(g, config, rows, time), packing: packing ?? undefined };
   const selection = shape.predictions === time ? undefined : selected(g, config, shape);
   const hidden = decoderHidden(g, config, ids, layout, selection);
+  const among = selection?.packing ?? packing;
+  const predicted = options.critic
+    ? { logProbs: null, entropies: null }
+    : tokenPredictions(g, config, hidden, extents, options.grammar);
+  return {
+    g,
+    shape: extents,
+    ...predicted,
+    values: options.valueHead ? g.reshape(decoderValues(g, config, hidden), extents) : null,
+    sequenceSum: x => (among ? packedSum(g, x, among, rows) : g.sum(x, [-1], true)),
+  };
+}
+
+function tokenPredictions(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  hidden: Tensor,
+  extents: Shape,
+  grammar: CompiledGrammar | null,
+): { readonly logProbs: Tensor; readonly entropies: Tensor } {
+  const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
   // The temperature divides the logits; on the hidden states it is the same and less to multiply.
   const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
   let logits = decoderLogits(g, config, tempered);
-  if (options.grammar !== null) {
-    const table = g.constant(forbiddenLogits(options.grammar), [
-      options.grammar.stateCount + 1,
-      vocabularySize,
-    ]);
+  if (grammar !== null) {
+    const table = g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
     logits = g.add(logits, g.gather(table, flat('grammarStates')));
   }
   const distribution = g.logSoftmax(logits);
-  const perPrediction = (x: Tensor) => g.reshape(x, extents);
-  const among = selection?.packing ?? packing;
+  const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
   return {
-    g,
-    logProbs: perPrediction(g.takeLast(distribution, flat('targets'))),
-    entropies: perPrediction(g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]))),
-    values: options.valueHead ? perPrediction(decoderValues(g, config, hidden)) : null,
-    sequenceSum: x => (among ? packedSum(g, x, among, rows) : g.sum(x, [-1], true)),
+    logProbs: g.reshape(g.takeLast(distribution, flat('targets')), extents),
+    entropies: g.reshape(entropies, extents),
   };
 }
 

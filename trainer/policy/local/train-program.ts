@@ -24,6 +24,8 @@ import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.
 export interface ProgramOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
+  /** Predicts no tokens and learns values alone. */
+  readonly critic: boolean;
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
   /** Those of the parameters that are learnt. */
@@ -126,23 +128,21 @@ export class GradientProgram {
 
 /** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
 export function buildTrainGraph(
-  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'trained' | 'recompute' | 'lossScaled'>,
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled'>,
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
   grammar: CompiledGrammar | null,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
-  const { config, valueHead, trained } = options;
-  const { g, logProbs, entropies, values, sequenceSum } = buildSequenceGraph(config, shape, {
-    valueHead,
-    grammar,
-  });
+  const { config, valueHead, critic, trained } = options;
+  const sequence = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+  const { g, logProbs, entropies, values, sequenceSum } = sequence;
   const outputs = {
-    logProbs,
-    entropies: entropyRewarded ? entropies : g.stopGradient(entropies),
+    ...(logProbs === null ? {} : { logProbs }),
+    ...(entropies === null ? {} : { entropies: entropyRewarded ? entropies : g.stopGradient(entropies) }),
     ...(values === null ? {} : { values }),
   };
-  const inputs = declareLossInputs(g, structure, logProbs.shape);
+  const inputs = declareLossInputs(g, structure, sequence.shape);
   const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure, { sequenceSum });
   const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
   const scaled = options.lossScaled ? g.mul(loss, g.input('lossScale', 'float32', [])) : loss;
@@ -161,7 +161,7 @@ function fillLoss(
   task: GradientTask,
 ): void {
   const { loss, structure, counts } = task;
-  inputs.inverseTemperature[0] = 1 / task.temperature;
+  inputs.inverseTemperature?.fill(1 / task.temperature);
   if (inputs.lossScale !== undefined) inputs.lossScale[0] = task.lossScale;
   const scalars = lossScalars(loss, counts);
   for (const name of lossScalarInputs(structure) as readonly LossScalarInput[]) {

@@ -31,6 +31,7 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     precision: 'float32',
     config,
     valueHead: false,
+    critic: false,
     maxSequenceLength: 64,
     maxOpenSequences: 2,
     tokenBudget: 256,

@@ -1,0 +1,88 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Json } from '../../shared/json.ts';
+import { evaluate } from '../commands/evaluate.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { latestCheckpoint } from './checkpoint.ts';
+import { trainRun } from './run.ts';
+import type { RunFolder } from './run-folder.ts';
+import { tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+
+const LONGEST_MS = 110_000;
+const never = new AbortController().signal;
+const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
+
+/** Names and contents of the policy's files, the critic's included. */
+const files = (run: RunFolder) =>
+  readdirSync(policyOf(run), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(({ parentPath, name }) => [
+      join(parentPath, name).slice(policyOf(run).length),
+      readFileSync(join(parentPath, name)).toString('base64'),
+    ])
+    .sort();
+
+t.test('a run with a critic of its own', { timeout: LONGEST_MS }, async t => {
+  const [{ name: url }] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+  const ppo = (policy: Json = {}) => ({
+    policy: { critic: { learning_rate: 0.01 }, ...(policy as object) },
+    algorithm: { advantage: 'gae', ppo_epochs: 2 },
+    optimizer: { learning_rate: 1e-3, warmup_iterations: 2 },
+    training: { steps: 4, checkpoint_every: 2 },
+  });
+  /** Trains once whole, and once in two halves with another process's memory. */
+  const bothWays = async (name: string, over: Json) => {
+    const whole = await trainTiny(settings(`${name}-whole`, over));
+    const parted = settings(`${name}-parted`, over);
+    const stop = new AbortController();
+    const half = {
+      ...silentProgress,
+      update: (done: number) => done === 2 && stop.abort(new DOMException('stop', 'AbortError')),
+    };
+    const run = await trainTiny(parted, half, stop.signal);
+    await trainRun(run, parted, silentProgress, never);
+    return { whole, run };
+  };
+
+  await t.test('learns, and goes on as if it had never stopped', async t => {
+    const { whole, run } = await bothWays('full', { ...ppo(), warm_start: { episodes: 8, epochs: 1 } });
+    t.strictSame(files(run), files(whole));
+    const rows = trainingRows(whole);
+    t.equal(rows[0]['critic/values/mean'], 0, 'a fresh critic expects nothing');
+    t.ok(rows[3]['critic/values/mean'] !== 0);
+    t.same(
+      rows.map(row => row['critic/lr']),
+      [0.005, 0.01, 0.01, 0.01],
+    );
+    t.ok(rows.every(row => row['critic/grad_norm'] > 0 && row['critic/vf_loss'] > 0));
+    t.ok(Math.abs(rows[0]['actor/ppo_kl']) < 1e-2);
+    t.notOk(existsSync(join(policyOf(whole), 'value_head.safetensors')), 'the trunk has no head');
+    t.ok(existsSync(join(policyOf(whole), 'critic', 'value_head.safetensors')));
+
+    const printed = t.capture(console, 'log');
+    t.equal(await evaluate(whole.path, [], { policy: ['checkpoint'], json: true, quiet: true }), 0);
+    t.match(JSON.parse(printed()[0].args[0]), [{ episodes: 4 }]);
+  });
+
+  await t.test('has adapters where the policy has, and may begin as another model', async t => {
+    const base = policyOf(await trainTiny(settings('base', { training: { steps: 0 } })));
+    const lora = { rank: 2, alpha: 4, target_modules: ['q_proj', 'up_proj'] };
+    const { whole, run } = await bothWays('lora', ppo({ init: base, lora }));
+    t.strictSame(files(run), files(whole));
+    t.ok(existsSync(join(policyOf(whole), 'critic', 'adapter_model.safetensors')));
+    t.notOk(existsSync(join(policyOf(whole), 'critic', 'model.safetensors')));
+
+    const small = await trainTiny(
+      settings('small', { policy: { hidden_size: 8, heads: 1 }, training: { steps: 0 } }),
+    );
+    const critic = { init: policyOf(small), learning_rate: 0.01 };
+    const other = await trainTiny(settings('other', { ...ppo({ critic }), training: { steps: 1 } }));
+    t.match(JSON.parse(readFileSync(join(policyOf(other), 'critic', 'config.json'), 'utf8')), {
+      hidden_size: 8,
+    });
+  });
+});
