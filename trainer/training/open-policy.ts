@@ -8,6 +8,8 @@ import { baseFolder, hasValueHead } from './settings-derived.ts';
 import { loraConfig } from './settings-lora.ts';
 import type { Workbench } from './workbench.ts';
 
+const GIBIBYTE = 2 ** 30;
+
 /**
  * The policy of a run.
  * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimiser's state where it is there;
@@ -41,7 +43,7 @@ export async function openPolicy(
 
 type ComputeOptions = Pick<
   LocalPolicyOptions,
-  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale'
+  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale' | 'gpuMemory'
 >;
 
 /** How a run's models are computed. */
@@ -53,6 +55,7 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
     recompute: policy.recompute,
     runtime: policy.runtime,
     precision: policy.precision,
+    ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
     lossScale: {
       initial: policy.loss_scale.initial,
       growthInterval: policy.loss_scale.growth_interval,

@@ -32,6 +32,8 @@ export const PolicySettings = Type.Object(
     runtime: choice(RUNTIME_CHOICES, 'onnx'),
     /** Of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
     precision: choice(PRECISIONS, 'float32'),
+    /** Gibibytes that the GPU has, for WebGPU does not say: what cannot fit is refused at the start. Null leaves it to the GPU. */
+    gpu_memory_gib: orNull(aboveZero(1)),
     /** With `float16`: the loss is multiplied by `initial` before its gradients, by `back_off` times as much after one overflowed. */
     loss_scale: Type.Object(
       {

@@ -32,16 +32,50 @@ export function refuseWhatCannotFit(
     'two moments': 2 * FLOAT_BYTES * trained,
     [`gradients of ${workers} worker${workers === 1 ? '' : 's'}`]: 2 * workers * FLOAT_BYTES * trained,
   };
+  refuseMore(parts, 'the machine', available, [
+    ...(workers > 1 ? ['1 worker with several threads'] : []),
+    ...(frozen === 0 ? [ADAPTERS] : []),
+    'a smaller model',
+  ]);
+}
+
+/**
+ * What a policy has to keep on a GPU for certain, before any activation. WebGPU does not say how much memory there is.
+ * @param cache bytes of keys and values of all sequences that may have some at once
+ * @param available bytes of memory
+ * @throws RangeError with the sizes and what to change, when it cannot fit
+ */
+export function refuseWhatNoGpuHolds(
+  { trained, frozen }: WeightCounts,
+  cache: number,
+  available: number,
+): void {
+  const parts = {
+    weights: FLOAT_BYTES * (trained + frozen),
+    'two moments': 2 * FLOAT_BYTES * trained,
+    gradients: FLOAT_BYTES * trained,
+    'the cache of keys and values': cache,
+  };
+  refuseMore(parts, 'policy.gpu_memory_gib', available, [
+    'a smaller rollout.concurrency or policy.context (the cache)',
+    ...(frozen === 0 ? [ADAPTERS] : []),
+    'a smaller model',
+  ]);
+}
+
+const ADAPTERS = 'adapters (LoRA) instead of all weights';
+
+function refuseMore(
+  parts: Readonly<Record<string, number>>,
+  where: string,
+  available: number,
+  advice: readonly string[],
+): void {
   const total = Object.values(parts).reduce((sum, bytes) => sum + bytes, 0);
   if (total <= available) return;
   const shown = (bytes: number) => `${(bytes / GIBIBYTE).toFixed(1)} GiB`;
   const list = Object.entries(parts).map(([what, bytes]) => `${what} ${shown(bytes)}`);
-  const advice = [
-    ...(workers > 1 ? ['1 worker with several threads'] : []),
-    ...(frozen === 0 ? ['adapters (LoRA) instead of all weights'] : []),
-    'a smaller model',
-  ];
   throw new RangeError(
-    `the policy takes ${shown(total)} (${list.join(', ')}) and the machine has ${shown(available)}: take ${advice.join(', or ')}`,
+    `the policy takes ${shown(total)} (${list.join(', ')}) and ${where} has ${shown(available)}: take ${advice.join(', or ')}`,
   );
 }

@@ -19,12 +19,14 @@ import {
 } from '../../runtime/choice.ts';
 import { chooseRuntime, refusePrecision } from '../../runtime/open-runtime.ts';
 import { ParameterStore } from '../../runtime/parameter-store.ts';
+import { pageBytes } from '../engine/attention-kernel.ts';
 import { compileGrammar, type Grammars } from '../engine/grammar.ts';
+import { PAGE_POSITIONS } from '../engine/page-table.ts';
 import { NORM_BLOCK } from './adamw.ts';
 import { readAdapterConfig } from './adapter-folder.ts';
 import { readConfig, readTrained, readWeights } from './checkpoint.ts';
 import { checkLossScale, type LossScaleSettings } from './loss-scale.ts';
-import { machineMemory, refuseWhatCannotFit } from './memory.ts';
+import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
 import { DEFAULT_TOKEN_BUDGET } from './micro-batches.ts';
 import { findModel, type ModelPlace } from './model-folder.ts';
 import type { Slice, WorkerSetup } from './protocol.ts';
@@ -64,6 +66,8 @@ export interface LocalPolicyOptions {
   readonly runtime?: RuntimeChoice;
   /** Of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
   readonly precision?: Precision;
+  /** Bytes that the GPU has, for WebGPU does not say; unchecked when absent. */
+  readonly gpuMemory?: number;
   /** How the loss is scaled with products of float16. */
   readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
@@ -139,6 +143,11 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   const trained = count(trainedSpecs(config, options.valueHead));
   const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
   refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
+  if (kind === 'webgpu' && options.gpuMemory !== undefined) {
+    const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
+    const pages = open * Math.ceil(maxSequenceLength / PAGE_POSITIONS);
+    refuseWhatNoGpuHolds({ trained, frozen }, pages * pageBytes(config, config.layers), options.gpuMemory);
+  }
   const { base, weights } =
     state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
   const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);

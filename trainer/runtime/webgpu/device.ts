@@ -61,6 +61,8 @@ export class GpuDevice {
   /** Keeps Dawn alive as long as the device. */
   readonly #gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
+  /** Bytes of arrays that stay as long as the device, by what they are. */
+  readonly #held = new Map<string, number>();
   #fault: string | null = null;
   #lost: string | null = null;
   #closed = false;
@@ -170,9 +172,10 @@ export class GpuDevice {
   /**
    * Runs what allocates memory, and waits for the device's word on it.
    * @param what needs the memory, for the error
+   * @param lasting what it is among arrays that stay, for the errors of others; absent for those that come and go
    * @throws RuntimeError that names the sizes when they do not fit
    */
-  async allocating<T>(what: string, bytes: number, allocate: () => T): Promise<T> {
+  async allocating<T>(what: string, bytes: number, allocate: () => T, lasting?: string): Promise<T> {
     this.device.pushErrorScope('validation');
     this.device.pushErrorScope('out-of-memory');
     const result = allocate();
@@ -180,11 +183,17 @@ export class GpuDevice {
     const invalid = await this.device.popErrorScope();
     if (exhausted !== null) {
       throw new RuntimeError(
-        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}${this.#beside()}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
       );
     }
     if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
+    if (lasting !== undefined) this.#held.set(lasting, (this.#held.get(lasting) ?? 0) + bytes);
     return result;
+  }
+
+  #beside(): string {
+    const list = [...this.#held].map(([what, bytes]) => `${shown(bytes)} of ${what}`);
+    return list.length === 0 ? '' : ` beside ${list.join(', ')}`;
   }
 
   /** @throws RuntimeError when so much of an array is more than a shader can be given */

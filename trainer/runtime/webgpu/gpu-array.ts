@@ -17,13 +17,14 @@ export class GpuArray implements DeviceArray {
 
   /**
    * An array of zeros.
+   * @param lasting what it is among the arrays that stay
    * @throws RuntimeError when the device has no room for it
    */
-  static async allocate(device: GpuDevice, what: string, length: number): Promise<GpuArray> {
+  static async allocate(device: GpuDevice, what: string, length: number, lasting: string): Promise<GpuArray> {
     const size = length * FLOAT_BYTES;
     device.assertAllocatable(what, size);
     const create = () => device.device.createBuffer({ label: what, size, usage: ARRAY_USAGE });
-    return new GpuArray(await device.allocating(what, size, create));
+    return new GpuArray(await device.allocating(what, size, create, lasting));
   }
 
   clear(device: GpuDevice): void {

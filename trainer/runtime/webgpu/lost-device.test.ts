@@ -104,3 +104,19 @@ t.test('what does not fit is named with what to change', options, async t => {
     /the cache takes \d+ MiB of an array, this GPU gives a shader at most \d+ MiB in one piece: lower policy\./,
   );
 });
+
+t.test('memory that runs out is named with what lies there already', options, async t => {
+  const device = (await GpuDevice.open())!;
+  const runtime = new WebGpuRuntime(device);
+  t.teardown(() => runtime.close());
+  const state = fresh();
+  await trainerOn(runtime, state);
+  await runtime.memory.allocate('the cache of 3 pages', 2 ** 18);
+  // The next allocation is the one that the GPU has no room for.
+  const scopes = [{ message: 'out of memory' }, null] as unknown as (GPUError | null)[];
+  device.device.popErrorScope = async () => scopes.shift() ?? null;
+  await t.rejects(
+    runtime.memory.allocate('the cache of 9 pages', 2 ** 20),
+    /no room for 4 MiB of the cache of 9 pages beside 192 bytes of weights and moments, 64 bytes of gradients, 1 MiB of the cache: lower policy\./,
+  );
+});

@@ -27,9 +27,10 @@ export class ResidentParameters implements DeviceParameters {
     if (known !== undefined) return known;
     const { byteLength } = this.#store.array(name);
     this.#device.assertAllocatable(`the parameter '${name}'`, byteLength);
-    const buffer = await this.#device.allocating(`the parameter '${name}'`, byteLength, () =>
-      this.#device.device.createBuffer({ label: name, size: byteLength, usage: ARRAY_USAGE }),
-    );
+    const create = () =>
+      this.#device.device.createBuffer({ label: name, size: byteLength, usage: ARRAY_USAGE });
+    const what = `the parameter '${name}'`;
+    const buffer = await this.#device.allocating(what, byteLength, create, 'weights and moments');
     this.#buffers.set(name, buffer);
     this.#upload(name, buffer);
     return buffer;

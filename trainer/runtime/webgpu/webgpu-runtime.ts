@@ -42,7 +42,7 @@ export class WebGpuRuntime implements Runtime {
       largestArray: Math.floor(device.largestBinding / FLOAT_BYTES),
       allocate: async (what, length) => {
         device.assertBindable(what, length * FLOAT_BYTES);
-        return GpuArray.allocate(device, what, length);
+        return GpuArray.allocate(device, what, length, 'the cache');
       },
       learner: state => this.#learner(state),
     };
@@ -118,7 +118,7 @@ export class WebGpuRuntime implements Runtime {
     const stores = [state.weights, state.first, state.second].map(store => this.#residentOf(store));
     const place: LearningPlace = {
       most: Math.floor(device.largestBinding / FLOAT_BYTES),
-      allocate: (what, length) => GpuArray.allocate(device, what, length),
+      allocate: (what, length) => GpuArray.allocate(device, what, length, 'gradients'),
       parameter: async (store, name) => new GpuArray(await this.#residentOf(store).buffer(name)),
       refresh() {
         for (const store of stores) store.refresh();
