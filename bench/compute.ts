@@ -5,12 +5,14 @@
  *     npm run bench:compute [-- --rounds 5 --threads 1]
  *     RAGEN_PYTHON=/path/to/venv/bin/python npm run bench:compute
  *     npm run bench:compute -- --shapes 0.1B,0.5B --rounds 1 --threads 2
- *     npm run bench:compute -- --runtime webgpu --precision float16 --shapes 0.5B --batch 64 --time 512
+ *     npm run bench:compute -- --runtime webgpu --precision float16 --shapes 0.5B --batch 64 --time 512 --tokens 4096
  *
  * A training step is forward, backward, clipping and AdamW through the local policy. Small shapes are split over as many
  * workers as there are threads, large ones run on one worker of so many threads, which holds fewer copies of what is as
  * large as the weights. Both sides take turns, a round each (with large shapes the reference goes first: both do not fit
- * in memory), and the median of all their steps counts; the best step tells more on a machine that has other work. On a GPU the reference runs there, too, in bf16.
+ * in memory), and the median of all their steps counts; the best step tells more on a machine that has other work. On a GPU
+ * the reference runs there, too, in bf16, and shares are also those of the card's data sheet where it is known by name.
+ * `--tokens` are those of a micro-batch of a large shape.
  */
 
 import { parseArgs } from 'node:util';
@@ -20,6 +22,7 @@ import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
 import { configOf, decodingBytes, SHAPES, type Shape, trainingOperations } from './compute/shapes.ts';
 import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
+import { limitsOf } from './gpu/limits.ts';
 
 const FLOAT_BYTES = 4;
 /** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for so many. */
@@ -42,6 +45,7 @@ const { values: flags } = parseArgs({
     precision: { type: 'string', default: 'float32' },
     batch: { type: 'string' },
     time: { type: 'string' },
+    tokens: { type: 'string' },
   },
 });
 const rounds = positive('rounds', flags.rounds);
@@ -50,6 +54,7 @@ if (kind !== flags.runtime) throw new RangeError(`--runtime must be onnx or webg
 const precision = PRECISIONS.find(name => name === flags.precision);
 if (precision === undefined)
   throw new RangeError(`--precision must be one of ${PRECISIONS.join(', ')}, got ${flags.precision}`);
+const tokenBudget = flags.tokens === undefined ? LARGE_TOKEN_BUDGET : positive('tokens', flags.tokens);
 const threadCounts =
   kind === 'webgpu' ? [1] : flags.threads.split(',').map(each => positive('threads', each));
 const shapes = flags.shapes.split(',').map((name): Shape => {
@@ -72,7 +77,7 @@ console.log(
 const bandwidth = copyBandwidth();
 console.log(`A copy in memory reads and writes ${bandwidth.toFixed(1)} GB/s on one thread.`);
 for (const threads of threadCounts) {
-  const peak = await matrixPeak(kind, threads);
+  const peak = await matrixPeak(kind, threads, precision);
   console.log(
     `\n${kind === 'webgpu' ? 'GPU' : `${threads} thread${threads > 1 ? 's' : ''}`}: a matrix product of ${PEAK_EXTENTS[kind]}³ runs at ${peak.toFixed(0)} GFLOP/s`,
   );
@@ -99,11 +104,12 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
     seed: 0,
     runtime: kind,
     precision,
-    ...(shape.large ? { workers: 1, threads, tokenBudget: LARGE_TOKEN_BUDGET } : { workers: threads }),
+    ...(shape.large ? { workers: 1, threads, tokenBudget } : { workers: threads }),
     valueHead: false,
     maxOpenSequences: Math.max(2 * shape.batch, GROUP.members),
   });
   console.log(`  ${policy.description}`);
+  const limits = limitsOf(policy.description);
   const runs: Readonly<Record<Task, () => Promise<void>>> = {
     train: () => trainOnce(policy, shape),
     decode: () => decodeOnce(policy, shape),
@@ -124,7 +130,7 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
     theirs.train,
   );
   console.log(
-    `    ${speed.toFixed(0)} GFLOP/s, ${((100 * speed) / peak).toFixed(0)} % of the matrix product's`,
+    `    ${speed.toFixed(0)} GFLOP/s, ${((100 * speed) / peak).toFixed(0)} % of the matrix product's${ofCard(speed / 1000, limits?.tflops)}`,
   );
   report(
     `${shape.name} decoding, ${shape.batch} sequences, ${shape.prompt} + ${shape.generated} tokens`,
@@ -134,7 +140,10 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
   );
   if (shape.large) {
     const rate = decodingBytes(shape, policy.parameterCount, FLOAT_BYTES) / median(ours.decode) / 1e6;
-    const share = kind === 'onnx' ? `, ${((100 * rate) / bandwidth).toFixed(0)} % of the copy's` : '';
+    const share =
+      kind === 'onnx'
+        ? `, ${((100 * rate) / bandwidth).toFixed(0)} % of the copy's`
+        : ofCard(rate, limits?.gigabytes);
     console.log(`    weights and cache read at ${rate.toFixed(1)} GB/s${share}`);
   }
   const [group, apart] = [median(ours.group), median(ours.apart)];
@@ -142,6 +151,11 @@ async function compare(shape: Shape, threads: number, peak: number): Promise<voi
     `  ${shape.name} group of ${GROUP.members} behind a common prompt of ${GROUP.prompt}, ${GROUP.generated} tokens each: ${group.toFixed(1)} ms; behind prompts of their own ${apart.toFixed(1)} ms, ${(apart / group).toFixed(1)} times as long`,
   );
   await policy.close();
+}
+
+/** A share of what the card can do at most, where that is known. */
+function ofCard(rate: number, most: number | undefined): string {
+  return most === undefined ? '' : `, ${((100 * rate) / most).toFixed(1)} % of the card's`;
 }
 
 function report(title: string, tokens: number, ours: readonly number[], theirs: readonly number[]): void {

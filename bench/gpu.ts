@@ -38,7 +38,7 @@ const shape = SHAPES[name];
 if (shape === undefined) {
   throw new RangeError(`no shape is named ${name}; choose ${Object.keys(SHAPES).join(', ')}`);
 }
-const known = limitsOf(runtime.description, runtime.products);
+const known = limitsOf(runtime.description);
 const limits = {
   tflops: flags.tflops === undefined ? known?.tflops : positive('tflops', flags.tflops),
   gigabytes: flags.gigabytes === undefined ? known?.gigabytes : positive('gigabytes', flags.gigabytes),

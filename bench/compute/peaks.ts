@@ -1,5 +1,5 @@
 import { GraphBuilder } from '../../trainer/graph/graph.ts';
-import type { RuntimeKind } from '../../trainer/runtime/choice.ts';
+import type { Precision, RuntimeKind } from '../../trainer/runtime/choice.ts';
 import { openRuntime } from '../../trainer/runtime/open-runtime.ts';
 import { ParameterStore } from '../../trainer/runtime/parameter-store.ts';
 
@@ -11,9 +11,9 @@ const COPY_REPEATS = 5;
 const FLOAT_BYTES = 4;
 
 /** GFLOP/s of a large product of square matrices: what a training step is compared with. */
-export async function matrixPeak(kind: RuntimeKind, threads: number): Promise<number> {
+export async function matrixPeak(kind: RuntimeKind, threads: number, precision: Precision): Promise<number> {
   const extent = PEAK_EXTENTS[kind];
-  const runtime = await openRuntime(kind, threads);
+  const runtime = await openRuntime(kind, threads, precision);
   const g = new GraphBuilder();
   const extents = [extent, extent];
   const parameters = new ParameterStore(['a', 'b'].map(name => ({ name, shape: extents })));

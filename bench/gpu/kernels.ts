@@ -72,6 +72,8 @@ export function kernels(shape: KernelShape): BenchKernel[] {
     rowKernel('RMS norm', [tokens, hidden], (g, x) => g.rmsNormalize(x, 1e-6)),
     rowKernel('SiLU', [tokens, feedForward], (g, x) => g.silu(x)),
     rowKernel('log-softmax of logits', [Math.min(tokens, 2048), vocabulary], (g, x) => g.logSoftmax(x)),
+    drawing('drawing tokens', batch, vocabulary, [1, 0, 1, 0.5]),
+    drawing('drawing tokens by top-k and top-p', batch, vocabulary, [1, 50, 0.9, 0.5]),
   ];
 }
 
@@ -152,6 +154,18 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
     graph: g.build(),
     operations: 4 * batch * context * heads * headSize,
     bytes: FLOAT_BYTES * 2 * batch * context * keyHeads * headSize,
+  };
+}
+
+function drawing(name: string, rows: number, width: number, settings: readonly number[]): BenchKernel {
+  const g = new GraphBuilder();
+  const each = Array.from({ length: rows }, () => settings).flat();
+  g.output('y', g.draw(g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
+  return {
+    name: `${name}, ${rows} × ${width}`,
+    graph: g.build(),
+    operations: rows * width,
+    bytes: FLOAT_BYTES * rows * width,
   };
 }
 

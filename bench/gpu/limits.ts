@@ -16,12 +16,15 @@ const CARDS: readonly {
   { name: /A100/, plain: 19.5, tensor: 312, gigabytes: 2039 },
 ];
 
-/** @returns undefined for a card that is not known by name */
-export function limitsOf(description: string, products: string): Limits | undefined {
+/**
+ * @param description a runtime's, which names the card and how it multiplies
+ * @returns undefined for a card that is not known by name
+ */
+export function limitsOf(description: string): Limits | undefined {
   const card = CARDS.find(({ name }) => name.test(description));
   if (card === undefined) return undefined;
   return {
-    tflops: products.startsWith('tensor cores') ? card.tensor : card.plain,
+    tflops: description.includes('; tensor cores') ? card.tensor : card.plain,
     gigabytes: card.gigabytes,
   };
 }
