@@ -31,10 +31,11 @@ t.test(
     const folder = t.testdir();
     const settings = tinySettings(url, folder, 'whole', {
       policy: { runtime: 'webgpu' },
-      rollout: { env_groups: 2, group_size: 2 },
-      algorithm: { mini_batch_size: 4 },
+      tags: { Lake: { max_turn: 1 } },
+      rollout: { env_groups: 1, group_size: 2 },
+      algorithm: { mini_batch_size: 2 },
       training: { steps: STEPS, checkpoint_every: 1 },
-      validation: { episodes: 2 },
+      validation: { episodes: 1 },
     });
     const whole = await trainTiny(settings);
 
