@@ -12,7 +12,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { configToJson } from '../trainer/models/config.ts';
+import { configToJson } from '../trainer/models/config-json.ts';
 import { parameterSpecs } from '../trainer/models/parameters.ts';
 import { writeShardedSafetensors } from '../trainer/models/sharded-safetensors.ts';
 import { CONFIG_FILE, WEIGHTS_FILE } from '../trainer/policy/local/checkpoint.ts';

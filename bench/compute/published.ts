@@ -1,4 +1,5 @@
-import { type DecoderConfig, parseConfig } from '../../trainer/models/config.ts';
+import type { DecoderConfig } from '../../trainer/models/config.ts';
+import { parseConfig } from '../../trainer/models/config-json.ts';
 
 /** Shapes of published models, as their `config.json` has them; only the weights are missing. */
 const CONFIGS = {

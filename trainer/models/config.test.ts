@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import { configToJson, ModelConfigError, parseConfig, ropeFrequencies, scratchConfig } from './config.ts';
+import { ModelConfigError, ropeFrequencies, scratchConfig } from './config.ts';
+import { configToJson, parseConfig } from './config-json.ts';
 
 const golden = (model: string): JsonObject =>
   JSON.parse(

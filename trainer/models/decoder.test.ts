@@ -6,7 +6,7 @@ import { ParameterStore } from '../runtime/parameter-store.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { KernelCpuRuntime } from '../runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
-import { parseConfig } from './config.ts';
+import { parseConfig } from './config-json.ts';
 import { decoderHidden, decoderLogits, decoderValues } from './decoder.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { parameterSpecs } from './parameters.ts';

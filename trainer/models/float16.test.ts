@@ -1,6 +1,6 @@
 import t from 'tap';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
-import { parseConfig } from './config.ts';
+import { parseConfig } from './config-json.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { parameterSpecs } from './parameters.ts';
 

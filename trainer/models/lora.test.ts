@@ -4,7 +4,7 @@ import { joinParameters, ParameterStore } from '../runtime/parameter-store.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { KernelCpuRuntime } from '../runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
-import { parseConfig } from './config.ts';
+import { parseConfig } from './config-json.ts';
 import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { hasAdapter, loraNames, loraScale, mergedWeight } from './lora.ts';
 import { initialize, loraSpecs, parameterSpecs } from './parameters.ts';

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { parseConfig, scratchConfig } from '../../models/config.ts';
+import { scratchConfig } from '../../models/config.ts';
+import { parseConfig } from '../../models/config-json.ts';
 import { goldenWeights, read } from '../../models/golden.test-data.ts';
 import { parameterSpecs } from '../../models/parameters.ts';
 import { OnnxRuntime } from '../../runtime/onnx/onnx-runtime.ts';

@@ -1,7 +1,8 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
-import { configToJson, type DecoderConfig, parseConfig } from '../../models/config.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { configToJson, parseConfig } from '../../models/config-json.ts';
 import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/sharded-safetensors.ts';

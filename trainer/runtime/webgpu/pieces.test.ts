@@ -1,7 +1,7 @@
 import t from 'tap';
 import { GraphBuilder, type Tensor } from '../../graph/graph.ts';
 import { interpret } from '../../graph/reference/interpreter.ts';
-import { parseConfig } from '../../models/config.ts';
+import { parseConfig } from '../../models/config-json.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from '../../models/golden.test-data.ts';
 import { parameterSpecs } from '../../models/parameters.ts';
 import { runContractSuite } from '../contract-suite.ts';
