@@ -66,3 +66,12 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   t.equal(bytes({ loss: { kl: { coefficient: 0.1 } } }, /reference/), 4 * parameters);
   t.same([episodesPerIteration, episodes], [128, 128 * 200]);
 });
+
+t.test('a GPU keeps one sum of gradients and as large a cache as is asked for', async t => {
+  const large = scratchConfig({ vocabularySize: 46, hiddenSize: 1024, layers: 24, intermediateSize: 160 });
+  const policy = { runtime: 'webgpu', workers: 3, context: 512 };
+  const { memory, trained } = runSizes(settingsOf({ policy, rollout: { concurrency: 256 } }), large);
+  const bytes = (what: string) => memory.find(part => part.what.startsWith(what))!.bytes;
+  t.equal(bytes('gradients'), 4 * trained);
+  t.equal(bytes('cache'), 256 * 512 * 24 * 2 * 1024 * 4);
+});

@@ -8,7 +8,7 @@ import { hasValueHead, needsReference } from './settings-derived.ts';
 type Policy = RunSettings['policy'];
 
 const FLOAT_BYTES = 4;
-/** Most memory that a worker's cache can have. */
+/** Most memory that a worker's cache can have on the processor. */
 const MAX_CACHE_BYTES = 2 ** 32;
 /** Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, not exact. */
 const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
@@ -30,12 +30,13 @@ export interface RunSizes {
 }
 
 /**
- * Sizes of a run with a policy of this shape on this machine's processors.
+ * Sizes of a run with a policy of this shape on this machine's processors, or on its GPU where the settings name that.
  * @param critic shape of its critic; undefined where it has none
  */
 export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: DecoderConfig): RunSizes {
   const { policy, rollout, training } = settings;
-  const workers = policy.workers ?? 1;
+  const onGpu = policy.runtime === 'webgpu';
+  const workers = onGpu ? 1 : (policy.workers ?? 1);
   const trained = countWeights(trainedSpecs(config, hasValueHead(settings)));
   const adapted = config.lora !== undefined;
   const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
@@ -44,14 +45,16 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const learnt = FLOAT_BYTES * trained;
   const reference = adapted && policy.reference === null ? learnt : weights;
   const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
-  const cache = Math.min(MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
+  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
   const tokens = workers * policy.micro_batch_tokens;
   const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
   const criticSizes = critic && sizesOfCritic(critic, settings.policy);
   const memory = [
     { what: 'weights', bytes: weights },
     { what: 'optimiser (two moments)', bytes: 2 * learnt },
-    { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
+    onGpu
+      ? { what: 'gradients', bytes: learnt }
+      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
     ...(criticSizes?.memory ?? []),
