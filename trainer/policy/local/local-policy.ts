@@ -19,20 +19,17 @@ import type {
 import { clipFactor } from './adamw.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint.ts';
+import { Crew } from './crew.ts';
 import { LossScale } from './loss-scale.ts';
-import { dealSequences } from './micro-batches.ts';
 import { assertSameModel, type ModelPlace } from './model-folder.ts';
 import {
-  cutIntoSlices,
   type LocalPolicyOptions,
   type ModelState,
   type PolicyParts,
   prepare,
   workerSetups,
 } from './parts.ts';
-import type { Slice } from './protocol.ts';
 import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
-import { WorkerHandle } from './worker-handle.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
 
@@ -67,12 +64,7 @@ export class LocalPolicy implements Policy {
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
-  readonly #squares: Float64Array;
-  readonly #workers: readonly WorkerHandle[];
-  readonly #slices: readonly Slice[];
-  /** Worker of each open sequence. */
-  readonly #homes = new Map<number, number>();
-  readonly #homeCounts: number[];
+  readonly #crew: Crew;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
   #version: number;
@@ -83,7 +75,7 @@ export class LocalPolicy implements Policy {
   /** Those who want nothing to be sampled now. */
   #holders = 0;
 
-  private constructor(parts: PolicyParts, workers: readonly WorkerHandle[]) {
+  private constructor(parts: PolicyParts, crew: Crew) {
     const { options, config, weights } = parts;
     this.config = config;
     this.#options = options;
@@ -96,10 +88,7 @@ export class LocalPolicy implements Policy {
     this.#weights = weights;
     this.#first = parts.first;
     this.#second = parts.second;
-    this.#squares = parts.squares;
-    this.#workers = workers;
-    this.#slices = cutIntoSlices(weights.flat.length, workers.length);
-    this.#homeCounts = workers.map(() => 0);
+    this.#crew = crew;
     this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
     this.#version = 0;
     this.#step = 0;
@@ -110,15 +99,9 @@ export class LocalPolicy implements Policy {
    */
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
-    const setups = workerSetups(parts);
-    const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
-    const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
-    const failure = started.find(result => result.status === 'rejected');
-    if (failure !== undefined) {
-      await Promise.all(workers.map(worker => worker.terminate()));
-      throw failure.reason;
-    }
-    return new LocalPolicy(parts, workers);
+    const { weights, squares } = parts;
+    const crew = await Crew.start(workerSetups(parts), { length: weights.flat.length, squares });
+    return new LocalPolicy(parts, crew);
   }
 
   get version(): number {
@@ -127,8 +110,7 @@ export class LocalPolicy implements Policy {
 
   /** What it runs on, for people. */
   get description(): string {
-    const count = this.#workers.length;
-    const where = `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
+    const where = this.#crew.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
     const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
@@ -141,21 +123,11 @@ export class LocalPolicy implements Policy {
 
   async generate(request: GenerateRequest): Promise<Generation> {
     this.#assertOpen();
-    let home = this.#homes.get(request.sequenceId);
-    if (home === undefined) {
-      home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
-      this.#homes.set(request.sequenceId, home);
-      this.#homeCounts[home]++;
-    }
-    return this.#workers[home].generate(request);
+    return this.#crew.generate(request);
   }
 
   release(sequenceId: number): void {
-    const home = this.#homes.get(sequenceId);
-    if (home === undefined || this.#closed) return;
-    this.#homes.delete(sequenceId);
-    this.#homeCounts[home]--;
-    this.#workers[home].release(sequenceId);
+    if (!this.#closed) this.#crew.release(sequenceId);
   }
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -189,29 +161,7 @@ export class LocalPolicy implements Policy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(async () => {
-      const shares = dealSequences(
-        sequences.map(({ tokenIds }) => tokenIds.length),
-        this.#workers.length,
-      );
-      const scores = new Array<Score>(sequences.length);
-      await Promise.all(
-        shares.map(async (share, w) => {
-          if (share.length === 0) return;
-          const own = share.map(index => compact(sequences[index]));
-          const results = await this.#workers[w].run({
-            kind: 'score',
-            sequences: own,
-            temperature: settings.temperature,
-            reference,
-          });
-          share.forEach((index, i) => {
-            scores[index] = results[i];
-          });
-        }),
-      );
-      return scores;
-    });
+    return this.#inTurn(() => this.#crew.score(sequences, settings.temperature, reference));
   }
 
   /**
@@ -225,7 +175,7 @@ export class LocalPolicy implements Policy {
     return this.#withGradient(batch, settings, false, async norm => {
       const step = this.#step + 1;
       const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
-      await this.#onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      await this.#crew.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
       return { 'actor/lr': optimizer.learningRate };
@@ -265,23 +215,15 @@ export class LocalPolicy implements Policy {
       }
       const entropy = !critic && loss.policy !== 'cross_entropy';
       const structure = lossStructure(loss, { value, entropy, policy: !critic });
-      const shares = dealSequences(
-        sequences.map(({ tokenIds }) => tokenIds.length),
-        this.#workers.length,
-      );
       const compute = async () => {
         const lossScale = this.#lossScale?.scale ?? 1;
-        const parts = await Promise.all(
-          this.#workers.map((worker, w) => {
-            const own = shares[w].map(index => compact(sequences[index]));
-            const task = { sequences: own, loss, structure, counts, temperature, lossScale };
-            return worker.run({ kind: 'gradients', task });
-          }),
-        );
-        await this.#onSlices(slice => ({ kind: 'reduce', slice }));
-        const norm = Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0)) / lossScale;
-        const metrics = { ...sumMetrics(parts), ...batchMetrics(sequences, loss) };
-        return { norm, metrics: this.#lossScale ? { ...metrics, 'actor/loss_scale': lossScale } : metrics };
+        const task = { sequences, loss, structure, counts, temperature, lossScale };
+        const { norm, metrics: parts } = await this.#crew.gradient(task);
+        const metrics = { ...parts, ...batchMetrics(sequences, loss) };
+        return {
+          norm: norm / lossScale,
+          metrics: this.#lossScale ? { ...metrics, 'actor/loss_scale': lossScale } : metrics,
+        };
       };
       try {
         let { norm, metrics } = await compute();
@@ -309,7 +251,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     this.#holders++;
     try {
-      await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
+      await this.#crew.all({ kind: 'hold' });
       return await work();
     } finally {
       this.#holders--;
@@ -321,7 +263,7 @@ export class LocalPolicy implements Policy {
   async save(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await Promise.all(this.#workers.map(worker => worker.run({ kind: 'download' })));
+      await this.#crew.all({ kind: 'download' });
       await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
@@ -340,7 +282,7 @@ export class LocalPolicy implements Policy {
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
-    await this.#inTurn(() => Promise.all(this.#workers.map(worker => worker.run({ kind: 'download' }))));
+    await this.#inTurn(() => this.#crew.all({ kind: 'download' }));
     return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
   }
 
@@ -354,7 +296,7 @@ export class LocalPolicy implements Policy {
     await this.#inTurn(async () => {
       await assertSameModel(folder, this.config);
       try {
-        await Promise.all(this.#workers.map(worker => worker.run({ kind: 'hold' })));
+        await this.#crew.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
         const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
@@ -386,18 +328,14 @@ export class LocalPolicy implements Policy {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await Promise.all(this.#workers.map(worker => worker.close()));
-  }
-
-  #onSlices(make: (slice: Slice) => Parameters<WorkerHandle['run']>[0]): Promise<unknown> {
-    return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
+    await this.#crew.close();
   }
 
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
-    await Promise.all(this.#workers.map(worker => worker.run(task)));
+    await this.#crew.all(task);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -416,25 +354,6 @@ export class LocalPolicy implements Policy {
   }
 }
 
-function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
-  const sums: Record<string, number> = {};
-  for (const part of parts) {
-    for (const [name, value] of Object.entries(part)) sums[name] = (sums[name] ?? 0) + value;
-  }
-  return sums;
-}
-
 function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
-}
-
-/** The same with arrays of its own: posting a view would copy the whole buffer under it. */
-function compact<T extends object>(sequence: T): T {
-  const copy = Object.entries(sequence).map(([name, value]) => [
-    name,
-    ArrayBuffer.isView(value) && value.byteLength !== value.buffer.byteLength
-      ? (value as Float32Array).slice()
-      : value,
-  ]);
-  return Object.fromEntries(copy) as T;
 }
