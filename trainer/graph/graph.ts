@@ -1,6 +1,14 @@
 import { operations } from './operations/index.ts';
-import type { NdArray } from './operations/operation.ts';
 import type { PagedAttentionAttributes } from './operations/paged-attention.ts';
+import {
+  columnScale,
+  covers,
+  isConstant,
+  isSmall,
+  isSmallConstant,
+  resolveShape,
+  toNdArray,
+} from './simplification.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -13,7 +21,6 @@ import {
   sameShape,
   sizeOf,
   type Tensor,
-  type TypedArray,
 } from './tensor.ts';
 
 export type { DType, Graph, Shape, Tensor, TypedArray } from './tensor.ts';
@@ -38,11 +45,6 @@ export interface AttentionOptions {
   /** Added to the scores, [batch or 1, 1, queries, keys]; gets no gradient. */
   readonly bias?: Tensor;
 }
-
-/** Constants up to this many elements are computed when they are built. */
-const FOLDED_ELEMENTS = 4096;
-/** Rows per output from which a scale of the columns moves from the left side of a product to the right one. */
-const FOLDING_ROWS = 2;
 
 /**
  * Builds a tensor program: each method adds a node and returns it. Shapes are concrete; equal nodes are built
@@ -186,7 +188,7 @@ export class GraphBuilder {
     const known = this.#known.get(key);
     if (known !== undefined) return known;
     const type = operation.infer(inputs, attributes);
-    const foldable = inputs.every(isSmallConstant) && sizeOf(type.shape) <= FOLDED_ELEMENTS;
+    const foldable = inputs.every(isSmallConstant) && isSmall(type.shape);
     const tensor = foldable
       ? this.constant(operation.evaluate(inputs.map(toNdArray), attributes, type), type.shape, type.dtype)
       : this.#append(name, inputs, attributes, type.dtype, type.shape);
@@ -561,51 +563,4 @@ export class GraphBuilder {
   #own(tensor: Tensor): void {
     if (this.#nodes[tensor.id] !== tensor) throw new GraphError('the tensor belongs to another GraphBuilder');
   }
-}
-
-/** Whether the tensor is a constant that holds only this value. */
-export function isConstant(tensor: Tensor, value: number): boolean {
-  if (tensor.operation === 'broadcastTo') return isConstant(tensor.inputs[0], value);
-  return (
-    tensor.operation === 'constant' && (tensor.attributes.data as TypedArray).every(entry => entry === value)
-  );
-}
-
-function isSmallConstant(tensor: Tensor): boolean {
-  return tensor.operation === 'constant' && sizeOf(tensor.shape) <= FOLDED_ELEMENTS;
-}
-
-function toNdArray({ dtype, shape, attributes }: Tensor): NdArray {
-  return { dtype, shape, data: Float64Array.from(attributes.data as TypedArray) };
-}
-
-function covers(x: Tensor, other: Tensor): boolean {
-  const lead = x.shape.length - other.shape.length;
-  return lead >= 0 && other.shape.every((extent, i) => extent === 1 || extent === x.shape[lead + i]);
-}
-
-/**
- * Splits a left side x · columns, with one factor per column and clearly more rows than the matrix on the right
- * has outputs: scaling the smaller right side instead is the same product.
- */
-function columnScale(a: Tensor, b: Tensor, transposeB: boolean): [x: Tensor, columns: Tensor] | undefined {
-  if (a.operation !== 'mul' || b.shape.length !== 2) return undefined;
-  const width = a.shape[a.shape.length - 1];
-  const columns = a.inputs.findIndex(input => sameShape(input.shape, [width]));
-  const x = a.inputs[1 - columns];
-  if (columns === -1 || !sameShape(x.shape, a.shape)) return undefined;
-  const rows = sizeOf(a.shape) / width;
-  const outputs = b.shape[transposeB ? 0 : 1];
-  return rows >= FOLDING_ROWS * outputs ? [x, a.inputs[columns]] : undefined;
-}
-
-function resolveShape(from: Shape, to: Shape): Shape {
-  const free = to.indexOf(-1);
-  if (free === -1) return [...to];
-  const rest = sizeOf(to.with(free, 1));
-  const extent = sizeOf(from) / rest;
-  if (to.indexOf(-1, free + 1) !== -1 || !Number.isInteger(extent)) {
-    throw new GraphError(`reshape: [${from.join(',')}] does not fit [${to.join(',')}]`);
-  }
-  return to.with(free, extent);
 }
