@@ -5,7 +5,7 @@ import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder.ts';
-import { type Row, tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const LONGEST_MS = 110_000;
@@ -46,14 +46,7 @@ t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t =>
   });
 
   await t.test('staleness 0: half, resume and half again equals the whole', async t => {
-    const parted = settings('parted', asynchronous(0, 4));
-    const stop = new AbortController();
-    const half = {
-      ...silentProgress,
-      update: (done: number) => done === 3 && stop.abort(new DOMException('stop', 'AbortError')),
-    };
-    const run = await trainTiny(parted, half, stop.signal);
-    await trainRun(run, parted, silentProgress, new AbortController().signal);
+    const run = await trainInTwo(settings('parted', asynchronous(0, 4)), 3);
     const whole = await trainTiny(settings('whole', asynchronous(0, 4)));
     t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
     t.same(learnt(run), learnt(whole));

@@ -8,7 +8,7 @@ import { silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder.ts';
-import { tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+import { tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 
 const LONGEST_MS = 110_000;
 const never = new AbortController().signal;
@@ -34,23 +34,10 @@ t.test('a run with a critic of its own', { timeout: LONGEST_MS }, async t => {
     optimizer: { learning_rate: 1e-3, warmup_iterations: 2 },
     training: { steps: 4, checkpoint_every: 2 },
   });
-  /** Trains once whole, and once in two halves with another process's memory. */
-  const bothWays = async (name: string, over: Json) => {
-    const whole = await trainTiny(settings(`${name}-whole`, over));
-    const parted = settings(`${name}-parted`, over);
-    const stop = new AbortController();
-    const half = {
-      ...silentProgress,
-      update: (done: number) => done === 2 && stop.abort(new DOMException('stop', 'AbortError')),
-    };
-    const run = await trainTiny(parted, half, stop.signal);
-    await trainRun(run, parted, silentProgress, never);
-    return { whole, run };
-  };
-
   await t.test('learns, and goes on as if it had never stopped', async t => {
-    const { whole, run } = await bothWays('full', { ...ppo(), warm_start: { episodes: 8, epochs: 1 } });
-    t.strictSame(files(run), files(whole));
+    const full = { ...ppo(), warm_start: { episodes: 8, epochs: 1 } };
+    const whole = await trainTiny(settings('whole', full));
+    t.strictSame(files(await trainInTwo(settings('parted', full), 2)), files(whole));
     const rows = trainingRows(whole);
     t.equal(rows[0]['critic/values/mean'], 0, 'a fresh critic expects nothing');
     t.ok(rows[3]['critic/values/mean'] !== 0);

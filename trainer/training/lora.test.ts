@@ -5,12 +5,10 @@ import type { Json } from '../../shared/json.ts';
 import { mergeAdapter } from '../policy/local/merge-adapter.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
-import { silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import { openPolicy } from './open-policy.ts';
-import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder.ts';
-import { type Row, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 import { openWorkbench } from './workbench.ts';
 
 const LONGEST_MS = 110_000;
@@ -63,13 +61,7 @@ t.test(
     t.ok(readFileSync(join(base, 'model.safetensors')).equals(weights), 'the base is as it was');
 
     const parted = settings('parted', goingOn);
-    const stop = new AbortController();
-    const half = {
-      ...silentProgress,
-      update: (done: number) => done === 2 && stop.abort(new DOMException('stop', 'AbortError')),
-    };
-    const run = await trainTiny(parted, half, stop.signal);
-    await trainRun(run, parted, silentProgress, never);
+    const run = await trainInTwo(parted, 2);
     t.same(learnt(run), learnt(whole), 'half, resume and half again is the whole, bit for bit');
 
     const merged = join(folder, 'merged');

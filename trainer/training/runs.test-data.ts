@@ -53,6 +53,18 @@ export async function trainTiny(
   return run;
 }
 
+/** Trains a run to a step, and then goes on from its folder to the end. */
+export async function trainInTwo(settings: RunSettings, at: number): Promise<RunFolder> {
+  const stop = new AbortController();
+  const half = {
+    ...silentProgress,
+    update: (done: number) => done === at && stop.abort(new DOMException('stop', 'AbortError')),
+  };
+  const run = await trainTiny(settings, half, stop.signal);
+  await trainRun(run, settings, silentProgress, new AbortController().signal);
+  return run;
+}
+
 /** Rows of the training steps. */
 export function trainingRows(run: RunFolder): Row[] {
   return (readJsonLines(run.metrics) as Row[]).filter(row => 'train/success' in row);
