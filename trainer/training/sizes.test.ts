@@ -48,6 +48,12 @@ t.test('a critic of its own learns as many weights again, and shares the base of
   t.equal(bytes(sizes({}, adapted), 'critic ('), 4 * 5 * adapters);
   const own = bytes(sizes({ critic: { init: 'elsewhere' } }, adapted), 'critic (');
   t.equal(own, 4 * (5 * adapters + whole.parameters - 65));
+  const onGpu = bytes(sizes({ runtime: 'webgpu' }, adapted), 'critic (');
+  t.equal(
+    onGpu,
+    4 * (4 * adapters + whole.parameters - 65),
+    'a device of its own, with one sum of gradients',
+  );
 });
 
 t.test('memory grows with workers, open episodes and a reference', async t => {

@@ -48,7 +48,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
   const tokens = workers * policy.micro_batch_tokens;
   const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
-  const criticSizes = critic && sizesOfCritic(critic, settings.policy);
+  const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
     { what: 'optimiser (two moments)', bytes: 2 * learnt },
@@ -72,19 +72,26 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   };
 }
 
-/** Of a critic: what it learns, and the memory that takes. Under adapters it shares the policy's base unless it has its own. */
-function sizesOfCritic(config: DecoderConfig, { critic, workers, micro_batch_tokens, recompute }: Policy) {
-  const threads = workers ?? 1;
+/**
+ * Of a critic: what it learns, and the memory that takes. Under adapters it shares the policy's base on the processor, unless it
+ * has its own.
+ */
+function sizesOfCritic(
+  config: DecoderConfig,
+  { critic, micro_batch_tokens, recompute }: Policy,
+  { workers, onGpu }: { readonly workers: number; readonly onGpu: boolean },
+) {
   const parameters = countWeights(trainedSpecs(config, true));
-  const frozen =
-    config.lora !== undefined && critic?.init != null ? countWeights(parameterSpecs(config, false)) : 0;
-  const kept = threads * micro_batch_tokens * keptByLayers(config, recompute);
+  const apart = config.lora !== undefined && (onGpu || critic?.init != null);
+  const frozen = apart ? countWeights(parameterSpecs(config, false)) : 0;
+  const gradients = onGpu ? 1 : 2 * workers;
+  const kept = workers * micro_batch_tokens * keptByLayers(config, recompute);
   return {
     parameters,
     memory: [
       {
         what: 'critic (weights, two moments, gradients)',
-        bytes: FLOAT_BYTES * (frozen + (3 + 2 * threads) * parameters),
+        bytes: FLOAT_BYTES * (frozen + (3 + gradients) * parameters),
       },
       { what: "critic's activations, about", bytes: FLOAT_BYTES * kept },
     ],
