@@ -53,7 +53,8 @@ t.test('the theme is the system’s until it is switched, and stays switched', {
   await page.emulateMedia({ colorScheme: 'dark' });
   const dark = await background();
   t.not(dark, light);
-  t.equal(await button.getAttribute('aria-pressed'), 'true');
+  // The page hears of the change, some time later.
+  await page.getByRole('button', { name: 'Dark', pressed: true }).waitFor();
   await page.emulateMedia({ colorScheme: 'light' });
   await button.click();
   t.equal(await background(), dark);
