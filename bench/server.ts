@@ -173,7 +173,12 @@ async function crowdCases(sessions: number): Promise<Case[]> {
   const few = `${FEW_SESSIONS} sessions open`;
   return [
     crowd(few, quiet, await openSessions(quiet, TOKEN, FEW_SESSIONS)),
-    crowd(`${FEW_SESSIONS} of ${sessions}`, crowded, many.slice(0, FEW_SESSIONS), few),
+    crowd(
+      `${FEW_SESSIONS} beside ${sessions}`,
+      crowded,
+      await openSessions(crowded, TOKEN, FEW_SESSIONS),
+      few,
+    ),
     crowd(`all of ${sessions}`, crowded, many, few),
   ];
 }
