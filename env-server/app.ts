@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
@@ -141,7 +142,11 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     // Node would answer with nothing but a status.
     http: { requireHostHeader: false },
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
-    frameworkErrors: (error, request, reply) => desk.reply(error, request, reply),
+    frameworkErrors(error, request, reply) {
+      // Such replies pass by the hooks.
+      reply.raw.once('finish', () => leaveUpgrade(request.raw));
+      desk.reply(error, request, reply);
+    },
   }) as unknown as FastifyInstance;
 
   // A logger of its own for every request costs more than a step.
@@ -159,9 +164,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     done();
   });
   if (log.isLevelEnabled('debug')) logRequests(server);
-  // A request to upgrade that was answered instead leaves a socket that nobody reads from any more.
   server.addHook('onResponse', (request, _reply, done) => {
-    if (request.raw.headers.upgrade !== undefined) request.raw.socket.destroySoon();
+    leaveUpgrade(request.raw);
     done();
   });
   server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
@@ -239,6 +243,11 @@ async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   if (!settings) return undefined;
   const { OpenTelemetry } = await import('./tracing/open-telemetry.ts');
   return new OpenTelemetry(settings, log);
+}
+
+/** A request to upgrade that was answered instead leaves a socket that nobody reads from any more. */
+function leaveUpgrade({ headers, socket }: IncomingMessage): void {
+  if (headers.upgrade !== undefined) socket.destroySoon();
 }
 
 function readJson(server: FastifyInstance): void {

@@ -41,7 +41,14 @@ export const ABUSES: readonly Abuse[] = [
   request => raw('sends more than it announces', `${rawText(request)}{"left":"over"}`),
   request => raw('announces a length below zero', rawText(request, [], -1)),
   request => raw('two lengths', rawText(request, ['Content-Length: 3'])),
-  request => raw('a bad chunk', rawText(request, ['Transfer-Encoding: chunked'])),
+  // What begins with a digit could be a chunk of that length that is still to come.
+  request =>
+    raw(
+      'a bad chunk',
+      rawText({ ...request, body: { text: `x${request.body?.text ?? ''}`, encoding: 'utf8' } }, [
+        'Transfer-Encoding: chunked',
+      ]),
+    ),
   request => raw('an unknown coding', rawText(request, ['Transfer-Encoding: rot13'])),
   request =>
     raw(

@@ -20,6 +20,8 @@ export interface SocketAnswer {
 }
 
 const PATIENCE_MS = 60_000;
+/** Deeper than any value is made; what is too deep is the server's to say. */
+const DEEPEST = 1000;
 
 export const bytesOf = ({ text, encoding }: Bytes): Buffer => Buffer.from(text, encoding);
 
@@ -116,7 +118,9 @@ export class ServerWire {
           if ('bytes' in frame) socket.send(bytesOf(frame.bytes), { binary: frame.binary });
           else
             socket.send(
-              packed ? encode(frame.value, { ignoreUndefined: true }) : JSON.stringify(frame.value),
+              packed
+                ? encode(frame.value, { ignoreUndefined: true, maxDepth: DEEPEST })
+                : JSON.stringify(frame.value),
             );
         }
       });

@@ -246,6 +246,23 @@ t.test('a frame beyond the limit closes the socket with 1009, and only that sock
   t.match(await next(), { ok: true });
 });
 
+t.test('an upgrade that is refused is answered, and its connection ends', async t => {
+  const app = await listening(t);
+  const [host, port] = hostOf(app).split(':');
+  for (const [path, status] of [
+    ['/v1/nothing', 404],
+    ['/v1/%', 400],
+  ]) {
+    const socket = connect(Number(port), host);
+    socket.write(
+      `GET ${path} HTTP/1.1\r\nHost: ${hostOf(app)}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+    );
+    let answer = '';
+    for await (const piece of socket) answer += piece;
+    t.match(answer, RegExp(`^HTTP/1.1 ${status} [^]*application/problem\\+json`));
+  }
+});
+
 /** A WebSocket by hand, which does only what it is told: it answers no pings. */
 async function rawSocket(t: Test, app: TestApp): Promise<Socket> {
   const [host, port] = hostOf(app).split(':');
