@@ -16,6 +16,7 @@ import { LORA_MODULES } from '../trainer/models/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
 import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
+import { positiveInteger } from './flags.ts';
 
 const KIBIBYTE = 1024;
 const GIGABYTE = 1e9;
@@ -47,11 +48,9 @@ if (runtime === undefined)
 const precision = PRECISIONS.find(name => name === flags.precision);
 if (precision === undefined)
   throw new RangeError(`--precision must be one of ${PRECISIONS.join(', ')}, got ${flags.precision}`);
-const numberOf = (name: keyof typeof flags): number => {
-  const value = Number(flags[name]);
-  if (Number.isInteger(value) && value > 0) return value;
-  throw new RangeError(`--${name} must be a positive integer, got ${flags[name]}`);
-};
+const numberOf = (
+  name: 'workers' | 'threads' | 'group' | 'prompt' | 'generated' | 'tokens' | 'steps' | 'lora',
+) => positiveInteger(name, flags[name]);
 const [workers, threads, group, prompt, generated, tokenBudget, steps] = (
   ['workers', 'threads', 'group', 'prompt', 'generated', 'tokens', 'steps'] as const
 ).map(numberOf);

@@ -20,9 +20,18 @@ import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
 import { PRECISIONS, type RuntimeKind } from '../trainer/runtime/choice.ts';
 import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
-import { configOf, decodingBytes, SHAPES, type Shape, trainingOperations } from './compute/shapes.ts';
+import {
+  configOf,
+  decodingBytes,
+  SHAPES,
+  type Shape,
+  shapeNamed,
+  trainingOperations,
+} from './compute/shapes.ts';
 import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
+import { positiveInteger } from './flags.ts';
 import { limitsOf } from './gpu/limits.ts';
+import { median } from './median.ts';
 
 const FLOAT_BYTES = 4;
 /** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for so many. */
@@ -30,7 +39,6 @@ const LARGE_TOKEN_BUDGET = 512;
 
 type Task = 'train' | 'decode' | 'group' | 'apart';
 
-const names = SHAPES.map(({ name }) => name);
 const { values: flags } = parseArgs({
   options: {
     rounds: { type: 'string', default: '3' },
@@ -48,22 +56,21 @@ const { values: flags } = parseArgs({
     tokens: { type: 'string' },
   },
 });
-const rounds = positive('rounds', flags.rounds);
+const rounds = positiveInteger('rounds', flags.rounds);
 const kind: RuntimeKind = flags.runtime === 'webgpu' ? 'webgpu' : 'onnx';
 if (kind !== flags.runtime) throw new RangeError(`--runtime must be onnx or webgpu, got ${flags.runtime}`);
 const precision = PRECISIONS.find(name => name === flags.precision);
 if (precision === undefined)
   throw new RangeError(`--precision must be one of ${PRECISIONS.join(', ')}, got ${flags.precision}`);
-const tokenBudget = flags.tokens === undefined ? LARGE_TOKEN_BUDGET : positive('tokens', flags.tokens);
+const tokenBudget = flags.tokens === undefined ? LARGE_TOKEN_BUDGET : positiveInteger('tokens', flags.tokens);
 const threadCounts =
-  kind === 'webgpu' ? [1] : flags.threads.split(',').map(each => positive('threads', each));
+  kind === 'webgpu' ? [1] : flags.threads.split(',').map(each => positiveInteger('threads', each));
 const shapes = flags.shapes.split(',').map((name): Shape => {
-  const shape = SHAPES.find(each => each.name === name);
-  if (shape === undefined) throw new RangeError(`no shape is named ${name}; choose ${names.join(', ')}`);
+  const shape = shapeNamed(name);
   return {
     ...shape,
-    batch: flags.batch === undefined ? shape.batch : positive('batch', flags.batch),
-    time: flags.time === undefined ? shape.time : positive('time', flags.time),
+    batch: flags.batch === undefined ? shape.batch : positiveInteger('batch', flags.batch),
+    time: flags.time === undefined ? shape.time : positiveInteger('time', flags.time),
   };
 });
 
@@ -180,14 +187,4 @@ async function measure(run: () => Promise<void>, steps: number): Promise<number[
     times.push(performance.now() - start);
   }
   return times;
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1];
-}
-
-function positive(name: string, text: string): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value > 0) return value;
-  throw new RangeError(`--${name} must be a positive integer, got ${text}`);
 }

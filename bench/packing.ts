@@ -14,7 +14,9 @@ import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts'
 import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
 import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/local/micro-batches.ts';
 import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
-import { configOf, SHAPES, type Shape } from './compute/shapes.ts';
+import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
+import { positiveInteger } from './flags.ts';
+import { median } from './median.ts';
 
 const MOST_TURNS = 8;
 const PROMPT = { least: 10, most: 16 };
@@ -33,17 +35,12 @@ const { values: flags } = parseArgs({
     threads: { type: 'string', default: '1' },
   },
 });
-const [count, rounds, threads] = (['episodes', 'rounds', 'threads'] as const).map(name => {
-  const value = Number(flags[name]);
-  if (Number.isInteger(value) && value > 0) return value;
-  throw new RangeError(`--${name} must be a positive integer, got ${flags[name]}`);
-});
+const [count, rounds, threads] = (['episodes', 'rounds', 'threads'] as const).map(name =>
+  positiveInteger(name, flags[name]),
+);
 
 for (const name of flags.shapes.split(',')) {
-  const shape = SHAPES.find(each => each.name === name);
-  if (shape === undefined) {
-    throw new RangeError(`no shape is named ${name}; choose ${SHAPES.map(each => each.name).join(', ')}`);
-  }
+  const shape = shapeNamed(name);
   await compare(shape);
 }
 
@@ -85,9 +82,8 @@ async function compare(shape: Shape): Promise<void> {
       config: configOf(shape),
     });
     const computed = plan.reduce((sum, { rows, time, packed }) => sum + (packed?.tokens ?? rows * time), 0);
-    const median = times.toSorted((a, b) => a - b)[times.length >> 1];
     console.log(
-      `  ${packing ? 'packed' : 'padded'}: ${plan.length} micro-batches of one worker, ${((100 * (computed - tokens)) / computed).toFixed(1)} % padding; ${median.toFixed(1)} ms (best ${Math.min(...times).toFixed(1)}), ${Math.round((1000 * tokens) / median).toLocaleString('en')} tokens/s`,
+      `  ${packing ? 'packed' : 'padded'}: ${plan.length} micro-batches of one worker, ${((100 * (computed - tokens)) / computed).toFixed(1)} % padding; ${median(times).toFixed(1)} ms (best ${Math.min(...times).toFixed(1)}), ${Math.round((1000 * tokens) / median(times)).toLocaleString('en')} tokens/s`,
     );
     await policies.get(packing)!.close();
   }

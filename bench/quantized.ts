@@ -13,7 +13,9 @@
 import { parseArgs } from 'node:util';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { encodeModel, type OnnxInitializer, type OnnxNode } from '../trainer/runtime/onnx/model-proto.ts';
-import { SHAPES, type Shape } from './compute/shapes.ts';
+import { type Shape, shapeNamed } from './compute/shapes.ts';
+import { positiveInteger } from './flags.ts';
+import { median } from './median.ts';
 
 /** Layers at most: more of a large shape do not fit beside each other, and do not fit the caches anyway. */
 const MOST_LAYERS = 8;
@@ -32,11 +34,7 @@ const { values: flags } = parseArgs({
     rounds: { type: 'string', default: '9' },
   },
 });
-const [threads, rounds] = (['threads', 'rounds'] as const).map(name => {
-  const value = Number(flags[name]);
-  if (Number.isInteger(value) && value > 0) return value;
-  throw new RangeError(`--${name} must be a positive integer, got ${flags[name]}`);
-});
+const [threads, rounds] = (['threads', 'rounds'] as const).map(name => positiveInteger(name, flags[name]));
 
 /** How a product [rows, inputs] × weights is written: its nodes, and the constants that come with it. */
 type Product = (
@@ -103,10 +101,7 @@ const KINDS: readonly { readonly name: string; readonly product: Product; readon
 ];
 
 for (const name of flags.shapes.split(',')) {
-  const shape = SHAPES.find(each => each.name === name);
-  if (shape === undefined) {
-    throw new RangeError(`no shape is named ${name}; choose ${SHAPES.map(each => each.name).join(', ')}`);
-  }
+  const shape = shapeNamed(name);
   const layers = Math.min(shape.layers, MOST_LAYERS);
   const count = 2 * layers * shape.hidden * shape.feedForward;
   console.log(
@@ -133,7 +128,6 @@ async function compare(shape: Shape, layers: number, rows: number): Promise<void
       if (round > 0) times.push((user + system) / 1000);
     }
   }
-  const median = (times: readonly number[]) => times.toSorted((a, b) => a - b)[times.length >> 1];
   const [float] = kinds;
   const told = kinds.map(({ name, times }) => {
     const ratios = [median(float.times) / median(times), Math.min(...float.times) / Math.min(...times)];

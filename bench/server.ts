@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { hashToken } from '../env-server/http/auth.ts';
+import { median } from './median.ts';
 import {
   type Client,
   httpClient,
@@ -205,8 +206,6 @@ function print(cases: readonly Case[], rowsOf: ReadonlyMap<Case, readonly Row[]>
     console.log(`| ${columns.join(' | ')} |`);
   }
 }
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 const options = new Command('bench:server')
   .option('--seconds <n>', 'measured time of each case in each round', Number, 2)

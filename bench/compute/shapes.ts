@@ -113,3 +113,10 @@ export function decodingBytes(shape: Shape, weights: number, bytesOfNumber: numb
   const cache = 2 * shape.layers * width * positions * shape.batch;
   return bytesOfNumber * shape.generated * (weights + cache);
 }
+
+/** @throws RangeError naming those there are */
+export function shapeNamed(name: string): Shape {
+  const shape = SHAPES.find(each => each.name === name);
+  if (shape !== undefined) return shape;
+  throw new RangeError(`no shape is named ${name}; choose ${SHAPES.map(each => each.name).join(', ')}`);
+}

@@ -1,3 +1,5 @@
+import { median } from '../median.ts';
+
 const MB = 1024 * 1024;
 /** What memory may grow by over the undisturbed time, once warm. */
 const GROWTH_SHARE = 0.25;
@@ -9,10 +11,6 @@ export function warmAndLater(samples: readonly number[]): readonly [number, numb
   if (samples.length < FEWEST_SAMPLES) return undefined;
   const third = Math.floor(samples.length / 3);
   return [median(samples.slice(0, third)), median(samples.slice(-third))];
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
 /** Says that memory is not flat, where it is not. */
