@@ -3,7 +3,7 @@ import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../par
 import type { Products } from '../precision.ts';
 import type { Step, Value } from '../step.ts';
 import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
-import { PRODUCT_BINDINGS } from './product-bindings.ts';
+import { PRODUCT_BINDINGS, tilePlace } from './product-bindings.ts';
 
 /** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
 const THREADS = 16;
@@ -73,12 +73,7 @@ fn main(
   @builtin(local_invocation_id) local : vec3<u32>,
   @builtin(local_invocation_index) thread : u32,
 ) {
-  let outer = group.z / u.innerBatch;
-  let inside = group.z % u.innerBatch;
-  let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
-  let right_start = u.rightStart + outer * u.rightOuter + inside * u.rightInner;
-  let first_row = group.y * ${extent}u;
-  let first_column = group.x * ${extent}u;
+${tilePlace(extent)}
 ${each(i => `  var sums${i} = ${vector}();`)}
   for (var depth = 0u; depth < u.inner; depth += u.strip) {${load('left', 'rows', 'first_row')}${load('right', 'columns', 'first_column')}
     workgroupBarrier();

@@ -1,5 +1,5 @@
 import { SUBGROUP_TILE, type SubgroupShape } from '../precision.ts';
-import { PRODUCT_BINDINGS } from './product-bindings.ts';
+import { PRODUCT_BINDINGS, tilePlace } from './product-bindings.ts';
 
 /** Subgroups of a workgroup along rows and along columns. */
 const SUBGROUPS = 2;
@@ -48,12 +48,7 @@ fn main(
   @builtin(local_invocation_id) local : vec3<u32>,
   @builtin(local_invocation_index) thread : u32,
 ) {
-  let outer = group.z / u.innerBatch;
-  let inside = group.z % u.innerBatch;
-  let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
-  let right_start = u.rightStart + outer * u.rightOuter + inside * u.rightInner;
-  let first_row = group.y * ${MATRIX_EXTENT}u;
-  let first_column = group.x * ${MATRIX_EXTENT}u;
+${tilePlace(MATRIX_EXTENT)}
   let own_row = (local.y / ${SUBGROUPS}u) * ${SUBGROUP_TILE}u;
   let own_column = (local.y % ${SUBGROUPS}u) * ${SUBGROUP_TILE}u;
 ${each((i, j) => `  var sums${i}_${j} : subgroup_matrix_result<f32, ${columns}, ${rows}>;`)}

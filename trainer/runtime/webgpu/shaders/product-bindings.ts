@@ -38,3 +38,11 @@ fn put(matrix : u32, row : u32, column : u32, value : f32) {
   if (u.adding == 1u) { result[at] += value; } else { result[at] = value; }
 }
 `;
+
+/** In `main`: where a workgroup's tile of so many rows and columns lies, in which factors and from which row and column on. */
+export const tilePlace = (extent: number): string => `let outer = group.z / u.innerBatch;
+  let inside = group.z % u.innerBatch;
+  let left_start = u.leftStart + outer * u.leftOuter + inside * u.leftInner;
+  let right_start = u.rightStart + outer * u.rightOuter + inside * u.rightInner;
+  let first_row = group.y * ${extent}u;
+  let first_column = group.x * ${extent}u;`;
