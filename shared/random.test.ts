@@ -67,5 +67,10 @@ t.test('a generator moved to a state draws what one of that state draws', async 
   const moved = Random.fromSeed(1);
   moved.moveTo(ahead.state);
   t.equal(moved.seed, undefined);
-  t.same([moved.float(), moved.integer(10)], [ahead.float(), ahead.integer(10)]);
+  const follower = Random.fromSeed(1);
+  follower.follow(ahead);
+  t.equal(follower.seed, undefined);
+  const expected = [ahead.float(), ahead.integer(10)];
+  t.same([moved.float(), moved.integer(10)], expected);
+  t.same([follower.float(), follower.integer(10)], expected, 'as does one that follows another');
 });

@@ -68,6 +68,14 @@ export class Random {
     [this.#a, this.#b, this.#c, this.#d] = state.map(word => word | 0);
   }
 
+  /** Goes on as the other one would, which is left as it is. */
+  follow(other: Random): void {
+    this.#a = other.#a;
+    this.#b = other.#b;
+    this.#c = other.#c;
+    this.#d = other.#d;
+  }
+
   /** A uniform unsigned 32-bit integer. */
   uint32(): number {
     const b = this.#b;

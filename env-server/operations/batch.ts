@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem, type ProblemDocument } from '../../shared/problems.ts';
-import type { Dispatcher } from './dispatcher.ts';
+import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
 import type { OperationInput } from './operation.ts';
 import type { ReplyForm } from './reply-form.ts';
@@ -79,12 +79,8 @@ function runItem<T>(
   index: number,
   form: ReplyForm<T, unknown>,
 ): MaybePromise<T> {
-  const item = request.items[index];
-  const failed = (error: unknown): T => {
-    const sessionId = (item as { session_id?: unknown } | null)?.session_id;
-    return form.failure(form.problem(request.problem(error, sessionId)));
-  };
   try {
+    const item = request.items[index];
     if (typeof item !== 'object' || item === null || Array.isArray(item)) {
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }
@@ -94,11 +90,30 @@ function runItem<T>(
       compiled,
       withKey(item as OperationInput, request, index, compiled.operation.keyed),
     );
-    if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
-    return result.then(value => form.success(form.result(compiled, value)), failed);
+    return result instanceof Promise
+      ? later(result, compiled, request, index, form)
+      : form.success(form.result(compiled, result));
   } catch (error) {
-    return failed(error);
+    return failure(error, request, index, form);
   }
+}
+
+function later<T>(
+  result: Promise<unknown>,
+  compiled: CompiledOperation,
+  request: BatchRequest,
+  index: number,
+  form: ReplyForm<T, unknown>,
+): Promise<T> {
+  return result.then(
+    value => form.success(form.result(compiled, value)),
+    error => failure(error, request, index, form),
+  );
+}
+
+function failure<T>(error: unknown, request: BatchRequest, index: number, form: ReplyForm<T, unknown>): T {
+  const sessionId = (request.items[index] as { session_id?: unknown } | null)?.session_id;
+  return form.failure(form.problem(request.problem(error, sessionId)));
 }
 
 function withKey(item: OperationInput, request: BatchRequest, index: number, keyed: boolean): OperationInput {

@@ -1,11 +1,12 @@
 import { performance } from 'node:perf_hooks';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { Principal } from '../sessions/principal.ts';
+import type { Session } from '../sessions/session.ts';
 import { plainResult } from './foreign.ts';
-import type { Operation, OperationInput, ServerOperation, Services } from './operation.ts';
+import type { Operation, OperationInput, ServerOperation, Services, SessionOperation } from './operation.ts';
 import { elsewhere, workplace } from './peers.ts';
-import type { TraceContext } from './tracing.ts';
+import type { TraceContext, Tracing } from './tracing.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
 export interface Call {
@@ -49,7 +50,21 @@ export function execute(
   input: OperationInput,
 ): MaybePromise<unknown> {
   const { tracing } = services;
-  if (!tracing) return route(services, call, operation, input);
+  return tracing
+    ? traced(tracing, services, call, operation, input)
+    : route(services, call, operation, input);
+}
+
+// A function with a closure in it makes room for what the closure sees whenever it is called, needed or not: so what
+// runs at every step has none, and what needs one has a function of its own.
+
+function traced(
+  tracing: Tracing,
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
   return tracing.operation(call.trace, operation, input, () => route(services, call, operation, input));
 }
 
@@ -75,50 +90,95 @@ export function run(
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { principal } = call;
-  if (!principal.scopes.has(operation.scope) && !principal.scopes.has('admin')) {
-    const problem = new Problem(
-      'forbidden',
-      `${operation.name} needs a token with the scope ${operation.scope}`,
-    );
-    if (operation.audited) {
-      const { env_id: envId, definition } = input;
-      const attempt = { principal, action: operation.audited, envId: String(envId), definition };
-      services.registrations.audit.refused(attempt, problem);
-    }
-    throw problem;
+  const { scopes } = call.principal;
+  if (!scopes.has(operation.scope) && !scopes.has('admin')) throw forbidden(services, call, operation, input);
+  return operation.target === 'server'
+    ? onServer(services, call, operation, input)
+    : onSession(services, call, operation, input);
+}
+
+/** What to throw at a principal without the scope; the audit log hears of it where it keeps such attempts. */
+function forbidden(
+  services: Services,
+  { principal }: Call,
+  operation: Operation,
+  input: OperationInput,
+): Problem {
+  const problem = new Problem(
+    'forbidden',
+    `${operation.name} needs a token with the scope ${operation.scope}`,
+  );
+  if (operation.audited) {
+    const { env_id: envId, definition } = input;
+    const attempt = { principal, action: operation.audited, envId: String(envId), definition };
+    services.registrations.audit.refused(attempt, problem);
   }
-  if (operation.target === 'server') {
-    const work = () => onServer(services, call, operation, input);
-    const key = keyOf(operation, input);
-    const reply =
-      key === undefined
-        ? work()
-        : services.sessions.replies(principal.name).once(key, operation.name, input, call.request, work);
-    return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
-  }
-  const session = services.sessions.find(principal, input.session_id as string, call.now);
-  const work = () => operation.handle(services, session, input);
+  return problem;
+}
+
+function onSession(
+  services: Services,
+  call: Call,
+  operation: SessionOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const session = services.sessions.find(call.principal, input.session_id as string, call.now);
   const key = keyOf(operation, input);
   const result =
     key === undefined
-      ? session.exclusive(work)
-      : session.replies.once(key, operation.name, input, call.request, () => session.exclusive(work));
-  const { tally } = session.variant;
+      ? session.exclusive(operation.handle, services, input)
+      : once(key, services, call, session, operation, input);
+  if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
   const start = call.mark;
-  if (!(result instanceof Promise)) {
-    call.mark = performance.now();
-    tally.record(operation.name, (call.mark - start) / MS_PER_S);
-    return result;
-  }
+  call.mark = performance.now();
+  session.variant.tally.record(operation.name, (call.mark - start) / MS_PER_S);
+  return result;
+}
+
+function once(
+  key: string,
+  services: Services,
+  call: Call,
+  session: Session,
+  operation: SessionOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  return session.replies.once(key, operation.name, input, call.request, () =>
+    session.exclusive(operation.handle, services, input),
+  );
+}
+
+function recordedLater(
+  result: Promise<unknown>,
+  services: Services,
+  start: number,
+  session: Session,
+  operation: SessionOperation,
+  input: OperationInput,
+): Promise<unknown> {
   const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
-  return chain(inTime(result, timeout, operation), value => {
-    tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+  return inTime(result, timeout, operation).then(value => {
+    session.variant.tally.record(operation.name, (performance.now() - start) / MS_PER_S);
     return value;
   });
 }
 
 function onServer(
+  services: Services,
+  call: Call,
+  operation: ServerOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const work = () => atWorkplace(services, call, operation, input);
+  const key = keyOf(operation, input);
+  const reply =
+    key === undefined
+      ? work()
+      : services.sessions.replies(call.principal.name).once(key, operation.name, input, call.request, work);
+  return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
+}
+
+function atWorkplace(
   services: Services,
   { principal, request }: Call,
   operation: ServerOperation,

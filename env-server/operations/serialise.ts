@@ -1,4 +1,5 @@
 import type { StepResult } from '../sessions/episode.ts';
+import { LiveResult } from '../sessions/live-result.ts';
 import { Foreign } from './foreign.ts';
 import type { Operation } from './operation.ts';
 
@@ -11,9 +12,8 @@ export function serialiserOf(operation: Operation): Serialise {
   return result => (result instanceof Foreign ? result.text : serialise(result));
 }
 
-/** Ids are URL-safe and need no escaping. */
 function serialiseStep(result: StepResult): string {
-  return `{"session_id":"${result.session_id}","episode_id":"${result.episode_id}","step":${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
+  return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
 }
 
 interface KnownOutcome {

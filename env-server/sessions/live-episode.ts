@@ -12,7 +12,11 @@ import {
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
+import { headOfText, LiveResult } from './live-result.ts';
 import type { Variant } from './variant.ts';
+
+/** The generator of the episode that takes a step, as it was before; of no account between steps. */
+const before = Random.fromSeed(0);
 
 /** The session that an episode is played in. */
 export interface Stage {
@@ -38,6 +42,8 @@ export class LiveEpisode {
   failed: boolean;
   info: JsonObject;
   readonly #stage: Stage;
+  /** How the text of every result begins. */
+  #head: string | undefined;
   readonly #random: Random;
   #state: Json;
   /** The generator as it was before the step that is under way. */
@@ -82,26 +88,33 @@ export class LiveEpisode {
       throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
     }
     let transition: MaybePromise<Transition<Json>>;
-    const randomBefore = this.#random.state;
+    before.follow(this.#random);
     try {
       transition = variant.environment.step(this.#state, action, this.#random);
     } catch (error) {
       throw this.#fault(error);
     }
-    if (transition instanceof Promise) {
-      this.#randomBefore = randomBefore;
-      return transition.then(
-        value => {
-          this.#randomBefore = undefined;
-          return this.#commit(action, value);
-        },
-        error => {
-          this.#randomBefore = undefined;
-          throw this.#fault(error);
-        },
-      );
-    }
-    return this.#commit(action, transition);
+    return transition instanceof Promise
+      ? this.#commitLater(action, transition, before.state)
+      : this.#commit(action, transition);
+  }
+
+  #commitLater(
+    action: Json,
+    transition: Promise<Transition<Json>>,
+    randomBefore: RandomState,
+  ): Promise<StepResult> {
+    this.#randomBefore = randomBefore;
+    return transition.then(
+      value => {
+        this.#randomBefore = undefined;
+        return this.#commit(action, value);
+      },
+      error => {
+        this.#randomBefore = undefined;
+        throw this.#fault(error);
+      },
+    );
   }
 
   #commit(action: Json, transition: Transition<Json>): StepResult {
@@ -123,16 +136,19 @@ export class LiveEpisode {
     this.info = info;
     if (this.#actions) this.#actions.push(action);
     else this.#actions = [action];
-    const result: StepResult = {
-      session_id: id,
-      episode_id: this.id,
-      step: this.stepCount,
+    this.#head ??= headOfText(id, this.id);
+    const { stepCount, terminated, truncated } = this;
+    const result = new LiveResult(
+      this.#head,
+      id,
+      this.id,
+      stepCount,
       observation,
       reward,
-      terminated: this.terminated,
-      truncated: this.truncated,
+      terminated,
+      truncated,
       info,
-    };
+    );
     this.#results?.push(result);
     return result;
   }

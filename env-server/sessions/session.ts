@@ -36,6 +36,9 @@ export interface SessionSettings {
   readonly deadline: number;
 }
 
+/** Does something with a session. */
+type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
+
 /** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
 export class Session implements Expiring {
   readonly id: string;
@@ -142,15 +145,17 @@ export class Session implements Expiring {
   }
 
   /**
-   * Runs work when everything that came before it is done; at once where nothing is running.
+   * Runs a handler when everything that came before it is done; at once where nothing is running.
    * @throws Problem `too_many_requests` when the queue is full
    */
-  exclusive<T>(work: () => MaybePromise<T>): MaybePromise<T> {
-    if (!this.#tail) {
-      const result = work();
-      if (result instanceof Promise) this.#hold(result);
-      return result;
-    }
+  exclusive<C, I, T>(handle: Handler<C, I, T>, context: C, input: I): MaybePromise<T> {
+    if (this.#tail) return this.#afterwards(this.#tail, handle, context, input);
+    const result = handle(context, this, input);
+    if (result instanceof Promise) this.#hold(result);
+    return result;
+  }
+
+  #afterwards<C, I, T>(tail: Promise<void>, handle: Handler<C, I, T>, context: C, input: I): Promise<T> {
     if (this.#waiting >= LONGEST_QUEUE) {
       throw new Problem(
         'too_many_requests',
@@ -159,10 +164,10 @@ export class Session implements Expiring {
       );
     }
     this.#waiting++;
-    const result = this.#tail.then(() => {
+    const result = tail.then(() => {
       this.#waiting--;
       if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
-      return work();
+      return handle(context, this, input);
     });
     this.#hold(result);
     return result;
