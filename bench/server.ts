@@ -27,6 +27,8 @@ const BATCH = 32;
 const WARM_UP_SECONDS = 1;
 const BARE_HTTP = 'node:http fixed reply, 32 clients';
 const BARE_WS = 'ws echo, 32 clients';
+const BARE_WS_CROWD = 'ws echo, 256 clients';
+const MANY_CLIENTS = 256;
 const BARE_BATCHES = 'node:http answering batches of 32, 32 clients';
 const BARE_FRAME_BATCHES = 'ws answering batches of 32, 8 clients';
 const FEW_SESSIONS = 64;
@@ -89,15 +91,17 @@ const times = <T>(count: number, make: (index: number) => T): T[] =>
 
 async function bareCases(): Promise<Case[]> {
   const { origin } = await start('./server/bare.ts', []);
-  const fixed = (name: string, connect: Connect, text: string): Case => ({
+  const frame = '{"id":1,"op":"step","session_id":"sAAAAAAAAAAAAAAAA","action":1}';
+  const fixed = (name: string, connect: Connect, clients: number, text: string): Case => ({
     name,
     origin,
     connect,
-    players: times(32, () => fixedPlayer(text)),
+    players: times(clients, () => fixedPlayer(text)),
   });
   return [
-    fixed(BARE_HTTP, httpClient, '{"action":1}'),
-    fixed(BARE_WS, webSocketClient, '{"id":1,"op":"step","session_id":"sAAAAAAAAAAAAAAAA","action":1}'),
+    fixed(BARE_HTTP, httpClient, 32, '{"action":1}'),
+    fixed(BARE_WS, webSocketClient, 32, frame),
+    fixed(BARE_WS_CROWD, webSocketClient, MANY_CLIENTS, frame),
   ];
 }
 
@@ -140,7 +144,7 @@ async function serverCases(): Promise<Case[]> {
   await add('REST, 1 client', httpClient, 1, 1, rest);
   await add('REST, 32 clients', httpClient, 32, 1, rest, BARE_HTTP);
   await add('WebSocket, 32 clients', webSocketClient, 32, 1, frames, BARE_WS);
-  await add('WebSocket, 256 clients', webSocketClient, 256, 1, frames, BARE_WS);
+  await add(`WebSocket, ${MANY_CLIENTS} clients`, webSocketClient, MANY_CLIENTS, 1, frames, BARE_WS_CROWD);
   await add('REST batches of 32, 1 client', httpClient, 1, BATCH, batches);
   await add('REST batches of 32, 32 clients', httpClient, 32, BATCH, batches, BARE_BATCHES);
   await add(

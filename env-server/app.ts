@@ -19,8 +19,9 @@ import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
-import { securePages, secureReplies } from './http/security.ts';
+import { REPLY_HEADERS, securePages, secureReplies } from './http/security.ts';
 import { traceRequests } from './http/trace-requests.ts';
+import { answerUnrouted } from './http/unrouted.ts';
 import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/peers.ts';
@@ -145,7 +146,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
       reply.raw.once('finish', () => leaveUpgrade(request.raw));
-      desk.reply(error, request, reply);
+      desk.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
 
@@ -169,9 +170,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     done();
   });
   server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
-  server.setNotFoundHandler((request, reply) =>
-    desk.reply(new Problem('not_found', `there is no ${request.method} ${request.url}`), request, reply),
-  );
+  answerUnrouted(server, desk);
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
   readJson(server);

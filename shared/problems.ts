@@ -34,6 +34,12 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'See `/docs` for the routes.',
   },
+  method_not_allowed: {
+    status: 405,
+    title: 'The route takes other methods',
+    retryable: false,
+    advice: 'The header `Allow` names those it takes.',
+  },
   unknown_environment: {
     status: 404,
     title: 'No such environment',

@@ -1,8 +1,10 @@
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { isProblem, type TestApp, testApp } from '../app.test-data.ts';
 import { OPERATIONS } from '../operations/table.ts';
-import { dial, listening } from '../wire.test-data.ts';
+import { dial, hostOf, listening } from '../wire.test-data.ts';
 import { hashToken } from './auth.ts';
 
 /** What strangers may send, and what they get to see. */
@@ -16,6 +18,7 @@ t.test('every reply forbids guessing its type and keeping it; pages load nothing
     ['GET', '/nowhere'],
     ['GET', '/metrics'],
     ['DELETE', `/v1/sessions/${id}`],
+    ['GET', '/v1/envs/%ff'],
   ] as const) {
     const { headers } = await ask(method, path);
     t.equal(headers['x-content-type-options'], 'nosniff', path);
@@ -39,6 +42,25 @@ t.test('every reply forbids guessing its type and keeping it; pages load nothing
     t.equal(headers['referrer-policy'], 'no-referrer');
     t.equal(headers['x-content-type-options'], 'nosniff');
   }
+});
+
+t.test('so does the reply to what is no request at all', async t => {
+  const app = await listening(t);
+  const socket = connect(Number(hostOf(app).split(':')[1]), '127.0.0.1');
+  socket.end('HELLO\r\n\r\n');
+  const reply = await text(socket);
+  t.match(reply, /^HTTP\/1.1 400 Bad Request\r\n/);
+  for (const line of [
+    'x-content-type-options: nosniff',
+    'cache-control: no-store',
+    'content-type: application/problem+json; charset=utf-8',
+    'connection: close',
+  ]) {
+    t.ok(reply.includes(`\r\n${line}\r\n`), line);
+  }
+  const body = reply.slice(reply.indexOf('\r\n\r\n') + 4);
+  t.ok(reply.includes(`\r\ncontent-length: ${Buffer.byteLength(body)}\r\n`));
+  t.match(JSON.parse(body), { code: 'bad_request', status: 400 });
 });
 
 /** Lists in one another, as text: no writer would make them. */

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/problems.ts';
 import { problemOf } from '../operations/problem-of.ts';
+import { REPLY_HEADERS } from './security.ts';
 import { traceIdOf } from './trace-requests.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
@@ -56,9 +57,14 @@ export class ProblemDesk {
     }
     const document = this.document(new Problem('bad_request', error.message));
     const body = JSON.stringify(document);
-    socket.end(
-      `HTTP/1.1 400 Bad Request\r\nContent-Type: ${PROBLEM_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-    );
+    const headers = {
+      ...REPLY_HEADERS,
+      'content-type': PROBLEM_TYPE,
+      'content-length': Buffer.byteLength(body),
+      connection: 'close',
+    };
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
   }
 
   /** Answers a REST request. */
