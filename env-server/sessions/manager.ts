@@ -11,10 +11,9 @@ import { newSessionId, type Placement, serialAfter } from './placement.ts';
 import type { Principal } from './principal.ts';
 import { ReplyMemory } from './replies.ts';
 import { Session } from './session.ts';
+import { Shutdown } from './shutdown.ts';
 import type { StoredReply, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
-
-const RETRY_AFTER_SECONDS = 1;
 
 export interface CreateRequest {
   readonly seed?: number;
@@ -50,11 +49,7 @@ export class SessionManager {
   readonly #admission: Admission;
   readonly #wheel: ExpiryWheel<Session>;
   #serial = 0;
-  #draining = false;
-  #suspended = false;
-  #stopped = false;
-  /** Sessions that are being opened. */
-  readonly #openings = new Set<Promise<unknown>>();
+  readonly #shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
   readonly endings: { [ending in Ending]: number } = {
@@ -84,7 +79,7 @@ export class SessionManager {
   }
 
   get draining(): boolean {
-    return this.#draining;
+    return this.#shutdown.draining;
   }
 
   /** Operations that wait for another one on the same session. */
@@ -116,7 +111,7 @@ export class SessionManager {
     const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
     return this.#admitted(owner, variant, count, () =>
       chain(this.#begin(variant, request, count), episodes => {
-        if (this.#stopped) throw shuttingDown();
+        this.#shutdown.requireRunning();
         return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
       }),
     );
@@ -139,7 +134,7 @@ export class SessionManager {
     const { owner, variant, format, ttlMs } = session;
     const group = groupId ?? session.groupId;
     return this.#admitted(owner, variant, count, () => {
-      if (this.#stopped) throw shuttingDown();
+      this.#shutdown.requireRunning();
       return Array.from({ length: count }, () =>
         this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
       );
@@ -208,40 +203,27 @@ export class SessionManager {
 
   /** From now on no sessions are opened. */
   drain(): void {
-    this.#draining = true;
+    this.#shutdown.drain();
   }
 
   /** @throws Problem `draining` when nothing new is begun any more */
   requireServing(): void {
-    if (this.#suspended) throw shuttingDown();
+    this.#shutdown.requireServing();
   }
 
   /**
    * From now on nothing is begun; waits for what is under way.
    * @returns how much of it is still not done after so long; what is done after that counts for nothing
    */
-  async suspend(graceMs: number): Promise<number> {
-    this.#draining = true;
-    this.#suspended = true;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<'late'>(resolve => {
-      timer = setTimeout(resolve, graceMs, 'late');
-    });
-    let underWay: Promise<unknown>[];
-    do {
-      underWay = [...this.#openings];
-      for (const session of this.#sessions.values()) if (session.underWay) underWay.push(session.underWay);
-    } while (underWay.length > 0 && (await Promise.race([late, Promise.allSettled(underWay)])) !== 'late');
-    clearTimeout(timer);
-    this.#stopped = true;
-    return underWay.length;
+  suspend(graceMs: number): Promise<number> {
+    return this.#shutdown.suspend(graceMs, () =>
+      Array.from(this.#sessions.values(), session => session.underWay).filter(each => each !== undefined),
+    );
   }
 
   /** Ends every session and stops looking for expired ones. */
   stop(): void {
-    this.#draining = true;
-    this.#suspended = true;
-    this.#stopped = true;
+    this.#shutdown.stop();
     clearInterval(this.#sweeper);
     for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
   }
@@ -300,7 +282,7 @@ export class SessionManager {
     count: number,
     open: () => MaybePromise<Session[]>,
   ): MaybePromise<Session[]> {
-    if (this.#draining) throw shuttingDown();
+    this.#shutdown.requireOpen();
     const refuse = (error: unknown): never => {
       this.#admission.count(owner, variant.tally, -count);
       throw error;
@@ -313,10 +295,7 @@ export class SessionManager {
         return refuse(error);
       }
     });
-    if (!(opened instanceof Promise)) return opened;
-    this.#openings.add(opened);
-    const done = () => this.#openings.delete(opened);
-    opened.then(done, done);
+    if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;
   }
 
@@ -364,10 +343,4 @@ export class SessionManager {
     this.onEnd?.(ended);
     session.episode.dispose();
   }
-}
-
-function shuttingDown(): Problem {
-  return new Problem('draining', 'the server is shutting down and begins nothing new', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
 }
