@@ -5,14 +5,11 @@ import { namedActions, randomPolicy } from '../environments/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../environments/environment.ts';
 import { actionCheck } from '../sessions/action-check.ts';
 import { aboutSpec } from './about.ts';
-import {
-  DEFAULT_MAX_STEPS,
-  type DefinedActionSpace,
-  type ScriptDefinition,
-  type WebhookDefinition,
-} from './definition.ts';
+import { DEFAULT_MAX_STEPS, type DefinedActionSpace } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
+import type { WebhookDefinition } from './remote/definition.ts';
 import { compileSubset } from './schema-subset.ts';
+import type { ScriptDefinition } from './script/definition.ts';
 
 const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;

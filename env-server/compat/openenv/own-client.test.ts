@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { OpenEnvDefinition } from '../../custom/definition.ts';
+import type { OpenEnvDefinition } from '../../custom/remote/definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from '../../custom/remote/openenv.ts';
 import { localNetwork } from '../../custom/remote/service.test-data.ts';
 import { checkEnvironment } from '../../environments/checker/checker.ts';

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
 import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/checker/checker.ts';
-import type { OpenEnvDefinition } from '../definition.ts';
+import type { OpenEnvDefinition } from './definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from './openenv.ts';
 import { type Answer, localNetwork, type Received, testService } from './service.test-data.ts';
 

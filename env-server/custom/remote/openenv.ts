@@ -6,8 +6,9 @@ import type { AnyEnvironment, Environment } from '../../environments/environment
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { BadAnswer, isObject } from '../answer.ts';
-import { DEFAULT_MAX_STEPS, type OpenEnvDefinition } from '../definition.ts';
+import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
+import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
 import { HttpTransport, InvalidAction, type Transport, WebSocketTransport } from './openenv-transport.ts';

@@ -5,7 +5,7 @@ import { checkEnvironment } from '../../environments/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/environment.ts';
 import { frozenLake } from '../../environments/frozenlake/frozenlake.ts';
 import { resolveConfig } from '../../environments/settings.ts';
-import type { RagenDefinition } from '../definition.ts';
+import type { RagenDefinition } from './definition.ts';
 import { learnRagen, ragenEnvironment } from './ragen.ts';
 import { localNetwork, testService } from './service.test-data.ts';
 

@@ -6,8 +6,8 @@ import type { AnyEnvironment, Description, Environment } from '../../environment
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
-import type { RagenDefinition } from '../definition.ts';
 import { invalidDefinition } from '../fault.ts';
+import type { RagenDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import { reading } from './reading.ts';
 import { seedOf } from './webhook.ts';

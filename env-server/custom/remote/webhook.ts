@@ -4,7 +4,7 @@ import type { AnyEnvironment, Environment, Transition } from '../../environments
 import { newId } from '../../sessions/ids.ts';
 import { readOutcome, readSeen, type Seen } from '../answer.ts';
 import { compileBehaviour } from '../behaviour.ts';
-import type { WebhookDefinition } from '../definition.ts';
+import type { WebhookDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import { reading } from './reading.ts';
 

@@ -5,8 +5,8 @@ import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/environment.ts';
 import { resolveConfig } from '../../environments/settings.ts';
-import { type ScriptDefinition, sourceOf } from '../definition.ts';
 import { EXAMPLES } from '../examples.ts';
+import { type ScriptDefinition, sourceOf } from './definition.ts';
 import { ScriptPool } from './pool.ts';
 import { scriptEnvironment } from './script.ts';
 

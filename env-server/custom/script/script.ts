@@ -4,7 +4,7 @@ import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/environment.ts';
 import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
 import { compileBehaviour } from '../behaviour.ts';
-import { type ScriptDefinition, sourceOf } from '../definition.ts';
+import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
 
 interface State extends Seen {

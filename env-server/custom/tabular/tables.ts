@@ -1,5 +1,5 @@
-import type { Outcome, TabularDefinition } from '../definition.ts';
 import { DefinitionFaults, escapePointer } from '../fault.ts';
+import type { Outcome, TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */
 const SUM_TOLERANCE = 1e-6;

@@ -5,8 +5,8 @@ import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/checker/checker.ts';
 import { InvalidOptions } from '../../environments/environment.ts';
 import { resolveConfig, resolveOptions } from '../../environments/settings.ts';
-import type { TabularDefinition } from '../definition.ts';
 import { EXAMPLES } from '../examples.ts';
+import type { TabularDefinition } from './definition.ts';
 import { tabularEnvironment } from './tabular.ts';
 
 const crossing = EXAMPLES.tabular.value.definition as unknown as TabularDefinition;

@@ -10,7 +10,8 @@ import {
   type StepInfo,
 } from '../../environments/environment.ts';
 import { aboutSpec } from '../about.ts';
-import { DEFAULT_MAX_STEPS, type TabularDefinition } from '../definition.ts';
+import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
+import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
 import { compileTables, drawn, type TableState, type Tables } from './tables.ts';
 

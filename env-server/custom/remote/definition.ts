@@ -1,0 +1,124 @@
+import Type, { type Static } from 'typebox';
+import type { Json } from '../../../shared/json.ts';
+import { about, bag, behaviour, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
+
+const LONGEST_URL = 2048;
+
+const Url = Type.String({
+  minLength: 1,
+  maxLength: LONGEST_URL,
+  description: 'http:// or https:// address of the service; its routes are found below it.',
+});
+
+const access = {
+  url: Url,
+  headers: Type.Optional(
+    Type.Record(Type.String(), Type.String({ maxLength: 4096 }), {
+      description: 'Sent with every request, e.g. `authorization`. Never shown again.',
+    }),
+  ),
+  timeout_ms: Type.Optional(
+    Type.Integer({ minimum: 100, maximum: 300_000, default: 10_000, description: 'For one reset or step.' }),
+  ),
+};
+
+export const WebhookDefinition = closed(
+  {
+    kind: Type.Literal('remote'),
+    protocol: Type.Literal('webhook'),
+    ...task,
+    ...behaviour,
+    ...access,
+    capabilities: Type.Optional(
+      closed({
+        seed: Type.Optional(
+          Type.Boolean({
+            default: true,
+            description: 'The same seed and actions give the same episode. Where false, a seed is refused.',
+          }),
+        ),
+        snapshot: Type.Optional(
+          Type.Boolean({
+            default: false,
+            description:
+              'Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.',
+          }),
+        ),
+        valid_actions: Type.Optional(
+          Type.Boolean({
+            default: false,
+            description: 'Every reply lists the actions that are legal now in `valid_actions`.',
+          }),
+        ),
+      }),
+    ),
+  },
+  {
+    title: 'WebhookDefinition',
+    description: 'A service of yours that answers `POST {url}/reset|step|close`.',
+  },
+);
+export type WebhookDefinition = Static<typeof WebhookDefinition>;
+
+export const RagenDefinition = closed(
+  {
+    kind: Type.Literal('remote'),
+    protocol: Type.Literal('ragen'),
+    ...access,
+    env_id: Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'Its id on the other server.' }),
+    config: Type.Optional(
+      bag('Its configuration there; it is described and played under this one, whatever the session.'),
+    ),
+    wrappers: Type.Optional(Wrappers),
+    title: Type.Optional(about.title),
+    tags: about.tags,
+  },
+  { title: 'RagenDefinition', description: 'An environment of another server like this one.' },
+);
+export type RagenDefinition = Static<typeof RagenDefinition>;
+
+export const OpenEnvDefinition = closed(
+  {
+    kind: Type.Literal('remote'),
+    protocol: Type.Literal('openenv'),
+    ...access,
+    title: Type.Optional(about.title),
+    description: about.description,
+    tags: about.tags,
+    instruction: Type.Optional(task.instruction),
+    max_episode_steps: task.max_episode_steps,
+    transport: Type.Optional(
+      Type.Union([Type.Literal('websocket'), Type.Literal('http')], {
+        default: 'websocket',
+        description: 'Over `http` sessions are told apart by the header X-Session-Id.',
+      }),
+    ),
+    action_field: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        description:
+          'Field of the service’s action that a text action goes into; otherwise actions are objects.',
+      }),
+    ),
+    observation_field: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        description:
+          'Field of its observation that is shown as text; otherwise the whole observation as JSON.',
+      }),
+    ),
+    example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    seed: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description: 'The service keeps to a seed. Where false, a seed is refused.',
+      }),
+    ),
+  },
+  { title: 'OpenEnvDefinition', description: 'A service that speaks the protocol of OpenEnv.' },
+);
+export type OpenEnvDefinition = Static<typeof OpenEnvDefinition>;
+
+export type RemoteDefinition = WebhookDefinition | RagenDefinition | OpenEnvDefinition;

@@ -1,0 +1,29 @@
+import Type, { type Static } from 'typebox';
+import { behaviour, closed, task } from '../definition-parts.ts';
+
+export const LONGEST_SOURCE = 256 * 1024;
+
+export const ScriptDefinition = closed(
+  {
+    kind: Type.Literal('script'),
+    ...task,
+    ...behaviour,
+    source: Type.Union(
+      [
+        Type.String({ minLength: 1, maxLength: LONGEST_SOURCE }),
+        Type.Array(Type.String({ maxLength: LONGEST_SOURCE }), { minItems: 1, maxItems: 20_000 }),
+      ],
+      {
+        description:
+          'JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`.',
+      },
+    ),
+  },
+  { title: 'ScriptDefinition', description: 'JavaScript that runs in a sandbox.' },
+);
+export type ScriptDefinition = Static<typeof ScriptDefinition>;
+
+/** The source of a script as one text. */
+export function sourceOf({ source }: ScriptDefinition): string {
+  return typeof source === 'string' ? source : source.join('\n');
+}

@@ -1,0 +1,55 @@
+import Type, { type Static } from 'typebox';
+import { closed, LONGEST_TEXT, NAME_LENGTH, task } from '../definition-parts.ts';
+
+export const Outcome = closed(
+  {
+    to: Type.String({ description: 'Name of the state that is reached.' }),
+    probability: Type.Optional(
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: 1,
+        default: 1,
+        description: 'The outcomes of one action sum to 1.',
+      }),
+    ),
+    reward: Type.Optional(Type.Number({ minimum: -1e12, maximum: 1e12, default: 0 })),
+  },
+  { title: 'TabularOutcome' },
+);
+export type Outcome = Static<typeof Outcome>;
+
+export const TabularState = closed(
+  {
+    text: Type.String({ maxLength: LONGEST_TEXT, description: 'What the player sees.' }),
+    success: Type.Optional(
+      Type.Boolean({ default: false, description: 'An episode that ends here is a success.' }),
+    ),
+    transitions: Type.Optional(
+      Type.Record(Type.String(), Type.Array(Outcome, { minItems: 1, maxItems: 1000 }), {
+        description:
+          'Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode.',
+      }),
+    ),
+  },
+  { title: 'TabularState' },
+);
+export type TabularState = Static<typeof TabularState>;
+
+export const TabularDefinition = closed(
+  {
+    kind: Type.Literal('tabular'),
+    ...task,
+    actions: Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), {
+      minItems: 1,
+      maxItems: 1000,
+      description: 'Names of the actions; their ids count from 0.',
+    }),
+    start: Type.Record(Type.String(), Type.Number({ exclusiveMinimum: 0, maximum: 1 }), {
+      minProperties: 1,
+      description: 'State → probability to start there; they sum to 1.',
+    }),
+    states: Type.Record(Type.String(), TabularState, { minProperties: 1 }),
+  },
+  { title: 'TabularDefinition', description: 'A Markov decision process, written out.' },
+);
+export type TabularDefinition = Static<typeof TabularDefinition>;
