@@ -21,7 +21,7 @@ import {
   type Protocol,
   requireSubprotocol,
 } from './protocol.ts';
-import { traceIdOf } from './trace-requests.ts';
+import { traceIdIn, traceIdOf } from './trace-requests.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Unsent bytes above which no more frames are read from a socket. */
@@ -90,6 +90,15 @@ interface Frame {
   readonly id?: unknown;
   readonly op?: unknown;
   readonly session_id?: unknown;
+  traceparent?: unknown;
+}
+
+/** The trace that a frame belongs to. */
+interface Origin {
+  /** Where requests are traced. */
+  readonly trace: TraceContext | undefined;
+  /** What problems name; a new one each when absent. */
+  readonly traceId: string | undefined;
 }
 
 class Connection<T, B, M> {
@@ -100,8 +109,8 @@ class Connection<T, B, M> {
   readonly #desk: ProblemDesk;
   readonly #settings: WebSocketSettings;
   readonly #protocol: Protocol<T, B, M>;
-  readonly #trace: TraceContext | undefined;
-  readonly #traceId: string | undefined;
+  /** Of frames that do not name one: that of the upgrade. */
+  readonly #origin: Origin;
   #inFlight = 0;
   #outgoing: M[] = [];
 
@@ -120,8 +129,7 @@ class Connection<T, B, M> {
     this.#desk = desk;
     this.#settings = settings;
     this.#protocol = protocol;
-    this.#trace = request.trace;
-    this.#traceId = traceIdOf(request);
+    this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
   }
@@ -129,32 +137,48 @@ class Connection<T, B, M> {
   #receive(data: RawData, isBinary: boolean): void {
     let id: FrameId = null;
     let sessionId: unknown;
+    let origin = this.#origin;
     try {
       const frame = toFrame(this.#protocol.parse(data, isBinary));
       sessionId = frame.session_id;
       id = frameId(frame);
-      const reply = this.#run(frame);
-      if (!(reply instanceof Promise)) {
-        this.#send(this.#protocol.success(id, reply));
-        return;
-      }
-      this.#inFlight++;
-      reply.then(
-        result => {
-          this.#inFlight--;
-          this.#send(this.#protocol.success(id, result));
-        },
-        error => {
-          this.#inFlight--;
-          this.#fail(id, error, sessionId);
-        },
-      );
+      if (frame.traceparent !== undefined) origin = this.#takeOrigin(frame);
+      const reply = this.#run(frame, origin);
+      if (reply instanceof Promise) this.#sendLater(id, reply, origin, sessionId);
+      else this.#send(this.#protocol.success(id, reply));
     } catch (error) {
-      this.#fail(id, error, sessionId);
+      this.#fail(id, error, origin, sessionId);
     }
   }
 
-  #run(frame: Frame): MaybePromise<T | B> {
+  #sendLater(id: FrameId, reply: Promise<T | B>, origin: Origin, sessionId: unknown): void {
+    this.#inFlight++;
+    reply.then(
+      result => {
+        this.#inFlight--;
+        this.#send(this.#protocol.success(id, result));
+      },
+      error => {
+        this.#inFlight--;
+        this.#fail(id, error, origin, sessionId);
+      },
+    );
+  }
+
+  /** The trace that a frame names; what is none is passed over, as in the header of a request. */
+  #takeOrigin(frame: Frame): Origin {
+    const { traceparent } = frame;
+    if (typeof traceparent !== 'string') {
+      const detail = '"traceparent" must be a string';
+      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/traceparent', detail }] });
+    }
+    delete frame.traceparent;
+    const traceId = traceIdIn({ traceparent });
+    if (traceId === undefined) return this.#origin;
+    return { trace: this.#dispatcher.services.tracing?.below(traceparent), traceId };
+  }
+
+  #run(frame: Frame, origin: Origin): MaybePromise<T | B> {
     if (frame.op === 'ping') {
       checkPing(frame);
       return this.#protocol.pong;
@@ -166,8 +190,8 @@ class Connection<T, B, M> {
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    const call = newCall(this.#dispatcher.services, this.#principal, this.#trace);
-    if (frame.op === 'batch') return this.#batch(frame, call);
+    const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
+    if (frame.op === 'batch') return this.#batch(frame, call, origin);
     const { form } = this.#protocol;
     const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
     const result = this.#dispatcher.perform(call, compiled, frame as OperationInput);
@@ -176,7 +200,7 @@ class Connection<T, B, M> {
       : form.result(compiled, result);
   }
 
-  #batch(frame: Frame, call: Call): MaybePromise<B> {
+  #batch(frame: Frame, call: Call, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
     const request = {
@@ -184,14 +208,13 @@ class Connection<T, B, M> {
       wait,
       requestKey: request_key,
       mostItems: this.#settings.maxBatchItems,
-      problem: (error: unknown, sessionId: unknown) =>
-        this.#desk.document(error, { traceId: this.#traceId, sessionId }),
+      problem: (error: unknown, sessionId: unknown) => this.#desk.document(error, { traceId, sessionId }),
     };
     return runBatch(this.#dispatcher, call, request, this.#protocol.form);
   }
 
-  #fail(id: FrameId, error: unknown, sessionId: unknown): void {
-    const document = this.#desk.document(error, { traceId: this.#traceId, sessionId });
+  #fail(id: FrameId, error: unknown, { traceId }: Origin, sessionId: unknown): void {
+    const document = this.#desk.document(error, { traceId, sessionId });
     this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
   }
 

@@ -9,6 +9,8 @@ export interface TraceContext {
 
 /** Tells somebody else how long operations took. */
 export interface Tracing {
+  /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
+  below(traceparent: string): TraceContext;
   /** Runs an operation in a span of its own. */
   operation<T>(
     parent: TraceContext | undefined,

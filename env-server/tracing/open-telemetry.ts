@@ -3,6 +3,7 @@ import {
   DiagLogLevel,
   defaultTextMapGetter,
   diag,
+  INVALID_TRACEID,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
@@ -81,13 +82,17 @@ export class OpenTelemetry implements Tracing {
     const attributes = { 'http.request.method': method, 'http.route': route };
     const span = this.#tracer.startSpan(`${method} ${route}`, { kind: SpanKind.SERVER, attributes }, parent);
     return {
-      context: new OpenContext(trace.setSpan(parent, span), span),
+      context: new OpenContext(trace.setSpan(parent, span)),
       end(status) {
         span.setAttribute('http.response.status_code', status);
         if (status >= 500) span.setStatus({ code: SpanStatusCode.ERROR });
         span.end();
       },
     };
+  }
+
+  below(traceparent: string): TraceContext {
+    return new OpenContext(propagator.extract(ROOT_CONTEXT, { traceparent }, defaultTextMapGetter));
   }
 
   operation<T>(
@@ -131,9 +136,9 @@ class OpenContext implements TraceContext {
   readonly context: Context;
   readonly traceId: string;
 
-  constructor(context: Context, span: Span) {
+  constructor(context: Context) {
     this.context = context;
-    this.traceId = span.spanContext().traceId;
+    this.traceId = trace.getSpanContext(context)?.traceId ?? INVALID_TRACEID;
   }
 }
 

@@ -138,8 +138,7 @@ t.test('requests and their operations become spans below the trace of the client
   t.same([...paths], ['/v1/traces']);
 
   const session_id = String(body.session_id);
-  const items = [{ op: 'step', session_id, action: {} }];
-  await ask('POST', '/v1/batch', { items });
+  await ask('POST', '/v1/batch', { items: [{ op: 'step', session_id, action: {} }] });
   const batch = await find(({ name }) => name === 'POST /v1/batch');
   t.match(batch, { parent: '' }, 'without traceparent a trace of its own');
   const refused = await find(({ attributes }) => attributes['ragen.problem'] === 'invalid_action');
@@ -168,6 +167,19 @@ t.test('requests and their operations become spans below the trace of the client
     trace: TRACE,
     parent: (await find(({ name }) => name === 'GET /v1/ws')).id,
   });
+  const own = { trace: 'a'.repeat(32), parent: 'b'.repeat(16) };
+  const frame = { id: 2, traceparent: `00-${own.trace}-${own.parent}-01` };
+  const items = [{ op: 'check', env_id: 'Nobody-v0' }];
+  for (const asked of [
+    { op: 'snapshot', session_id: 'unknown' },
+    { op: 'batch', items },
+  ]) {
+    socket.send(JSON.stringify({ ...frame, ...asked }));
+    const [reply] = await once(socket, 'message');
+    t.match(JSON.stringify(JSON.parse(String(reply))), `"trace_id":"${own.trace}"`);
+  }
+  t.match(await find(({ name }) => name === 'snapshot'), own, 'a frame may belong to another trace');
+  t.match(await find(({ name }) => name === 'check'), own, 'and so may what a batch holds');
   await ask('GET', '/v1/envs');
   await end('SIGTERM');
   t.ok(
