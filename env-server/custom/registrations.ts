@@ -3,14 +3,14 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
-import type { AnyEnvironment } from '../environments/environment.ts';
 import { ENVIRONMENT_ID } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Store, StoredEnvironment } from '../store/store.ts';
 import { type Attempt, AuditTrail } from './audit-trail.ts';
-import { buildEnvironment, type Workshop } from './build.ts';
+import type { Workshop } from './build.ts';
 import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
 import type { Definition } from './definition.ts';
+import { Shelf } from './shelf.ts';
 import { Trials } from './trials.ts';
 
 /** When it is worth a try whether somebody has removed an environment. */
@@ -41,12 +41,12 @@ export interface Registered {
   readonly report: CheckReport;
 }
 
-/** The custom environments of a server: checks, stores, offers and withdraws them. */
+/** The custom environments of a server: who may register, replace and remove them, and what is needed for it. */
 export class Registrations {
   readonly #parts: RegistrationParts;
   readonly audit: AuditTrail;
   readonly #trials: Trials;
-  readonly #stored = new Map<string, StoredEnvironment>();
+  readonly #shelf: Shelf;
   /** Ids that somebody is registering or replacing now. */
   readonly #underWay = new Set<string>();
   #warned = false;
@@ -56,11 +56,12 @@ export class Registrations {
     this.#parts = parts;
     this.audit = new AuditTrail(parts);
     this.#trials = new Trials(parts.workshop);
+    this.#shelf = new Shelf(parts.workshop, parts.log);
   }
 
   /** Offers what the store holds, and from now on what other processes put into it. */
   start(): void {
-    this.#follow(this.#parts.store.environments());
+    this.#shelf.follow(this.#parts.store.environments());
     if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
   }
 
@@ -71,59 +72,12 @@ export class Registrations {
   /** Takes over what other processes on the same database have registered, replaced and removed. */
   refresh(): void {
     const { store } = this.#parts;
-    if (store.changedElsewhere()) this.#follow(store.environments());
-  }
-
-  #follow(rows: readonly StoredEnvironment[]): void {
-    const { registry } = this.#parts.workshop;
-    const present = new Set(rows.map(({ envId }) => envId));
-    const affected: StoredEnvironment[] = [];
-    for (const [envId, gone] of this.#stored) {
-      if (present.has(envId)) continue;
-      this.#stored.delete(envId);
-      if (registry.find(envId)) registry.remove(envId);
-      affected.push(gone);
-    }
-    for (const row of rows) {
-      if (isSame(this.#stored.get(row.envId), row)) continue;
-      this.#stored.set(row.envId, row);
-      affected.push(row);
-    }
-    for (const { envId } of affected)
-      affected.push(...dependentsOf(this.#stored, envId).filter(one => !affected.includes(one)));
-    this.#offer(affected.filter(({ envId }) => present.has(envId)));
-  }
-
-  /** Makes and offers environments. One that cannot be made is logged and left out, not removed from the store. */
-  #offer(all: readonly StoredEnvironment[]): void {
-    const { workshop, log } = this.#parts;
-    const failures = new Map<StoredEnvironment, unknown>();
-    // One may be composed from another that comes later.
-    let waiting = all;
-    for (let before = -1; waiting.length !== before; ) {
-      before = waiting.length;
-      waiting = waiting.filter(stored => {
-        try {
-          workshop.registry.register(this.#build(stored));
-          return false;
-        } catch (error) {
-          failures.set(stored, error);
-          return true;
-        }
-      });
-    }
-    for (const stored of waiting) {
-      const { envId } = stored;
-      log.error(
-        { err: failures.get(stored), env_id: envId },
-        `${envId} was registered but cannot be made any more`,
-      );
-    }
+    if (store.changedElsewhere()) this.#shelf.follow(store.environments());
   }
 
   /** Names the definition that an id stands for now; another one after every change. */
   edition(envId: string): string {
-    return editionOf(this.#stored, envId);
+    return editionOf(this.#shelf.all, envId);
   }
 
   get durable(): boolean {
@@ -148,10 +102,10 @@ export class Registrations {
     }
     const { limits, workshop } = this.#parts;
     if (workshop.registry.isBuiltIn(envId)) throw builtIn(envId);
-    if (this.#stored.has(envId) || this.#underWay.has(envId) || workshop.registry.find(envId)) {
+    if (this.#shelf.all.has(envId) || this.#underWay.has(envId) || workshop.registry.find(envId)) {
       throw exists(envId);
     }
-    if (this.#stored.size + this.#underWay.size >= limits.maxCustomEnvironments) {
+    if (this.#shelf.all.size + this.#underWay.size >= limits.maxCustomEnvironments) {
       throw new Problem(
         'too_many_environments',
         `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
@@ -185,7 +139,7 @@ export class Registrations {
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
    */
   remove(principal: Principal, envId: string): Promise<void> {
-    const definition = this.#stored.get(envId)?.definition;
+    const definition = this.#shelf.all.get(envId)?.definition;
     return this.#audited({ principal, action: 'remove', envId, definition }, () =>
       this.#remove(principal, envId),
     );
@@ -193,14 +147,14 @@ export class Registrations {
 
   async #remove(principal: Principal, envId: string): Promise<void> {
     this.#own(principal, envId);
-    const { sessionsOf, store, workshop } = this.#parts;
+    const { sessionsOf, store } = this.#parts;
     const sessions = await sessionsOf(envId);
     // It may have been removed meanwhile.
     const known = this.#own(principal, envId);
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
-    const dependents = dependentsOf(this.#stored, envId);
+    const dependents = dependentsOf(this.#shelf.all, envId);
     if (dependents.length > 0) {
       const names = dependents.map(({ envId }) => envId).join(', ');
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
@@ -210,8 +164,7 @@ export class Registrations {
     }
     const { definition } = known;
     store.removeEnvironment(envId, this.audit.accepted({ principal, action: 'remove', envId, definition }));
-    this.#stored.delete(envId);
-    workshop.registry.remove(envId);
+    this.#shelf.take(envId);
   }
 
   /**
@@ -228,7 +181,7 @@ export class Registrations {
    */
   async check(envId: string): Promise<CheckReport> {
     const environment = this.#parts.workshop.registry.get(envId);
-    return this.#trials.check(environment, this.#stored.get(envId)?.kind);
+    return this.#trials.check(environment, this.#shelf.all.get(envId)?.kind);
   }
 
   async #accept(
@@ -239,11 +192,11 @@ export class Registrations {
     known: StoredEnvironment | undefined,
   ): Promise<Registered> {
     const { workshop, store, now } = this.#parts;
-    refuseCircle(envId, definition, this.#stored);
+    refuseCircle(envId, definition, this.#shelf.all);
     this.#underWay.add(envId);
     try {
       const { environment, facts, report } = await this.#trials.tryOut(envId, definition);
-      const rebuilt = rebuildAround(environment, this.#stored, workshop);
+      const rebuilt = rebuildAround(environment, this.#shelf.all, workshop);
       const stored: StoredEnvironment = {
         envId,
         kind: definition.kind,
@@ -256,8 +209,7 @@ export class Registrations {
       };
       const entry = this.audit.accepted({ principal, action, envId, definition });
       if (!store.putEnvironment(stored, entry)) throw exists(envId);
-      this.#stored.set(envId, stored);
-      for (const one of [environment, ...rebuilt]) workshop.registry.register(one);
+      this.#shelf.put(stored, [environment, ...rebuilt]);
       return { stored, report };
     } finally {
       this.#underWay.delete(envId);
@@ -268,7 +220,7 @@ export class Registrations {
   #own(principal: Principal, envId: string): StoredEnvironment {
     const { registry } = this.#parts.workshop;
     if (registry.isBuiltIn(envId)) throw builtIn(envId);
-    const stored = this.#stored.get(envId);
+    const stored = this.#shelf.all.get(envId);
     if (!stored) {
       registry.get(envId);
       throw new Problem('unknown_environment', `${envId} was not registered by anybody`);
@@ -280,10 +232,6 @@ export class Registrations {
       );
     }
     return stored;
-  }
-
-  #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
-    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#parts.workshop);
   }
 
   /** Does the work, lets the other processes know, and notes what came of it. */
@@ -303,14 +251,6 @@ export class Registrations {
     this.#warned = true;
     log.warn('registrations last until this server stops: start it with --data <folder> to keep them');
   }
-}
-
-function isSame(known: StoredEnvironment | undefined, row: StoredEnvironment): boolean {
-  return (
-    known?.revision === row.revision &&
-    known.registeredAt === row.registeredAt &&
-    known.replacedAt === row.replacedAt
-  );
 }
 
 function exists(envId: string): Problem {

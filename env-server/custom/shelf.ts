@@ -1,0 +1,94 @@
+import type { Logger } from 'pino';
+import type { AnyEnvironment } from '../environments/environment.ts';
+import type { StoredEnvironment } from '../store/store.ts';
+import { buildEnvironment, type Workshop } from './build.ts';
+import { dependentsOf, type StoredEnvironments } from './compositions.ts';
+import type { Definition } from './definition.ts';
+
+/** The custom environments that a process knows of, offered in its registry as far as they can be made. */
+export class Shelf {
+  readonly #workshop: Workshop;
+  readonly #log: Logger;
+  readonly #stored = new Map<string, StoredEnvironment>();
+
+  constructor(workshop: Workshop, log: Logger) {
+    this.#workshop = workshop;
+    this.#log = log;
+  }
+
+  /** By id, those that could not be made as well. */
+  get all(): StoredEnvironments {
+    return this.#stored;
+  }
+
+  /** Offers what a store holds now: takes what is new or changed, drops what is gone, and makes anew what is composed from either. */
+  follow(rows: readonly StoredEnvironment[]): void {
+    const { registry } = this.#workshop;
+    const present = new Set(rows.map(({ envId }) => envId));
+    const affected: StoredEnvironment[] = [];
+    for (const [envId, gone] of this.#stored) {
+      if (present.has(envId)) continue;
+      this.#stored.delete(envId);
+      if (registry.find(envId)) registry.remove(envId);
+      affected.push(gone);
+    }
+    for (const row of rows) {
+      if (isSame(this.#stored.get(row.envId), row)) continue;
+      this.#stored.set(row.envId, row);
+      affected.push(row);
+    }
+    for (const { envId } of affected)
+      affected.push(...dependentsOf(this.#stored, envId).filter(one => !affected.includes(one)));
+    this.#offer(affected.filter(({ envId }) => present.has(envId)));
+  }
+
+  /** Makes and offers environments. One that cannot be made is logged and left out, not removed from the store. */
+  #offer(all: readonly StoredEnvironment[]): void {
+    const failures = new Map<StoredEnvironment, unknown>();
+    // One may be composed from another that comes later.
+    let waiting = all;
+    for (let before = -1; waiting.length !== before; ) {
+      before = waiting.length;
+      waiting = waiting.filter(stored => {
+        try {
+          this.#workshop.registry.register(this.#build(stored));
+          return false;
+        } catch (error) {
+          failures.set(stored, error);
+          return true;
+        }
+      });
+    }
+    for (const stored of waiting) {
+      const { envId } = stored;
+      this.#log.error(
+        { err: failures.get(stored), env_id: envId },
+        `${envId} was registered but cannot be made any more`,
+      );
+    }
+  }
+
+  #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
+    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#workshop);
+  }
+
+  /** Offers an environment that was made already, and others that were made again because of it. */
+  put(stored: StoredEnvironment, environments: readonly AnyEnvironment[]): void {
+    this.#stored.set(stored.envId, stored);
+    for (const environment of environments) this.#workshop.registry.register(environment);
+  }
+
+  /** From now on it is not offered. */
+  take(envId: string): void {
+    this.#stored.delete(envId);
+    this.#workshop.registry.remove(envId);
+  }
+}
+
+function isSame(known: StoredEnvironment | undefined, row: StoredEnvironment): boolean {
+  return (
+    known?.revision === row.revision &&
+    known.registeredAt === row.registeredAt &&
+    known.replacedAt === row.replacedAt
+  );
+}
