@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { Contract, type OpenApi } from './contract.ts';
-import type { RawRequest, Request, RestRequest, SocketRequest } from './request.ts';
+import { type RawRequest, type Request, type RestRequest, type SocketRequest, SPOILT_ID } from './request.ts';
 import { Requests } from './requests.ts';
 import { SessionsInPlay } from './sessions-in-play.ts';
 import { FUZZ_NAMESPACE, type Offer } from './values.ts';
@@ -292,7 +292,10 @@ function framesById({ frames }: SocketRequest): Map<unknown, { readonly [key: st
   const found = new Map<unknown, { readonly [key: string]: unknown }>();
   const twice = new Set<unknown>();
   for (const frame of frames) {
-    if (!('value' in frame)) continue;
+    if (!('value' in frame)) {
+      twice.add(SPOILT_ID);
+      continue;
+    }
     const { id } = frame.value;
     if (found.has(id)) twice.add(id);
     found.set(id, frame.value);

@@ -23,6 +23,9 @@ export interface RawRequest {
   readonly cut: boolean;
 }
 
+/** The id in frames that are sent as texts; a value may happen to have it as well. */
+export const SPOILT_ID = -1;
+
 /** Frames sent at once on a socket of their own: values, or texts as they are. */
 export interface SocketRequest {
   readonly door: 'socket';

@@ -2,7 +2,7 @@ import fc, { type Arbitrary } from 'fast-check';
 import { ABUSES } from './abuses.ts';
 import type { Contract, Parameter, Route } from './contract.ts';
 import { misaddressed } from './misaddressed.ts';
-import type { RawRequest, Request, RestRequest, SocketRequest } from './request.ts';
+import { type RawRequest, type Request, type RestRequest, type SocketRequest, SPOILT_ID } from './request.ts';
 import { aFault, aKey, aSpoiler, type Fault, Fitting, hostile, type Offer } from './values.ts';
 
 const MOST_FRAMES = 6;
@@ -160,7 +160,7 @@ export class Requests {
       .map(([frame, id]) => ({ frame, id }));
     const odd = fc
       .tuple(this.#item(), aSpoiler, fc.boolean())
-      .map(([item, spoil, binary]) => ({ bytes: spoil(textOf({ id: -1, ...item })), binary }))
+      .map(([item, spoil, binary]) => ({ bytes: spoil(textOf({ id: SPOILT_ID, ...item })), binary }))
       // A text that is no UTF-8 ends its socket, as RFC 6455 wants it.
       .filter(({ bytes, binary }) => binary || bytes.encoding === 'utf8');
     return fc.record({
