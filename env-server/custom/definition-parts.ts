@@ -46,7 +46,8 @@ export const task = {
   ),
 };
 
-const Reward = Type.Number({ minimum: -1e12, maximum: 1e12 });
+/** Bounds of a reward. */
+export const REWARD = { minimum: -1e12, maximum: 1e12 };
 
 const ActionSpace = Type.Union(
   [
@@ -86,7 +87,7 @@ export const behaviour = {
     Type.Integer({ minimum: 1, maximum: 1_000_000, default: 10_000, description: 'Longest observation.' }),
   ),
   reward_range: Type.Optional(
-    Type.Array(Reward, {
+    Type.Array(Type.Number(REWARD), {
       minItems: 2,
       maxItems: 2,
       description: 'Least and greatest reward of one step; unbounded when absent.',

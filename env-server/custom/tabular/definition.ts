@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed, LONGEST_TEXT, NAME_LENGTH, task } from '../definition-parts.ts';
+import { closed, LONGEST_TEXT, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
 
 export const Outcome = closed(
   {
@@ -12,7 +12,7 @@ export const Outcome = closed(
         description: 'The outcomes of one action sum to 1.',
       }),
     ),
-    reward: Type.Optional(Type.Number({ minimum: -1e12, maximum: 1e12, default: 0 })),
+    reward: Type.Optional(Type.Number({ ...REWARD, default: 0 })),
   },
   { title: 'TabularOutcome' },
 );
