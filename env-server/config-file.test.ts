@@ -5,7 +5,7 @@ import { readConfigFile } from './config-file.ts';
 import { hashToken } from './http/auth.ts';
 import { output, runServer, startServer } from './process.test-data.ts';
 
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 /** JSON is YAML, too. */
 const yaml = JSON.stringify;

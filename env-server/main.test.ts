@@ -10,7 +10,7 @@ import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './settings.ts';
 import { DATABASE_FILE } from './store/database.ts';
 
 /** Ten processes are started, each a second of work on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 t.test('it says where it listens, serves, and ends on SIGTERM with an open socket', async t => {
   const child = runServer(t, ['--port', '0']);

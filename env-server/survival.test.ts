@@ -12,7 +12,7 @@ import { DATABASE_FILE } from './store/database.ts';
 
 /** Sessions outlive the server's process, whether it is told to end or killed. */
 
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 const remote = (url: string, snapshot: boolean): JsonObject => ({
   kind: 'remote',

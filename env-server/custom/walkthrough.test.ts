@@ -5,7 +5,7 @@ import { EXAMPLES } from './examples.ts';
 
 /** Runs docs/custom-environments.md against a real server, as its reader would. */
 
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 const PAGE = 'docs/custom-environments.md';
 

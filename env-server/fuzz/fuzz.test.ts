@@ -4,14 +4,12 @@ import { hashToken } from '../http/auth.ts';
 import { hostOf } from '../wire.test-data.ts';
 import { fuzz } from './fuzzer.ts';
 
-/**
- * Two short runs of the fuzzer, one of which is another each time; the long mode is
- * `npm run fuzz:api -- --requests 100000 --seed <n>`.
- */
+/** Two short runs of the fuzzer; the long mode is `npm run fuzz:api -- --requests 100000 --seed <n>`. */
+const SEEDS = [1, 26_556_695];
 const REQUESTS = 150;
 const TOKENS = ['all', 'play'];
 
-for (const seed of [1, Math.floor(Math.random() * 2 ** 31)]) {
+for (const seed of SEEDS) {
   t.test(`the server keeps to its OpenAPI document, whatever it is asked: seed ${seed}`, async t => {
     const app = await createApp({
       logLevel: 'silent',

@@ -143,7 +143,7 @@ class Fuzzer {
       const answer = await this.#wire.ask(request.method, request.path, headers, body);
       const text = answer.body.toString('utf8');
       this.#count(request.operation, answer.status, text);
-      this.#sessions.learn(text);
+      this.#sessions.learn(text, request);
       if (!request.addressed) return ofAnyAnswer(this.#contract, answer, request.method !== 'HEAD');
       const route = this.#contract.route(request.operation);
       return ofAnswer(this.#contract, route, request, answer);
@@ -161,7 +161,7 @@ class Fuzzer {
       }
       const text = answer.body.toString('utf8');
       this.#count(what, answer.status, text);
-      this.#sessions.learn(text);
+      this.#sessions.learn(text, request);
       return ofAnyAnswer(this.#contract, answer, !request.bytes.text.startsWith('HEAD'));
     });
   }
@@ -175,7 +175,7 @@ class Fuzzer {
       const asked = framesById(request);
       for (const reply of replies) {
         const text = JSON.stringify(reply);
-        this.#sessions.learn(text);
+        this.#sessions.learn(text, request);
         const frame = asked.get(reply.id) ?? {};
         this.#count(`frame ${this.#opOf(frame)}`, reply.ok === true ? 'ok' : 'problem', text);
         const unfit = this.#contract.checkComponent('ReplyFrame')(reply);

@@ -1,5 +1,9 @@
 const MARK = /@session:(\d+)/g;
 const SESSION_ID = /"session_id":"([\w-]{1,64})"/g;
+/** How many sessions a request asks for; quotes may be escaped, in a text within a text. */
+const COUNT = /"count\\*":\s*([\d.e+]+)/gi;
+/** What a reply says of work that goes on without it. */
+const UNFINISHED = /"pending":true|"step_timeout"/g;
 /** Newest sessions that marks stand for. */
 const IN_PLAY = 8;
 const NOBODY = 'nobody';
@@ -12,15 +16,18 @@ export class SessionsInPlay {
   /** How many may be open without a reply that told of them: it was not waited for. */
   untold = 0;
 
-  /** Takes note of the ids in a reply. */
-  learn(text: string): void {
-    for (const [, id] of text.matchAll(SESSION_ID)) {
+  /** Takes note of the ids in the reply to a request. */
+  learn(reply: string, request: unknown): void {
+    for (const [, id] of reply.matchAll(SESSION_ID)) {
       if (this.made.has(id)) continue;
       this.made.add(id);
       this.#newest.push(id);
       if (this.#newest.length > IN_PLAY) this.#newest.shift();
     }
-    this.untold += text.split('"pending":true').length - 1 + (text.includes('"step_timeout"') ? 1 : 0);
+    const unfinished = reply.match(UNFINISHED)?.length ?? 0;
+    if (unfinished === 0) return;
+    this.untold += unfinished;
+    for (const [, count] of JSON.stringify(request).matchAll(COUNT)) this.untold += Number(count);
   }
 
   /** Puts ids in place of the marks in a request. */

@@ -8,7 +8,7 @@ import { dial, listening } from '../wire.test-data.ts';
 
 /** What users of other environment servers complain of; more of it in websocket, semantics, exposure, and custom/isolation. */
 
-t.setTimeout(60_000);
+t.setTimeout(300_000);
 
 const PROTOCOLS = ['ragen.json', 'ragen.msgpack'] as const;
 

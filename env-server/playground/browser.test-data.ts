@@ -9,7 +9,7 @@ import type { Settings } from '../settings.ts';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 /** What a busy machine may need for one thing to show up. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 120_000;
 
 function findChromium(): string | undefined {
   const folders = (process.env.PATH ?? '').split(delimiter);

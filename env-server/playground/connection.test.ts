@@ -4,7 +4,7 @@ import { createApp } from '../app.ts';
 import { openPlayground, skip } from './browser.test-data.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
   const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');

@@ -9,7 +9,7 @@ const LOOKS = [
 ] as const;
 
 /** A browser, and axe in it, on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 const VIEWS = [
   { name: 'play', hash: '#/play/FrozenLake-v0?seed=7', ready: '.observation' },

@@ -3,7 +3,7 @@ import { figure, lastCurl, observation, openPlayground, seeFigure, skip } from '
 import type { Session } from './page/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 t.test('a visitor finds an environment and plays it by keyboard alone', { skip }, async t => {
   const { page, ask } = await openPlayground(t);

@@ -7,7 +7,7 @@ import { lastCurl, observation, openPlayground, seeFigure, skip } from './browse
 import type { Schemas } from './page/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 t.test('the curl line does what the page did', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');

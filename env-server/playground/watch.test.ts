@@ -3,7 +3,7 @@ import { observation, openPlayground, type Playground, seeFigure, skip } from '.
 import type { Schemas, Session, StepResult } from './page/wire.ts';
 
 /** A browser on a busy machine. */
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 /** Somebody else's session: seeds and actions give the same states as long as the environment stays as it is. */
 async function play(ask: Playground['ask'], envId: string, actions: string[]) {

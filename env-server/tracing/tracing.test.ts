@@ -7,7 +7,7 @@ import { listen } from '../custom/remote/service.test-data.ts';
 import { runServer, startServer } from '../process.test-data.ts';
 import { readTracingSettings } from './settings.ts';
 
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 
 /** The part of OTLP (https://github.com/open-telemetry/opentelemetry-proto) that is looked at here. */
 const { root } = parse(`

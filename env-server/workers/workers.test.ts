@@ -1,14 +1,19 @@
 import { once } from 'node:events';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Body } from '../app.test-data.ts';
 import { type ServerProcess, startServer } from '../process.test-data.ts';
 import { keeperOf } from '../sessions/placement.ts';
+import type { StoredSession } from '../sessions/stored-session.ts';
+import { DATABASE_FILE } from '../store/database.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
 
-t.setTimeout(240_000);
+t.setTimeout(300_000);
 
 const WORKERS = 2;
 const LAKE = { env_id: 'FrozenLake-v0', seed: 1 };
@@ -221,9 +226,20 @@ t.test('two processes on one port are one server', async t => {
   await t.test('a process that is killed comes back with its sessions as they were stored', async t => {
     const [victim] = ids.map(keeper);
     const stands = async () => Promise.all(ids.map(id => ask('GET', `/v1/sessions/${id}`)));
+    for (const id of ids) await step(id, 'Left');
     const before = await stands();
-    // The next checkpoint but one has begun after the last change.
-    await new Promise(resolve => setTimeout(resolve, 200));
+    const database = new DatabaseSync(join(data, DATABASE_FILE), { readOnly: true });
+    t.teardown(() => database.close());
+    const row = database.prepare('SELECT document FROM sessions WHERE session_id = ?');
+    // What holds the last change holds all before it.
+    await until(() =>
+      before.every(({ body }) => {
+        const stored = row.get(String(body.session_id)) as { document: string } | undefined;
+        if (!stored) return false;
+        const { id, past, episode } = JSON.parse(stored.document) as StoredSession;
+        return isDeepStrictEqual([`${id}.${past.episodes}`, episode.step], [body.episode_id, body.step]);
+      }),
+    );
     process.kill(pidsOf(server).get(victim)!, 'SIGKILL');
     const seen = new Set<unknown>();
     await until(async () => {

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { openRunFolder } from '../training/run-folder.ts';
@@ -12,13 +12,20 @@ import { type Row, tinySettings, weightsOf } from '../training/runs.test-data.ts
 import { startEnvServer } from './env-server-process.ts';
 
 const TRAINER = fileURLToPath(new URL('../main.ts', import.meta.url));
+const HALT = new URL('./halt-at-step.test-data.ts', import.meta.url).href;
 const STEPS = 8;
+/** Where the trainer is killed. */
+const KILLED_AT = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 170_000;
+const LONGEST_MS = 300_000;
 
-/** The command `train` in a process of its own. */
-function trainer(t: { teardown(work: () => unknown): void }, ...args: string[]): ChildProcess {
-  const child = spawn(process.execPath, [TRAINER, 'train', ...args, '--quiet'], { stdio: 'ignore' });
+/** The command `train` in a process of its own, which is halted at a step if it is to be. */
+function trainer(t: Test, args: readonly string[], haltAt?: number): ChildProcess {
+  const preload = haltAt === undefined ? [] : ['--import', HALT];
+  const child = spawn(process.execPath, [...preload, TRAINER, 'train', ...args, '--quiet'], {
+    stdio: 'ignore',
+    env: { ...process.env, HALT_AT_STEP: String(haltAt) },
+  });
   t.teardown(() => child.kill('SIGKILL'));
   return child;
 }
@@ -58,7 +65,7 @@ t.test(
       policy: { layers: 2, hidden_size: 32 },
     });
     writeFileSync(config, stringify(settings));
-    t.equal(await ended(trainer(t, config)), 0);
+    t.equal(await ended(trainer(t, [config])), 0);
     const whole = openRunFolder(join(folder, 'whole')).run;
 
     const path = join(folder, 'shaken');
@@ -68,16 +75,15 @@ t.test(
     const reach = async (wanted: number, child: ChildProcess) => {
       while (step() < wanted && child.exitCode === null) await sleep(5);
     };
-    const first = trainer(t, config, 'run.name=shaken');
+    const first = trainer(t, [config, 'run.name=shaken'], KILLED_AT);
     await reach(1, first);
     goes.child.kill();
-    await reach(3, first);
+    await reach(KILLED_AT, first);
     first.kill('SIGKILL');
     await ended(first);
-    const reached = step();
-    t.ok(reached >= 3 && reached < STEPS, `killed at step ${reached}`);
+    t.equal(step(), KILLED_AT);
 
-    const second = trainer(t, '--resume', path);
+    const second = trainer(t, ['--resume', path]);
     await reach(5, second);
     server.kill();
     await server.ended;

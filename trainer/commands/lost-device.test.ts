@@ -1,9 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { stringify } from 'yaml';
@@ -18,7 +17,7 @@ const TRAINER = fileURLToPath(new URL('../main.ts', import.meta.url));
 const LOSE_DEVICE = new URL('./lose-device.test-data.ts', import.meta.url).href;
 const STEPS = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 110_000;
+const LONGEST_MS = 300_000;
 
 const found = await GpuDevice.open();
 found?.close();
@@ -41,17 +40,13 @@ t.test(
 
     const config = join(folder, 'config.yaml');
     writeFileSync(config, stringify({ ...settings, run: { folder, name: 'shaken' } }));
-    const order = join(folder, 'lose-the-device');
+    const path = join(folder, 'shaken');
     const child = spawn(process.execPath, ['--import', LOSE_DEVICE, TRAINER, 'train', config, '--quiet'], {
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...process.env, LOSE_DEVICE_FILE: order },
+      env: { ...process.env, LOSE_DEVICE_AFTER: join(path, 'checkpoints', 'step-000001') },
     });
     t.teardown(() => child.kill('SIGKILL'));
     const said = text(child.stderr);
-    const path = join(folder, 'shaken');
-    const checkpoint = join(path, 'checkpoints', 'step-000001');
-    while (!existsSync(checkpoint) && child.exitCode === null) await sleep(5);
-    writeFileSync(order, '');
     const [status] = await once(child, 'exit');
     t.equal(status, 1);
     t.match(
@@ -60,7 +55,7 @@ t.test(
     );
     const { run } = openRunFolder(path);
     const { step } = latestCheckpoint(run)!.state;
-    t.ok(step >= 1 && step < STEPS, `lost after step ${step}`);
+    t.equal(step, 1);
 
     const printed = t.capture(console, 'log');
     t.equal(await train(undefined, [], { resume: path, quiet: true }), 0);

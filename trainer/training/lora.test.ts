@@ -11,7 +11,7 @@ import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 import { openWorkbench } from './workbench.ts';
 
-const LONGEST_MS = 110_000;
+const LONGEST_MS = 300_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 const learnt = (run: RunFolder) =>

@@ -76,7 +76,7 @@ async function made(t: Test, url: string, more: Partial<OpenEnvDefinition> = {})
     action_field: 'message',
     observation_field: 'echoed',
     example_action: 'hi',
-    timeout_ms: 1000,
+    timeout_ms: 60_000,
     ...more,
   };
   const network = localNetwork(t);
@@ -159,12 +159,12 @@ t.test('a seed is refused unless the definition promises to keep to it', async t
 t.test('a reply that comes too late is never taken for the next one', async t => {
   let late = true;
   const service = await echoService(t, ({ type }) => (type === 'step' && late ? '' : undefined));
-  const environment = await made(t, service.url, { timeout_ms: 150 });
+  const environment = await made(t, service.url, { timeout_ms: 1000 });
   const rng = Random.fromSeed(1);
   const state = await environment.reset({ max_steps: 9 }, rng, {});
   await t.rejects(async () => environment.step(state, 'slow', rng), {
     code: 'remote_failed',
-    message: /did not answer within 150 ms/,
+    message: /did not answer within 1000 ms/,
   });
   late = false;
   await t.rejects(

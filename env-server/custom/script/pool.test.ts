@@ -2,7 +2,7 @@ import t from 'tap';
 import { Problem } from '../../../shared/problems.ts';
 import { ScriptPool } from './pool.ts';
 
-const settings = { workers: 2, timeMs: 100, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const settings = { workers: 2, timeMs: 300, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
 const STEP = '{"op":"step","state":{"n":1},"rng":[1,2,3,4]}';
 const counting =
   'function reset() { return { n: 0 }; } function step(s) { return { state: { n: s.n + 1 } }; } function observe(s) { return String(s.n); }';
@@ -57,7 +57,7 @@ t.test('a script that loops in all its sessions leaves a worker to the others', 
 });
 
 t.test('a call that cannot be told to stop is ended with its worker; the next one works', async t => {
-  const pool = new ScriptPool({ ...settings, timeMs: 40 });
+  const pool = new ScriptPool({ ...settings, timeMs: 200 });
   t.teardown(() => pool.close());
   const deaf = pool.script('test/Deaf-v0', withStep(DEAF));
   const good = pool.script('test/Counting-v0', counting);
@@ -81,7 +81,7 @@ t.test('a state nested too deep for the engine itself costs a call, not the pool
 
 t.test('a script that keeps reaching its limits is paused for a while', async t => {
   let now = 0;
-  const pool = new ScriptPool({ ...settings, timeMs: 20 }, () => now);
+  const pool = new ScriptPool({ ...settings, timeMs: 100 }, () => now);
   t.teardown(() => pool.close());
   const script = pool.script(
     'test/Sometimes-v0',

@@ -98,7 +98,7 @@ t.test('the reward is the share of passed tests', { skip }, async t => {
 t.test('programs of many sessions run side by side', { skip }, async t => {
   const pool = new SandboxPool(2);
   t.teardown(() => pool.stop());
-  const limits = { cpu_s: 2, wall_s: 5, total_s: 10, memory_mb: 128, output_bytes: 1000 };
+  const limits = { cpu_s: 30, wall_s: 60, total_s: 120, memory_mb: 128, output_bytes: 1000 };
   const all = await Promise.all(
     Array.from({ length: 12 }, (_, n) =>
       pool.run({ ...limits, program: `print(int(input()) + ${n})`, function: null, inputs: ['100\n'] }),

@@ -154,9 +154,10 @@ t.test('a retriever that fails is reported, and asked again', async t => {
     { body: '{"results":[]}' },
   ];
   const { url } = await retriever(() => replies.shift() ?? {});
-  const state = await play.reset({ retriever: { url, timeout_ms: 300 } }, PINNED);
+  const waiting = async (timeout_ms: number) => play.reset({ retriever: { url, timeout_ms } }, PINNED);
+  const [patient, hasty] = [await waiting(60_000), await waiting(100)];
   const seen: unknown[] = [];
-  for (let count = 0; count < 6; count++) {
+  for (const state of [patient, patient, patient, patient, hasty, patient]) {
     const { reward, terminated, info } = await play.step(state, 'search[x]');
     t.same([reward, terminated], [0, false]);
     seen.push(info.search_failed);
