@@ -1,9 +1,7 @@
-import type { RawRequest, RestRequest } from './request.ts';
+import type { Abuse, Abused, RestRequest } from './request.ts';
 import { nested } from './values.ts';
 
 const UPGRADE = ['Connection: Upgrade', 'Upgrade: websocket'];
-
-type Abuse = (request: RestRequest, at: number) => RawRequest;
 
 function rawText(
   { method, path, headers, body }: RestRequest,
@@ -24,8 +22,7 @@ function rawText(
   return `${lines.join('\r\n')}\r\n\r\n${text}`;
 }
 
-const raw = (what: string, text: string, cut = false): RawRequest => ({
-  door: 'raw',
+const raw = (what: string, text: string, cut = false): Abused => ({
   what,
   bytes: { text, encoding: 'utf8' },
   cut,
@@ -105,7 +102,6 @@ export const ABUSES: readonly Abuse[] = [
   request => raw('an upgrade elsewhere', rawText({ ...request, body: undefined }, UPGRADE)),
   (_request, at) => raw('no HTTP', nested(at % 50)),
   (_request, at) => ({
-    door: 'raw',
     what: 'no text',
     bytes: {
       text: String.fromCharCode(at % 256, 22, 3, 1, 0, at % 251, 255, 13, 10, 13, 10),

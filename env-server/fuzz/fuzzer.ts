@@ -150,19 +150,19 @@ class Fuzzer {
     });
   }
 
-  async #sendRaw(marked: RawRequest): Promise<void> {
-    const request = this.#sessions.fill(marked);
-    await this.#guard(`raw: ${request.what}`, request, async () => {
-      const answer = answerIn(await this.#wire.pour(bytesOf(request.bytes), request.cut));
-      const what = `raw: ${request.what}`;
+  async #sendRaw({ request, abuse, at }: RawRequest): Promise<void> {
+    const abused = abuse(this.#sessions.fill(request), at);
+    const what = `raw: ${abused.what}`;
+    await this.#guard(what, abused, async () => {
+      const answer = answerIn(await this.#wire.pour(bytesOf(abused.bytes), abused.cut));
       if (answer === undefined) {
         this.#count(what, 'hung up', '');
-        return request.cut ? undefined : 'it hung up without an answer';
+        return abused.cut ? undefined : 'it hung up without an answer';
       }
       const text = answer.body.toString('utf8');
       this.#count(what, answer.status, text);
-      this.#sessions.learn(text, request);
-      return ofAnyAnswer(this.#contract, answer, !request.bytes.text.startsWith('HEAD'));
+      this.#sessions.learn(text, abused);
+      return ofAnyAnswer(this.#contract, answer, !abused.bytes.text.startsWith('HEAD'));
     });
   }
 

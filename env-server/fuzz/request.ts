@@ -14,9 +14,19 @@ export interface RestRequest {
   readonly addressed: boolean;
 }
 
-/** Bytes on a connection of their own. */
+/** What no client would send, made of a request once its marks are filled: lengths are those of what is sent. */
 export interface RawRequest {
   readonly door: 'raw';
+  readonly request: RestRequest;
+  readonly abuse: Abuse;
+  /** A number that the abuse may use. */
+  readonly at: number;
+}
+
+export type Abuse = (request: RestRequest, at: number) => Abused;
+
+/** Bytes on a connection of their own. */
+export interface Abused {
   readonly what: string;
   readonly bytes: Bytes;
   /** The client hangs up when it has sent them. */

@@ -187,7 +187,7 @@ export class Requests {
       .filter(({ path, headers }) => isPlain(path) && Object.values(headers).every(isPlain));
     return fc
       .tuple(request, fc.constantFrom(...ABUSES), fc.nat(100_000))
-      .map(([request, abuse, at]) => abuse(request, at));
+      .map(([request, abuse, at]) => ({ door: 'raw', request, abuse, at }));
   }
 }
 
