@@ -1,5 +1,13 @@
 import t from 'tap';
-import { figure, lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
+import {
+  figure,
+  lastCurl,
+  observation,
+  openPlayground,
+  seeFigure,
+  skip,
+  until,
+} from './browser.test-data.ts';
 import type { Session } from './page/wire.ts';
 
 /** A browser on a busy machine. */
@@ -54,12 +62,13 @@ t.test('buttons act, the picture follows, undo goes back, random draws included'
   const moves = ['Left', 'Up', 'Right'];
   for (const [index, name] of moves.entries()) {
     views.push(await observation(page).textContent());
+    await page.locator(`img[data-step="${index}"]`).waitFor();
     sources.add(await picture.getAttribute('src'));
     await page.getByRole('button', { name, exact: true }).click();
     await seeFigure(page, 'Step', `${index + 1} of`);
   }
   t.equal(sources.size, 3, 'a picture for every state');
-  t.ok(await picture.evaluate(image => (image as HTMLImageElement).naturalWidth > 100));
+  await until(() => picture.evaluate(image => (image as HTMLImageElement).naturalWidth > 100));
   const end = await observation(page).textContent();
   await page.getByRole('button', { name: 'Undo' }).click();
   await seeFigure(page, 'Step', '2 of');
@@ -154,8 +163,7 @@ t.test('the server checks settings while they are written', { skip }, async t =>
   await page.getByLabel('Options of the start').fill('{}');
   await page.getByLabel('split').selectOption('test');
   await apply.click();
-  await page.locator('.curl', { hasText: 'time_limit' }).waitFor();
-  t.equal((await observation(page).textContent())!.split('\n').length, 6);
+  await until(async () => (await observation(page).textContent())!.split('\n').length === 6);
   t.match(await lastCurl(page), /"config":\{"size":6,"split":"test"\},"wrappers":\[\{"name":"time_limit"/);
 });
 

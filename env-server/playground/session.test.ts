@@ -1,13 +1,27 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import type { Page } from 'playwright-core';
 import t from 'tap';
 import { testRegistry } from '../environments.test-data.ts';
 import { hashToken } from '../http/auth.ts';
-import { lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
+import { lastCurl, observation, openPlayground, seeFigure, skip, until } from './browser.test-data.ts';
 import type { Schemas } from './page/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(300_000);
+
+/** Lets requests wait until what it gives is called. */
+async function hold(page: Page, url: string): Promise<() => void> {
+  let release = () => {};
+  const held = new Promise<void>(resolve => {
+    release = resolve;
+  });
+  await page.route(url, async route => {
+    await held;
+    await route.continue();
+  });
+  return release;
+}
 
 t.test('the curl line does what the page did', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
@@ -52,26 +66,39 @@ t.test('a session that is gone is told, and begun anew', { skip }, async t => {
   await page.getByRole('button', { name: 'Down' }).click();
   const problem = page.locator('.play .problem');
   await problem.filter({ hasText: 'session_closed' }).waitFor();
+  const release = await hold(page, '**/v1/sessions');
   await page.getByRole('button', { name: 'Reset' }).click();
-  await problem.waitFor({ state: 'hidden' });
   await page.getByRole('button', { name: 'Down' }).click();
+  release();
   await seeFigure(page, 'Step', '1 of');
+  t.ok(await problem.isHidden(), 'what is pressed meanwhile is done in the new episode');
 });
 
 t.test('a page that is left closes its session', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await observation(page).waitFor();
-  t.equal((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.length, 1);
+  const open = async () => (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions;
+  t.equal((await open()).length, 1);
   await page.getByRole('link', { name: /Sudoku/ }).click();
   await page.getByLabel('Action', { exact: true }).waitFor();
-  t.same(
-    (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.map(({ env_id }) => env_id),
-    ['Sudoku-v0'],
-  );
+  await until(async () => (await open()).map(({ env_id }) => env_id).join() === 'Sudoku-v0');
   await page.goto('about:blank');
-  let open = 1;
-  while (open > 0) open = (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.length;
-  t.equal(open, 0);
+  await until(async () => (await open()).length === 0);
+  t.pass('no session is left');
+});
+
+t.test('a page that is left before it knows what to play opens no session', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/watch');
+  await page.getByText('No session is open here.').waitFor();
+  const release = await hold(page, '**/v1/envs');
+  const listed = page.waitForResponse(/v1\/envs$/);
+  await page.getByRole('link', { name: 'Play', exact: true }).click();
+  await page.getByRole('searchbox').waitFor();
+  await page.getByRole('link', { name: 'Watch' }).click();
+  release();
+  await (await listed).finished();
+  await page.waitForLoadState('networkidle');
+  t.same((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions, []);
 });
 
 t.test('an environment that is not there is told', { skip }, async t => {

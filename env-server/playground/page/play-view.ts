@@ -16,6 +16,8 @@ export class PlayView implements View<'play'> {
   readonly #transcript = new Transcript();
   readonly #saveNote = new ProblemNote();
   readonly element: HTMLElement;
+  /** What was shown last; what was to come before it comes too late. */
+  #turn = 0;
 
   constructor(client: Client, announce: (text: string) => void) {
     this.#picker = new EnvironmentPicker(client);
@@ -51,17 +53,21 @@ export class PlayView implements View<'play'> {
   }
 
   async show({ envId, preset, seed }: Address & { view: 'play' }, first: boolean): Promise<void> {
+    const turn = ++this.#turn;
     const listed = this.#picker.load();
     const chosen = envId ?? (await listed)?.[0]?.env_id;
-    if (chosen !== undefined) await this.#play({ envId: chosen, preset, seed }, !first);
+    if (chosen !== undefined && turn === this.#turn)
+      await this.#play({ envId: chosen, preset, seed }, !first);
   }
 
   /** Goes on with an episode that was begun elsewhere. */
   async playOn(request: PlayRequest): Promise<void> {
+    this.#turn++;
     await Promise.all([this.#picker.load(), this.#play(request, true)]);
   }
 
   hide(): void {
+    this.#turn++;
     this.#stage.close();
   }
 

@@ -43,7 +43,9 @@ export class RegisterView implements View<'register'> {
     onblur: () => this.#askAgain(),
   });
   readonly element: HTMLElement;
-  #busy = false;
+  /** What was asked for and is not done. */
+  readonly #pending = new Set<string>();
+  #tail: Promise<unknown> = Promise.resolve();
   #known: { readonly [kind: string]: Example } | undefined;
 
   constructor(client: Client) {
@@ -112,7 +114,7 @@ export class RegisterView implements View<'register'> {
 
   /** Takes the definition of a registered environment into the editor. */
   async load(envId: string): Promise<void> {
-    await this.#do(async () => {
+    await this.#do(`load ${envId}`, async () => {
       const path = environmentPath(envId, 'definition');
       const { definition } = await this.#client.json<Schemas['StoredDefinition']>('GET', path);
       this.#editor.draft = { env_id: envId, definition: definition as unknown as Draft['definition'] };
@@ -146,8 +148,11 @@ export class RegisterView implements View<'register'> {
   }
 
   async #send(method: 'POST' | 'PUT'): Promise<void> {
-    await this.#do(async () => {
-      const { env_id, definition } = this.#editor.draft;
+    // As it is now, whatever is loaded meanwhile; a fault in it is told in its turn.
+    const draft = (async () => this.#editor.draft)();
+    draft.catch(() => {});
+    await this.#do(method, async () => {
+      const { env_id, definition } = await draft;
       const registration =
         method === 'POST'
           ? await this.#client.json<Registration>('POST', 'v1/envs', { body: { env_id, definition } })
@@ -164,8 +169,8 @@ export class RegisterView implements View<'register'> {
       return;
     }
     this.#askAgain();
-    this.#do(async () => {
-      const { envId } = this.#editor;
+    const { envId } = this.#editor;
+    this.#do(`remove ${envId}`, async () => {
       await this.#client.json('DELETE', environmentPath(envId));
       fill(this.#report, h('p', {}, h('code', {}, envId), ' was removed.'));
     });
@@ -176,10 +181,15 @@ export class RegisterView implements View<'register'> {
     this.#remove.textContent = 'Remove';
   }
 
-  /** One request at a time, with what comes of it in the report. */
-  async #do(work: () => Promise<void>): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
+  /** One request after the other, with what comes of it in the report; what is pressed twice is done once. */
+  async #do(name: string, work: () => Promise<void>): Promise<void> {
+    if (this.#pending.has(name)) return;
+    this.#pending.add(name);
+    this.#tail = this.#tail.then(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
+    await this.#tail;
+  }
+
+  async #reportOn(work: () => Promise<void>): Promise<void> {
     this.#problem.clear();
     fill(this.#report, h('p', { class: 'busy' }, 'The server is at it …'));
     try {
@@ -189,7 +199,6 @@ export class RegisterView implements View<'register'> {
       if (!(error instanceof NotJson)) this.#problem.show(error);
       fill(this.#report, h('p', {}, h('span', { class: 'chip bad' }, 'refused'), ' Nothing was changed.'));
     }
-    this.#busy = false;
     this.#report.scrollIntoView({ block: 'nearest' });
   }
 

@@ -147,7 +147,10 @@ export class Stage {
     const old = this.#gone ? undefined : this.#episode;
     this.#loadNote.clear();
     try {
-      await this.#begin(lobby, seed);
+      const begun = this.#begin(lobby, seed);
+      // What is done next is done in the new episode.
+      this.#tail = Promise.allSettled([this.#tail, begun]);
+      await begun;
       if (turn === this.#turn && old !== this.#episode) await old?.close();
     } catch (error) {
       if (turn === this.#turn) this.#loadNote.show(error);
@@ -190,7 +193,7 @@ export class Stage {
       return;
     }
     this.#guide?.stop();
-    const done = await this.#attempt(episode => episode.reset(seed));
+    const done = await this.#inTurn(() => this.#attempt(episode => episode.reset(seed)));
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
 
@@ -198,7 +201,7 @@ export class Stage {
   #act(action: Json): Promise<boolean> {
     if (this.#waiting >= MOST_WAITING) return Promise.resolve(false);
     this.#waiting++;
-    const done = this.#tail.then(async () => {
+    return this.#inTurn(async () => {
       this.#waiting--;
       const before = this.#episode?.moves.length;
       if (!(await this.#attempt(episode => episode.step(action)))) return false;
@@ -208,17 +211,21 @@ export class Stage {
         last !== undefined && this.#episode?.moves.length !== before && !last.terminated && !last.truncated
       );
     });
-    this.#tail = done;
-    return done;
   }
 
   async #goBack(): Promise<void> {
     this.#guide?.stop();
-    await this.#tail;
-    if (!this.#episode?.canUndo) return;
-    if (await this.#attempt(episode => episode.undo())) {
-      this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);
-    }
+    const undone = await this.#inTurn(async () => {
+      return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
+    });
+    if (undone) this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);
+  }
+
+  /** Does things one after the other, in the order in which they were asked for. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#tail.then(work);
+    this.#tail = done.catch(() => {});
+    return done;
   }
 
   /** Does something to the episode and shows how it stands then, or what went wrong. */
