@@ -626,9 +626,13 @@ export interface components {
         Frame: ({
             /** @description The caller’s name for the frame. */
             id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
         } & components["schemas"]["BatchItem"]) | {
             /** @description The caller’s name for the frame. */
             id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
             /** @constant */
             op: "batch";
             items: components["schemas"]["BatchItem"][];
@@ -637,6 +641,8 @@ export interface components {
         } | {
             /** @description The caller’s name for the frame. */
             id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
             /** @constant */
             op: "ping";
         };

@@ -5,7 +5,7 @@ import { hostOf } from '../wire.test-data.ts';
 import { fuzz } from './fuzzer.ts';
 
 /** Two short runs of the fuzzer; the long mode is `npm run fuzz:api -- --requests 100000 --seed <n>`. */
-const SEEDS = [1, 26_556_695];
+const SEEDS = [1, 2];
 const REQUESTS = 150;
 const TOKENS = ['all', 'play'];
 

@@ -3,7 +3,7 @@ import { ABUSES } from './abuses.ts';
 import type { Contract, Parameter, Route } from './contract.ts';
 import { misaddressed } from './misaddressed.ts';
 import { type RawRequest, type Request, type RestRequest, type SocketRequest, SPOILT_ID } from './request.ts';
-import { aFault, aKey, aSpoiler, type Fault, Fitting, hostile, type Offer } from './values.ts';
+import { aFault, aKey, aSpoiler, aTraceparent, type Fault, Fitting, hostile, type Offer } from './values.ts';
 
 const MOST_FRAMES = 6;
 const MOST_ITEMS = 8;
@@ -156,8 +156,8 @@ export class Requests {
       { weight: 3, arbitrary: fc.tuple(this.#item(), aFault).map(([item, fault]) => fault(item)) },
     );
     const whole = fc
-      .tuple(frame, fc.oneof({ weight: 8, arbitrary: fc.constant(undefined) }, hostile))
-      .map(([frame, id]) => ({ frame, id }));
+      .tuple(frame, usuallyNot(hostile), usuallyNot(fc.oneof(aTraceparent, hostile)))
+      .map(([frame, id, traceparent]) => ({ frame, id, traceparent }));
     const odd = fc
       .tuple(this.#item(), aSpoiler, fc.boolean())
       .map(([item, spoil, binary]) => ({ bytes: spoil(textOf({ id: SPOILT_ID, ...item })), binary }))
@@ -173,7 +173,9 @@ export class Requests {
         })
         .map(frames =>
           frames.map((frame, index) =>
-            'bytes' in frame ? frame : { value: identified(frame.frame, frame.id, index) },
+            'bytes' in frame
+              ? frame
+              : { value: identified(frame.frame, frame.id ?? index, frame.traceparent) },
           ),
         ),
     });
@@ -193,10 +195,13 @@ export class Requests {
 
 const isPlain = (text: string): boolean => /^[!-~ ]*$/.test(text);
 
-function identified(frame: unknown, id: unknown, index: number): { [key: string]: unknown } {
+const usuallyNot = <T>(arbitrary: Arbitrary<T>): Arbitrary<T | undefined> =>
+  fc.oneof({ weight: 8, arbitrary: fc.constant(undefined) }, arbitrary);
+
+function identified(frame: unknown, id: unknown, traceparent: unknown): { [key: string]: unknown } {
   const body =
     typeof frame === 'object' && frame !== null && !Array.isArray(frame) ? frame : { value: frame };
-  return { id: id ?? index, ...body };
+  return { id, ...(traceparent !== undefined && { traceparent }), ...body };
 }
 
 const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';

@@ -28,6 +28,10 @@ const aSnapshot = fc
   .tuple(aSession, fc.integer({ min: 1, max: MOST_SNAPSHOTS }))
   .map(([session, n]) => `${session}.s${n}`);
 const anOwnEnvironment = fc.nat(OWN_ENVIRONMENTS).map(n => `${FUZZ_NAMESPACE}/Own-v${n}`);
+/** A trace of a client. */
+export const aTraceparent = fc
+  .bigInt(1n, 2n ** 128n - 1n)
+  .map(trace => `00-${trace.toString(16).padStart(32, '0')}-00f067aa0ba902b7-01`);
 /** Mostly fresh ones. */
 export const aKey = fc.oneof(fc.nat(KEYS), { weight: 5, arbitrary: fc.nat() }).map(n => `key-${n}`);
 

@@ -97,11 +97,20 @@ const RESULTS: { readonly [operation: string]: string } = { render: 'Rendering',
 
 type Envelope = { readonly ok?: unknown; readonly result?: unknown; readonly error?: unknown };
 
+/** Of the trace that a problem names, where its frame named one. */
+function ofTrace(traceparent: unknown, error: unknown): string | undefined {
+  if (typeof traceparent !== 'string') return undefined;
+  const [, asked] = /^00-([1-9a-f][0-9a-f]{31})-00f067aa0ba902b7-01$/.exec(traceparent) ?? [];
+  const { trace_id } = error as { trace_id?: unknown };
+  return asked === undefined || trace_id === asked ? undefined : `its trace is ${trace_id}, not ${asked}`;
+}
+
 /** Of the reply to a frame or batch item, whatever it asked for. */
 export function ofReply(contract: Contract, asked: unknown, reply: Envelope): string | undefined {
   const { op, ...item } = (typeof asked === 'object' && asked !== null ? asked : {}) as {
     op?: unknown;
     items?: readonly unknown[];
+    traceparent?: unknown;
   };
   const known = typeof op === 'string' && contract.items.has(op) ? contract.route(op) : undefined;
   if (reply.ok !== true) {
@@ -109,7 +118,7 @@ export function ofReply(contract: Contract, asked: unknown, reply: Envelope): st
       op === 'batch'
         ? new Set([...OF_FRAMES, ...contract.route('batch').codes])
         : new Set([...OF_FRAMES, ...(known?.codes ?? [])]);
-    return ofProblem(contract, reply.error, codes);
+    return ofProblem(contract, reply.error, codes) ?? ofTrace(item.traceparent, reply.error);
   }
   const wrong = contract.check(contract.component('Frame'))({ id: 0, ...(asked as object) });
   if (wrong && op !== 'batch') return `what does not fit its schema was served: ${wrong}`;

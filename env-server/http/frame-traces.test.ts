@@ -4,6 +4,15 @@ import { dial, listening } from '../wire.test-data.ts';
 const SOCKET = '1'.repeat(32);
 const OWN = '2'.repeat(32);
 const traceparent = (trace: string) => `00-${trace}-${'b'.repeat(16)}-01`;
+/** What W3C Trace Context has ignored. */
+const NO_TRACES = [
+  '00-zz',
+  traceparent('0'.repeat(32)),
+  traceparent(OWN).replace('b'.repeat(16), '0'.repeat(16)),
+  traceparent(OWN).replace('00-', 'ff-'),
+  `${traceparent(OWN)}-more`,
+  traceparent(OWN.replaceAll('2', 'A')),
+];
 
 for (const protocol of ['ragen.json', 'ragen.msgpack']) {
   t.test(`${protocol}: problems name the trace of their frame, else that of the socket`, async t => {
@@ -19,7 +28,11 @@ for (const protocol of ['ragen.json', 'ragen.msgpack']) {
     t.match(await ask({ ...unknown, traceparent: traceparent(OWN) }), { error: { trace_id: OWN } });
     t.match(await ask({ op: 'nothing', traceparent: traceparent(OWN) }), { error: { trace_id: OWN } });
     t.match(await ask({ op: 'ping', traceparent: traceparent(OWN) }), { result: { pong: true } });
-    t.match(await ask({ ...unknown, traceparent: '00-zz' }), { error: { trace_id: SOCKET } }, 'no trace');
+    for (const none of NO_TRACES) {
+      t.match(await ask({ ...unknown, traceparent: none }), { error: { trace_id: SOCKET } }, none);
+    }
+    const later = `01${traceparent(OWN).slice(2)}-more`;
+    t.match(await ask({ ...unknown, traceparent: later }), { error: { trace_id: OWN } });
     t.match(await ask({ ...unknown, traceparent: 7 }), {
       error: { code: 'invalid_request', trace_id: SOCKET, errors: [{ pointer: '/traceparent' }] },
     });

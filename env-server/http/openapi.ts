@@ -203,10 +203,18 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
     },
     wait,
   };
+  const ofEveryFrame = {
+    id,
+    traceparent: {
+      type: 'string',
+      description:
+        'The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent.',
+    },
+  };
   const frame = (properties: Document, required: string[]) => ({
     type: 'object',
     required: ['id', 'op', ...required],
-    properties: { id, ...properties },
+    properties: { ...ofEveryFrame, ...properties },
     additionalProperties: false,
   });
   const failure = { type: 'object', required: ['ok', 'error'] };
@@ -256,7 +264,7 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
       description: 'What a client sends on the WebSocket.',
       oneOf: [
         {
-          allOf: [{ type: 'object', required: ['id'], properties: { id } }, reference('BatchItem')],
+          allOf: [{ type: 'object', required: ['id'], properties: ofEveryFrame }, reference('BatchItem')],
           unevaluatedProperties: false,
         },
         frame({ op: { type: 'string', const: 'batch' }, ...batchProperties }, ['items']),

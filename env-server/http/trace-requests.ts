@@ -10,7 +10,9 @@ declare module 'fastify' {
 }
 
 const SWITCHING_PROTOCOLS = 101;
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
+/** W3C Trace Context, level 1: what is all zeros names nothing, and later versions may say more at the end. */
+const TRACEPARENT =
+  /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-|$)))-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}/;
 
 /** Gives every request a span; the frames of a WebSocket lie below the span of its upgrade. */
 export function traceRequests(app: FastifyInstance, tracing: OpenTelemetry): void {
