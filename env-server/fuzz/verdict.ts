@@ -100,7 +100,7 @@ type Envelope = { readonly ok?: unknown; readonly result?: unknown; readonly err
 /** Of the trace that a problem names, where its frame named one. */
 function ofTrace(traceparent: unknown, error: unknown): string | undefined {
   if (typeof traceparent !== 'string') return undefined;
-  const [, asked] = /^00-([1-9a-f][0-9a-f]{31})-00f067aa0ba902b7-01$/.exec(traceparent) ?? [];
+  const [, asked] = /^00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/.exec(traceparent) ?? [];
   const { trace_id } = error as { trace_id?: unknown };
   return asked === undefined || trace_id === asked ? undefined : `its trace is ${trace_id}, not ${asked}`;
 }

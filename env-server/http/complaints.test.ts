@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
+import { until } from '../../shared/until.test-data.ts';
 import { type Body, isProblem, testApp } from '../app.test-data.ts';
 import { EXAMPLES } from '../custom/examples.ts';
 import { waiting } from '../environments.test-data.ts';
@@ -272,7 +273,7 @@ for (const signal of ['SIGINT', 'SIGKILL'] as const) {
         found = descendants(child.pid!);
       }
       await end(signal);
-      while (found.some(lives)) await new Promise(resolve => setTimeout(resolve, 20));
+      await until(() => !found.some(lives));
       t.pass(`${found.length} processes ended`);
     },
   );

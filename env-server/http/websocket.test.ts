@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
+import { until } from '../../shared/until.test-data.ts';
 import type { TestApp } from '../app.test-data.ts';
 import { waiting } from '../environments.test-data.ts';
 import { dial as dialPath, hostOf, listening, type Wire } from '../wire.test-data.ts';
@@ -307,7 +308,7 @@ t.test('half-open sockets are cut and hold no place; their sessions live', async
   deaf.pause();
   for (let i = 0; i < 2000; i++) deaf.write(masked('{"id":1,"op":"list_environments"}'));
   await once(mute, 'close');
-  while ((await sockets(app)) > 1) await new Promise(resolve => setTimeout(resolve, 10));
+  await until(async () => (await sockets(app)) <= 1);
   t.equal(alive.socket.readyState, WebSocket.OPEN, 'one that answers pings stays');
   alive.send({ id: 2, op: 'step', session_id: String(session_id), action: 'add' });
   t.match(await alive.next(), { id: 2, ok: true, result: { step: 1 } });

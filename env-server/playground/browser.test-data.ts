@@ -104,11 +104,6 @@ export async function seeFigure(page: Page, name: string, text: string): Promise
   await figure(page, name).filter({ hasText: text }).waitFor();
 }
 
-/** Waits until something that shows up on its own is as it should be. */
-export async function until(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise(resolve => setTimeout(resolve, 20));
-}
-
 /** What axe finds wrong with the page as it is now, a line each. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);

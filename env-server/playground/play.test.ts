@@ -1,13 +1,6 @@
 import t from 'tap';
-import {
-  figure,
-  lastCurl,
-  observation,
-  openPlayground,
-  seeFigure,
-  skip,
-  until,
-} from './browser.test-data.ts';
+import { until } from '../../shared/until.test-data.ts';
+import { figure, lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
 import type { Session } from './page/wire.ts';
 
 /** A browser on a busy machine. */
@@ -68,7 +61,9 @@ t.test('buttons act, the picture follows, undo goes back, random draws included'
     await seeFigure(page, 'Step', `${index + 1} of`);
   }
   t.equal(sources.size, 3, 'a picture for every state');
-  await until(() => picture.evaluate(image => (image as HTMLImageElement).naturalWidth > 100));
+  const isDrawn = () => picture.evaluate(image => (image as HTMLImageElement).naturalWidth > 100);
+  await until(isDrawn);
+  t.ok(await isDrawn());
   const end = await observation(page).textContent();
   await page.getByRole('button', { name: 'Undo' }).click();
   await seeFigure(page, 'Step', '2 of');
@@ -163,7 +158,9 @@ t.test('the server checks settings while they are written', { skip }, async t =>
   await page.getByLabel('Options of the start').fill('{}');
   await page.getByLabel('split').selectOption('test');
   await apply.click();
-  await until(async () => (await observation(page).textContent())!.split('\n').length === 6);
+  const rows = async () => (await observation(page).textContent())!.split('\n').length;
+  await until(async () => (await rows()) === 6);
+  t.equal(await rows(), 6);
   t.match(await lastCurl(page), /"config":\{"size":6,"split":"test"\},"wrappers":\[\{"name":"time_limit"/);
 });
 

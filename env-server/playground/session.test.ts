@@ -2,9 +2,10 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Page } from 'playwright-core';
 import t from 'tap';
+import { until } from '../../shared/until.test-data.ts';
 import { testRegistry } from '../environments.test-data.ts';
 import { hashToken } from '../http/auth.ts';
-import { lastCurl, observation, openPlayground, seeFigure, skip, until } from './browser.test-data.ts';
+import { lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
 import type { Schemas } from './page/wire.ts';
 
 /** A browser on a busy machine. */
@@ -12,10 +13,7 @@ t.setTimeout(300_000);
 
 /** Lets requests wait until what it gives is called. */
 async function hold(page: Page, url: string): Promise<() => void> {
-  let release = () => {};
-  const held = new Promise<void>(resolve => {
-    release = resolve;
-  });
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
   await page.route(url, async route => {
     await held;
     await route.continue();
@@ -77,14 +75,16 @@ t.test('a session that is gone is told, and begun anew', { skip }, async t => {
 t.test('a page that is left closes its session', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await observation(page).waitFor();
-  const open = async () => (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions;
+  const open = async () =>
+    (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.map(({ env_id }) => env_id);
   t.equal((await open()).length, 1);
   await page.getByRole('link', { name: /Sudoku/ }).click();
   await page.getByLabel('Action', { exact: true }).waitFor();
-  await until(async () => (await open()).map(({ env_id }) => env_id).join() === 'Sudoku-v0');
+  await until(async () => (await open()).join() === 'Sudoku-v0');
+  t.same(await open(), ['Sudoku-v0']);
   await page.goto('about:blank');
   await until(async () => (await open()).length === 0);
-  t.pass('no session is left');
+  t.equal((await open()).length, 0);
 });
 
 t.test('a page that is left before it knows what to play opens no session', { skip }, async t => {

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { observation, openPlayground, type Playground, seeFigure, skip, until } from './browser.test-data.ts';
+import { until } from '../../shared/until.test-data.ts';
+import { observation, openPlayground, type Playground, seeFigure, skip } from './browser.test-data.ts';
 import type { Schemas, Session, StepResult } from './page/wire.ts';
 
 /** A browser on a busy machine. */
@@ -104,8 +105,10 @@ t.test(
 
     await page.getByRole('link', { name: /All sessions/ }).click();
     await page.getByRole('link', { name: id }).waitFor();
-    // The first page's own session is closed when it is left; the one that the pictures came from is not shown.
-    await until(async () => (await page.locator('tbody tr').count()) === 1);
+    // The first page's own session is closed when it is left.
+    const rows = page.locator('tbody tr');
+    await until(async () => (await rows.count()) === 1);
+    t.equal(await rows.count(), 1, 'the session that the pictures came from is not shown');
   },
 );
 

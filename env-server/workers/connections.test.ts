@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { until } from '../../shared/until.test-data.ts';
 import { Connections } from './connections.ts';
 
 interface Passed {
@@ -26,10 +27,6 @@ async function open(t: Test) {
     return socket;
   };
   return { connections, port, dial };
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise(resolve => setTimeout(resolve, 2));
 }
 
 t.test('connections wait for the first worker, then are handed out in turn', async t => {

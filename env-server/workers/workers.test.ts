@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { until } from '../../shared/until.test-data.ts';
 import type { Body } from '../app.test-data.ts';
 import { type ServerProcess, startServer } from '../process.test-data.ts';
 import { keeperOf } from '../sessions/placement.ts';
@@ -37,10 +38,6 @@ async function openInEach({ ask }: ServerProcess, more: JsonObject = {}): Promis
 function pidsOf({ lines }: ServerProcess): Map<number, number> {
   const starts = lines.filter(line => line.includes('"worker_pid"')).map(line => JSON.parse(line));
   return new Map(starts.map(({ worker, worker_pid }) => [worker, worker_pid]));
-}
-
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise(resolve => setTimeout(resolve, 20));
 }
 
 function isAlive(pid: number): boolean {

@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import { hashToken } from '../../env-server/http/auth.ts';
 import type { Settings } from '../../env-server/settings.ts';
+import { until } from '../../shared/until.test-data.ts';
 import type { WaitEvent, WaitEvents } from './availability.ts';
 import {
   BadReply,
@@ -193,9 +194,10 @@ t.test('a half-open connection is found out', async t => {
   await server.batched('list_environments', {});
   line.silent = true;
   const waiting = server.batched('list_environments', {});
-  while (line.connections < 2) await new Promise(resolve => setTimeout(resolve, 5));
+  await until(() => line.connections >= 2);
   line.silent = false;
   t.ok((await waiting).environments.length > 0);
+  t.ok(line.connections >= 2);
 });
 
 t.test('a port that takes connections and says nothing', async t => {

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
 import { Random } from '../../../shared/random.ts';
+import { until } from '../../../shared/until.test-data.ts';
 import { checkEnvironment } from '../../environments/checker/checker.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from './openenv.ts';
@@ -86,7 +87,7 @@ async function made(t: Test, url: string, more: Partial<OpenEnvDefinition> = {})
 
 /** Until the service has seen all its connections close. */
 async function closed(sockets: WebSocketServer): Promise<void> {
-  while (sockets.clients.size > 0) await new Promise(resolve => setTimeout(resolve, 5));
+  await until(() => sockets.clients.size === 0);
 }
 
 t.test('keeps the contract over both transports', async t => {

@@ -6,6 +6,7 @@ import { exchangePanel } from './exchange-panel.ts';
 import { NotJson } from './json-field.ts';
 import { ProblemNote } from './problem-note.ts';
 import { registrationReport } from './registration-report.ts';
+import { Turns } from './turns.ts';
 import type { View } from './view.ts';
 import type { Registration, Schemas } from './wire.ts';
 
@@ -45,7 +46,7 @@ export class RegisterView implements View<'register'> {
   readonly element: HTMLElement;
   /** What was asked for and is not done. */
   readonly #pending = new Set<string>();
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
   #known: { readonly [kind: string]: Example } | undefined;
 
   constructor(client: Client) {
@@ -185,8 +186,7 @@ export class RegisterView implements View<'register'> {
   async #do(name: string, work: () => Promise<void>): Promise<void> {
     if (this.#pending.has(name)) return;
     this.#pending.add(name);
-    this.#tail = this.#tail.then(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
-    await this.#tail;
+    await this.#turns.take(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
   }
 
   async #reportOn(work: () => Promise<void>): Promise<void> {

@@ -10,6 +10,7 @@ import { keyOf } from './keys.ts';
 import { Lobby, type PlayRequest } from './lobby.ts';
 import { ProblemNote } from './problem-note.ts';
 import { stepReport } from './step-report.ts';
+import { Turns } from './turns.ts';
 import type { Environment } from './wire.ts';
 
 /** Actions that wait for the one under way; more of them are a key held down. */
@@ -80,7 +81,7 @@ export class Stage {
   /** Episodes that the server was asked for; the last one counts. */
   #beginning = 0;
   #waiting = 0;
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
   #turn = 0;
 
   constructor(client: Client, options: StageOptions) {
@@ -149,7 +150,7 @@ export class Stage {
     try {
       const begun = this.#begin(lobby, seed);
       // What is done next is done in the new episode.
-      this.#tail = Promise.allSettled([this.#tail, begun]);
+      this.#turns.take(() => Promise.allSettled([begun]));
       await begun;
       if (turn === this.#turn && old !== this.#episode) await old?.close();
     } catch (error) {
@@ -193,7 +194,7 @@ export class Stage {
       return;
     }
     this.#guide?.stop();
-    const done = await this.#inTurn(() => this.#attempt(episode => episode.reset(seed)));
+    const done = await this.#turns.take(() => this.#attempt(episode => episode.reset(seed)));
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
 
@@ -201,7 +202,7 @@ export class Stage {
   #act(action: Json): Promise<boolean> {
     if (this.#waiting >= MOST_WAITING) return Promise.resolve(false);
     this.#waiting++;
-    return this.#inTurn(async () => {
+    return this.#turns.take(async () => {
       this.#waiting--;
       const before = this.#episode?.moves.length;
       if (!(await this.#attempt(episode => episode.step(action)))) return false;
@@ -215,17 +216,10 @@ export class Stage {
 
   async #goBack(): Promise<void> {
     this.#guide?.stop();
-    const undone = await this.#inTurn(async () => {
+    const undone = await this.#turns.take(async () => {
       return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
     });
     if (undone) this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);
-  }
-
-  /** Does things one after the other, in the order in which they were asked for. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#tail.then(work);
-    this.#tail = done.catch(() => {});
-    return done;
   }
 
   /** Does something to the episode and shows how it stands then, or what went wrong. */
