@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { JsonObject } from '../shared/json.ts';
+import { until } from '../shared/until.test-data.ts';
 import type { Body } from './app.test-data.ts';
 import { testService } from './custom/remote/service.test-data.ts';
 import { startServer } from './process.test-data.ts';
@@ -61,9 +62,10 @@ t.test(
       });
       t.equal(status, 201, text);
     }
-    const open = async (env_id: string) =>
-      String((await first.ask('POST', '/v1/sessions', { env_id })).body.session_id);
-    const lake = await open('FrozenLake-v0');
+    const open = async (env_id: string, more: JsonObject = {}) =>
+      String((await first.ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);
+    // On this lake the first move ends nothing.
+    const lake = await open('FrozenLake-v0', { seed: 1 });
     const held = await open('me/Held-v0');
     const copied = await open('me/Copied-v0');
     const other = await open('me/Copied-v0');
@@ -86,12 +88,11 @@ t.test(
       { action: 'Add' },
       { 'idempotency-key': 'k' },
     );
-    while (service.held.length < 2) await new Promise(resolve => setTimeout(resolve, 5));
+    await until(() => service.held.length >= 2);
 
     const exit = once(first.child, 'exit');
     first.child.kill('SIGTERM');
-    while ((await first.ask('GET', '/readyz')).status === 200)
-      await new Promise(resolve => setTimeout(resolve, 5));
+    await until(async () => (await first.ask('GET', '/readyz')).status !== 200);
     for (const [path, body] of [
       ['/v1/sessions', { env_id: 'FrozenLake-v0' }],
       [`/v1/sessions/${lake}/step`, { action: 'Right' }],
@@ -158,7 +159,7 @@ t.test('kill -9: sessions stand at their last checkpoint, and their clients are 
     const row = database.prepare('SELECT document FROM sessions').get() as { document: string } | undefined;
     return row ? (JSON.parse(row.document) as StoredSession).episode.step : -1;
   };
-  while (written() < 1 || !hasReply(database)) await new Promise(resolve => setTimeout(resolve, 10));
+  await until(() => written() >= 1 && hasReply(database));
   // From here on it cannot write, and goes on all the same.
   database.exec('BEGIN IMMEDIATE');
   const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
