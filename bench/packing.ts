@@ -11,8 +11,8 @@
 import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
-import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/local/micro-batches.ts';
+import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/learning/micro-batches.ts';
+import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';

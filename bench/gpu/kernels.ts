@@ -1,6 +1,6 @@
-import { gradients } from '../../trainer/graph/gradients.ts';
-import { type Graph, GraphBuilder } from '../../trainer/graph/graph.ts';
-import type { Tensor } from '../../trainer/graph/tensor.ts';
+import { gradients } from '../../trainer/tensor/graph/gradients.ts';
+import { type Graph, GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
+import type { Tensor } from '../../trainer/tensor/graph/tensor.ts';
 
 const FLOAT_BYTES = 4;
 const PAGE_POSITIONS = 16;

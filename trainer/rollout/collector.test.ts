@@ -7,13 +7,13 @@ import { frozenLake } from '../../env-server/environments/frozenlake/frozenlake.
 import type { WaitEvent } from '../client/availability.ts';
 import type { ServerProblem } from '../client/errors.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';
-import { loadTokenizer } from '../policy/tokenizer.ts';
-import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
-import type { ChatMessage } from '../policy/tokenizer-chat.ts';
+import { demonstrate } from '../data/demonstrations.ts';
+import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
+import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
+import { loadTokenizer } from '../models/tokenizer/tokenizer.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import type { Agent } from './agent.ts';
 import { Collector } from './collector.ts';
-import { demonstrate } from './demonstrations.ts';
 import { describeTags, promptTask } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';

@@ -1,5 +1,5 @@
 import type { ServerPool } from '../client/servers.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { Prompt } from '../prompts/prompt.ts';
 import { createPrompt, type PromptName } from '../prompts/templates.ts';
 import type { Agent } from './agent.ts';

@@ -1,8 +1,8 @@
 import { Random } from '../../shared/random.ts';
 import { mean } from '../algorithms/statistics.ts';
+import type { Metrics } from '../data/episode-metrics.ts';
 import type { Policy, TrainingSequence, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
-import type { Metrics } from './episode-metrics.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;

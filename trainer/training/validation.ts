@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
+import { wilsonInterval } from '../algorithms/wilson-interval.ts';
+import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from '../data/episode-metrics.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
-import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
-import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
-import { wilsonInterval } from './statistics.ts';
+import type { DrawSettings, Played, Rollouts } from './sources/episode-source.ts';
 
 export interface ValidationPlan extends DrawSettings {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
