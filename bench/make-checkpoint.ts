@@ -15,8 +15,9 @@ import { parseArgs } from 'node:util';
 import { configToJson } from '../trainer/models/config-json.ts';
 import { writeShardedSafetensors } from '../trainer/models/files/sharded-safetensors.ts';
 import { parameterSpecs } from '../trainer/models/parameters.ts';
-import { loadTokenizer } from '../trainer/models/tokenizer/tokenizer.ts';
-import { CONFIG_FILE, WEIGHTS_FILE } from '../trainer/policy/checkpoint/checkpoint.ts';
+import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
+import { WEIGHTS_FILE } from '../trainer/policy/checkpoint/checkpoint.ts';
+import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
 import { ParameterStore } from '../trainer/tensor/runtime/parameter-store.ts';
 import { PUBLISHED_SHAPES, publishedConfig } from './compute/published.ts';
 

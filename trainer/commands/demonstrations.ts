@@ -5,11 +5,10 @@ import { WarmStart } from '../config/sections/training.ts';
 import { demonstrate } from '../data/demonstrations.ts';
 import { episodeConversations } from '../data/transcript.ts';
 import { episodeReturn } from '../rollout/episode.ts';
-import { mixSeed } from '../rollout/seeds.ts';
+import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, shownShare, silentProgress } from '../tracking/progress.ts';
-import { PURPOSE } from '../training/purposes.ts';
 import { openTextBench } from '../training/setup/workbench.ts';
 import { stopSignal } from './stop-signal.ts';
 

@@ -1,6 +1,5 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { validationPlan } from '../config/derived.ts';
 import { loadRunSettings, overriddenSettings, type Purpose } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { EndpointUsage } from '../generation/endpoint/completions.ts';
@@ -9,7 +8,7 @@ import { writeEpisodes } from '../tracking/trajectories.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { openRunFolder, writeAtomically } from '../training/run-folder.ts';
 import { agentRollouts } from '../training/setup/workbench.ts';
-import { playValidation } from '../training/validation.ts';
+import { playValidation, validationPlan } from '../training/validation.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { hasWeights, openPlayer } from './players.ts';
 import { stopSignal } from './stop-signal.ts';

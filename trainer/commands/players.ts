@@ -5,7 +5,7 @@ import type { EndpointSection } from '../config/sections/endpoint.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { Completions, type EndpointUsage } from '../generation/endpoint/completions.ts';
 import { ADAPTER_CONFIG_FILE } from '../policy/checkpoint/adapter-folder.ts';
-import { CONFIG_FILE } from '../policy/checkpoint/checkpoint.ts';
+import { CONFIG_FILE } from '../policy/checkpoint/model-folder.ts';
 import type { Agent } from '../rollout/agent.ts';
 import { endpointAgent } from '../rollout/endpoint-agent.ts';
 import { referenceAgent } from '../rollout/reference-agent.ts';

@@ -1,12 +1,8 @@
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
-import type { ExperienceSettings } from '../data/experience.ts';
-import type { OptimizerSettings } from '../policy/policy.ts';
+import type { DrawSettings } from '../generation/generation.ts';
 import { apportion, curriculumShares } from '../rollout/curriculum.ts';
-import { learningRateAt } from '../training/schedule.ts';
-import type { DrawSettings } from '../training/sources/episode-source.ts';
-import type { ValidationPlan } from '../training/validation.ts';
 import type { RunSettings } from './settings.ts';
 
 /** Groups of each training tag in an iteration, counted from 1; of `groups` in all, where not of a whole iteration. */
@@ -94,60 +90,9 @@ export function needsReference({ loss, algorithm }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
 }
 
-/** @param actionTokens ids of the tokens that actions are made of, per tag */
-export function experienceSettings(
-  { algorithm, rollout }: RunSettings,
-  actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
-): ExperienceSettings {
-  return {
-    advantage: algorithm.advantage,
-    gamma: algorithm.gamma,
-    lambda: algorithm.lambda,
-    turnLambda: algorithm.turn_lambda,
-    highLevelGamma: algorithm.high_level_gamma,
-    stepWeight: algorithm.step_weight,
-    stdNormalize: algorithm.std_normalize,
-    acrossTurns: algorithm.across_turns,
-    whiten: algorithm.whiten,
-    softReweight: algorithm.soft_advantage_reweight,
-    lengthWeight: algorithm.advantage_length_weight,
-    zeroTask: algorithm.zero_task_advantage,
-    overlongMask: algorithm.overlong_mask,
-    rewardScale: algorithm.reward_scale,
-    constrained: rollout.constrained,
-    ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
-    ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
-  };
-}
-
 /** Whether the policy's trunk has a value head. */
 export function hasValueHead({ policy }: RunSettings): boolean {
   return policy.value_head && policy.critic === null;
-}
-
-/** The optimiser of an iteration, counted from 0; a critic's where its highest learning rate is given. */
-export function optimizerSettings(
-  { optimizer, training }: RunSettings,
-  iteration: number,
-  peak = optimizer.learning_rate,
-): OptimizerSettings {
-  return {
-    learningRate: learningRateAt(
-      {
-        peak,
-        warmup: optimizer.warmup_iterations,
-        total: training.steps,
-        decay: optimizer.decay,
-        finalShare: optimizer.final_share,
-      },
-      iteration,
-    ),
-    beta1: optimizer.beta1,
-    beta2: optimizer.beta2,
-    epsilon: optimizer.epsilon,
-    weightDecay: optimizer.weight_decay,
-    clipNorm: optimizer.clip_norm,
-  };
 }
 
 export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSettings {
@@ -170,14 +115,5 @@ export function earlyStoppingSettings({
     stdSteps: rules.std_steps,
     successFloor: rules.success_floor,
     successValidations: rules.success_validations,
-  };
-}
-
-export function validationPlan(settings: RunSettings): ValidationPlan {
-  const { validation } = settings;
-  return {
-    tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
-    seed: validation.seed,
-    ...drawSettings(validation),
   };
 }

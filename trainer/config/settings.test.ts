@@ -2,7 +2,8 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
-import { groupsPerTag, lossSettings, optimizerSettings } from './derived.ts';
+import { optimizerSettings } from '../training/schedule.ts';
+import { groupsPerTag, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
 import { loraConfig } from './sections/lora.ts';
 

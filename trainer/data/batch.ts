@@ -1,12 +1,11 @@
 import { Random } from '../../shared/random.ts';
 import { planFill } from '../algorithms/filters/fill.ts';
 import { lossScale } from '../algorithms/filters/loss-scaling.ts';
-import { experienceSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import type { TrainingSequence } from '../policy/policy.ts';
-import { trainingSequences } from './experience.ts';
+import { experienceSettings, trainingSequences } from './experience.ts';
 import type { Filtered } from './filtering.ts';
 import type { LaterScores } from './scoring.ts';
+import type { TrainingSequence } from './sequences/training-sequence.ts';
 
 export interface BatchParts extends LaterScores {
   /** Ids of the tokens that actions are made of, per tag. */

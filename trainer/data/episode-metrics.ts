@@ -1,7 +1,6 @@
 import { mean } from '../algorithms/statistics.ts';
 import { type Episode, episodeReturn } from '../rollout/episode.ts';
-
-export type Metrics = { [name: string]: number };
+import type { Metrics } from './metrics.ts';
 
 /** Returns that differ by less are the same. */
 const ALIKE = 1e-10;

@@ -3,10 +3,11 @@ import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
 import type { KlEstimator } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
-import type { TrainingSequence } from '../policy/policy.ts';
+import type { RunSettings } from '../config/settings.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { countOnes } from '../training/update.ts';
 import type { LaterScores } from './scoring.ts';
+import { countOnes } from './sequences/mask.ts';
+import type { TrainingSequence } from './sequences/training-sequence.ts';
 
 /** An episode that is trained on. */
 export interface KeptEpisode {
@@ -160,4 +161,30 @@ function piecesOf(episode: Episode, scale: number, normalised: number | undefine
 
 function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {
   return sample.mask.map((on, t) => (on && ids.has(sample.tokenIds[t]) ? 1 : 0));
+}
+
+/** @param actionTokens ids of the tokens that actions are made of, per tag */
+export function experienceSettings(
+  { algorithm, rollout }: RunSettings,
+  actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
+): ExperienceSettings {
+  return {
+    advantage: algorithm.advantage,
+    gamma: algorithm.gamma,
+    lambda: algorithm.lambda,
+    turnLambda: algorithm.turn_lambda,
+    highLevelGamma: algorithm.high_level_gamma,
+    stepWeight: algorithm.step_weight,
+    stdNormalize: algorithm.std_normalize,
+    acrossTurns: algorithm.across_turns,
+    whiten: algorithm.whiten,
+    softReweight: algorithm.soft_advantage_reweight,
+    lengthWeight: algorithm.advantage_length_weight,
+    zeroTask: algorithm.zero_task_advantage,
+    overlongMask: algorithm.overlong_mask,
+    rewardScale: algorithm.reward_scale,
+    constrained: rollout.constrained,
+    ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
+    ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
+  };
 }

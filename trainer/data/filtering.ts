@@ -4,10 +4,11 @@ import { mean, unbiasedStd } from '../algorithms/statistics.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { countOnes } from '../training/update.ts';
-import { groupBy, type Metrics } from './episode-metrics.ts';
+import { groupBy } from './episode-metrics.ts';
 import type { KeptEpisode } from './experience.ts';
+import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
+import { countOnes } from './sequences/mask.ts';
 
 /** What the filter made of the groups of one collection. */
 export interface Filtered {

@@ -2,7 +2,7 @@ import { needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
-import { countOnes } from '../training/update.ts';
+import { countOnes } from './sequences/mask.ts';
 
 /** Scores of samples that have sampled tokens. */
 export type SampleScores = ReadonlyMap<EpisodeSample, Score>;

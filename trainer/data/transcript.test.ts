@@ -1,7 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
-import { loadTokenizer, type Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import { tokenizeConversation } from '../prompts/conversation.ts';
 import type { PromptName } from '../prompts/templates.ts';

@@ -1,5 +1,5 @@
 import { Random } from '../../shared/random.ts';
-import type { Metrics } from '../data/episode-metrics.ts';
+import type { Metrics } from '../data/metrics.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { type CollapseState, collapseMetrics } from './collapse-metrics.ts';

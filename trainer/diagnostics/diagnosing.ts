@@ -1,10 +1,9 @@
 import type { RunSettings } from '../config/settings.ts';
-import type { Metrics } from '../data/episode-metrics.ts';
+import type { Metrics } from '../data/metrics.ts';
 import { laterScores } from '../data/scoring.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
-import { mixSeed } from '../rollout/seeds.ts';
-import { PURPOSE } from '../training/purposes.ts';
+import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { type CollapseMemory, measureCollapse } from './collapse.ts';
 import { decomposeGradients } from './gradient-decomposition.ts';
 

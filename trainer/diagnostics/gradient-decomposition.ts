@@ -1,14 +1,16 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import { unbiasedStd } from '../algorithms/statistics.ts';
-import { experienceSettings, lossSettings } from '../config/derived.ts';
+import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { groupBy, type Metrics } from '../data/episode-metrics.ts';
-import { trainingSequences } from '../data/experience.ts';
+import { groupBy } from '../data/episode-metrics.ts';
+import { experienceSettings, trainingSequences } from '../data/experience.ts';
 import { allEpisodes } from '../data/filtering.ts';
+import type { Metrics } from '../data/metrics.ts';
 import type { LaterScores } from '../data/scoring.ts';
-import type { Policy, TrainingSequence, UpdateMetrics } from '../policy/policy.ts';
+import { countOnes } from '../data/sequences/mask.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { Policy, UpdateMetrics } from '../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { countOnes } from '../training/update.ts';
 import {
   componentMetrics,
   componentPass,

@@ -7,11 +7,11 @@ import { decoderHidden, decoderLogits, decoderValues } from '../models/decoder.t
 import { SafetensorsReader } from '../models/files/safetensors.ts';
 import { parameterSpecs } from '../models/parameters.ts';
 import { rightPadded } from '../models/sequence-layout.ts';
-import type { GenerateRequest, Generation, SamplingSettings } from '../policy/policy.ts';
 import { GraphBuilder } from '../tensor/graph/graph.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { type EngineOptions, GenerationEngine } from './engine.ts';
+import type { GenerateRequest, Generation, SamplingSettings } from './generation.ts';
 import { compileGrammar } from './grammar.ts';
 import type { DecodeProgramKind } from './programs/program-choice.ts';
 

@@ -1,7 +1,7 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import type { GenerateRequest, Generation } from '../policy/policy.ts';
 import { Residents } from './cache/residents.ts';
+import type { GenerateRequest, Generation } from './generation.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';

@@ -4,11 +4,11 @@ import { scratchConfig } from '../models/config.ts';
 import { decoderHidden, decoderLogits } from '../models/decoder.ts';
 import { loraSpecs, parameterSpecs } from '../models/parameters.ts';
 import { rightPadded } from '../models/sequence-layout.ts';
-import type { Generation } from '../policy/policy.ts';
 import { GraphBuilder } from '../tensor/graph/graph.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { GenerationEngine } from './engine.ts';
+import type { Generation } from './generation.ts';
 
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
-import type { SamplingSettings } from '../policy/policy.ts';
+import type { SamplingSettings } from './generation.ts';
 import { checkSampling, Sampler } from './sampling.ts';
 
 const plain: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };

@@ -1,8 +1,8 @@
 import type { Random } from '../../shared/random.ts';
-import type { SamplingSettings } from '../policy/policy.ts';
 import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
 import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
 import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
+import type { SamplingSettings } from './generation.ts';
 
 const LANES = 4;
 

@@ -1,5 +1,5 @@
 import type { Random } from '../../shared/random.ts';
-import type { Generation, SamplingSettings } from '../policy/policy.ts';
+import type { Generation, SamplingSettings } from './generation.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import type { StopStrings } from './stop-strings.ts';
 

@@ -1,8 +1,7 @@
 import { join } from 'node:path';
+import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
-  GenerateRequest,
-  Generation,
   GradientSettings,
   Policy,
   Score,

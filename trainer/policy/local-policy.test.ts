@@ -1,6 +1,7 @@
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { LocalPolicyOptions } from './local-policy.ts';
 import {
   closing,
@@ -12,7 +13,6 @@ import {
   vocabularySize,
   weightsOf,
 } from './policies.test-data.ts';
-import type { TrainingSequence } from './policy.ts';
 
 t.test(
   'scores of sampled tokens are what they were sampled with, and the first update has ratio 1',

@@ -2,6 +2,7 @@ import { countLossTokens } from '../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
 import { checkLossSettings } from '../algorithms/losses/settings.ts';
+import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
@@ -18,8 +19,6 @@ import {
   workerSetups,
 } from './parts.ts';
 import type {
-  GenerateRequest,
-  Generation,
   GradientSettings,
   Policy,
   Score,

@@ -23,8 +23,8 @@ import {
 import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
-import { readConfig, readTrained, readWeights } from './checkpoint/checkpoint.ts';
-import { findModel, type ModelPlace } from './checkpoint/model-folder.ts';
+import { readTrained, readWeights } from './checkpoint/checkpoint.ts';
+import { findModel, type ModelPlace, readConfig } from './checkpoint/model-folder.ts';
 import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from './learning/micro-batches.ts';

@@ -3,12 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Random } from '../../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { SamplingSettings } from '../generation/generation.ts';
 import { scratchConfig } from '../models/config.ts';
 import { LocalPolicy, type LocalPolicyOptions } from './local-policy.ts';
-import type { SamplingSettings, TrainingSequence, UpdateSettings } from './policy.ts';
+import type { UpdateSettings } from './policy.ts';
 
 /** What the tests of the local policy share: a tiny policy, episodes it plays, settings of an update. */
-
 export const vocabularySize = 24;
 export const config = scratchConfig({
   vocabularySize,

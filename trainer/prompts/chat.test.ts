@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { ChatTemplate } from '../models/tokenizer/chat-template.ts';
-import { loadTokenizer } from '../models/tokenizer/tokenizer.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { chatPrompt } from './chat.ts';
 import { promptMessages, type TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND } from './tasks.test-data.ts';

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
-import { loadTokenizer } from '../models/tokenizer/tokenizer.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { type ExampleMessage, tokenizeConversation } from './conversation.ts';
 
 const folder = (name: string) =>

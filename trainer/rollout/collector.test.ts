@@ -10,7 +10,7 @@ import { openServers, type ServerPool } from '../client/servers.ts';
 import { demonstrate } from '../data/demonstrations.ts';
 import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
-import { loadTokenizer } from '../models/tokenizer/tokenizer.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
 import type { Agent } from './agent.ts';
 import { Collector } from './collector.ts';

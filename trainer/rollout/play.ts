@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
+import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import type { SamplingSettings } from '../policy/policy.ts';
 import type { PastTurn, Prompt, TurnView } from '../prompts/prompt.ts';
 import { promptMessages } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agent.ts';

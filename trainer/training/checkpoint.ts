@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
-import type { Metrics } from '../data/episode-metrics.ts';
+import type { Metrics } from '../data/metrics.ts';
 import type { CollapseMemory } from '../diagnostics/collapse.ts';
 import { type RunFolder, writeAtomically } from './run-folder.ts';
 

@@ -4,7 +4,6 @@ import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { validationPlan } from '../config/derived.ts';
 import { RunSettings } from '../config/settings.ts';
 import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
 import type { UpdateBatch, UpdateSettings } from '../policy/policy.ts';
@@ -16,7 +15,7 @@ import { initialState, latestCheckpoint } from './checkpoint.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { createRunFolder, type RunFolder } from './run-folder.ts';
 import type { PlayOptions, Rollouts } from './sources/episode-source.ts';
-import { levelHash, validationGroups } from './validation.ts';
+import { levelHash, validationGroups, validationPlan } from './validation.ts';
 
 /** A policy of one number: each update moves it by the batch's advantages; its sum shows every batch it saw. */
 class OneNumberPolicy {

@@ -1,4 +1,4 @@
-import { needsReference, validationPlan } from '../config/derived.ts';
+import { needsReference } from '../config/derived.ts';
 import { criticShape } from '../config/model-shape.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { runSizes } from '../config/sizes.ts';
@@ -22,7 +22,7 @@ import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './setu
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
 import { runSupervision } from './supervised/supervision.ts';
-import { levelHash, playValidation } from './validation.ts';
+import { levelHash, playValidation, validationPlan } from './validation.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
 export async function trainRun(
@@ -42,7 +42,7 @@ export async function trainRun(
     run.metrics,
     done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
-    configuredSinks(run, settings, note),
+    configuredSinks(run.path, settings, note),
   );
   try {
     return await trainTracked({ run, settings, progress, stop, tracker, checkpoint });

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';

@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import type { SamplingSettings } from '../../policy/policy.ts';
 import type { PageTable } from '../cache/page-table.ts';
+import type { SamplingSettings } from '../generation.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import type { Draw } from '../sampling.ts';
 

@@ -1,10 +1,10 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { SamplingSettings } from '../../policy/policy.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
+import type { SamplingSettings } from '../generation.ts';
 import { type CompiledGrammar, compileGrammar } from '../grammar.ts';
 import { Sampler } from '../sampling.ts';
 import { DeviceDraws } from './device-draws.ts';

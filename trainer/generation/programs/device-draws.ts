@@ -1,5 +1,5 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
-import { DRAW_RESULTS, DRAW_SETTINGS } from '../../tensor/graph/operations/attention/draw.ts';
+import { DRAW_RESULTS, DRAW_SETTINGS, draw } from '../../tensor/graph/operations/device/draw.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import type { Draw } from '../sampling.ts';
 import type { RowDraw, RowDraws } from './decode-program.ts';
@@ -78,12 +78,12 @@ export class DeviceDraws implements RowDraws {
     const inputs = { drawSettings: this.#settings.subarray(0, rows * DRAW_SETTINGS) };
     const outputs = { drawn: this.#drawn.subarray(0, rows * DRAW_RESULTS) };
     if (this.#table === null) {
-      g.output('drawn', g.draw(logits, settings));
+      g.output('drawn', draw(g, logits, settings));
       return { inputs, outputs };
     }
     const table = g.constant(this.#table, [this.#table.length / this.#vocabularySize, this.#vocabularySize]);
     const forbidden = g.gather(table, g.input('grammarRows', 'int32', [rows]));
-    g.output('drawn', g.draw(g.add(logits, forbidden), settings));
+    g.output('drawn', draw(g, g.add(logits, forbidden), settings));
     return { inputs: { ...inputs, grammarRows: this.#states.subarray(0, rows) }, outputs };
   }
 

@@ -2,12 +2,12 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { scratchConfig } from '../../models/config.ts';
 import { loraSpecs, parameterSpecs } from '../../models/parameters.ts';
-import type { Generation } from '../../policy/policy.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { GenerationEngine } from '../engine.ts';
+import type { Generation } from '../generation.ts';
 
 const onnx = new OnnxRuntime();
 const gpu = await WebGpuRuntime.open();

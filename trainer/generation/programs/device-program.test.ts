@@ -4,13 +4,13 @@ import { scratchConfig } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
 import { goldenWeights, read } from '../../models/golden.test-data.ts';
 import { parameterSpecs } from '../../models/parameters.ts';
-import type { GenerateRequest, Generation } from '../../policy/policy.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { type EngineOptions, GenerationEngine } from '../engine.ts';
+import type { GenerateRequest, Generation } from '../generation.ts';
 
 const MODELS = ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'];
 const onnx = new OnnxRuntime();

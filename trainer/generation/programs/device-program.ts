@@ -2,6 +2,8 @@ import type { DecoderConfig } from '../../models/config.ts';
 import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
 import { ropeTables } from '../../models/sequence-layout.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
+import { pagedAttention } from '../../tensor/graph/operations/device/paged-attention.ts';
+import { putRows } from '../../tensor/graph/operations/device/put-rows.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import { PAGE_POSITIONS, PageTable } from '../cache/page-table.ts';
@@ -226,10 +228,10 @@ function decodeRows(
   let hidden = segments.embed(g, ids);
   for (let layer = 0; layer < layers; layer++) {
     const { query, key, value } = segments.project(g, layer, hidden);
-    const keys = g.putRows(cache(keysOf(layer)), turned(key, keyValueHeads), places);
+    const keys = putRows(g, cache(keysOf(layer)), turned(key, keyValueHeads), places);
     const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
-    const values = g.putRows(cache(valuesOf(layer)), rowsOfValues, places);
-    const mixed = g.pagedAttention(turned(query, heads), keys, values, lists, attributes);
+    const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
+    const mixed = pagedAttention(g, [turned(query, heads), keys, values], lists, attributes);
     let own = g.reshape(mixed, [rows, heads * headDimension]);
     if (layer === layers - 1) {
       own = g.gather(own, headRows);

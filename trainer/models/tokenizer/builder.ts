@@ -1,6 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, type Tokenizer, tokenizerFromFiles } from './tokenizer.ts';
+import { TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
+import type { Tokenizer } from './tokenizer.ts';
 
 export const PAD_TOKEN = '<pad>';
 export const UNKNOWN_TOKEN = '<unk>';

@@ -1,8 +1,7 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { JsonObject } from '../../../shared/json.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { configToJson, parseConfig } from '../../models/config-json.ts';
+import { configToJson } from '../../models/config-json.ts';
 import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
@@ -11,8 +10,8 @@ import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
 import { isThere, writeWhole } from './files.ts';
 import type { ModelPlace } from './model-folder.ts';
+import { CONFIG_FILE } from './model-folder.ts';
 
-export const CONFIG_FILE = 'config.json';
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';
 export const OPTIMIZER_FILE = 'optimizer.safetensors';
@@ -77,15 +76,6 @@ export async function saveCheckpoint(
     await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
-}
-
-/** @throws ModelConfigError when the model is not supported; Error naming the file when it cannot be read */
-export async function readConfig(folder: string): Promise<DecoderConfig> {
-  const path = join(folder, CONFIG_FILE);
-  const text = await readFile(path, 'utf8').catch(error => {
-    throw new Error(`cannot read ${path}: ${(error as Error).message}`);
-  });
-  return parseConfig(JSON.parse(text) as JsonObject);
 }
 
 /**

@@ -8,9 +8,9 @@ import { hasAdapter, loraNames, loraScale, mergedWeight } from '../../models/lor
 import { loraSpecs, parameterSpecs } from '../../models/parameters.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './adapter-folder.ts';
-import { CONFIG_FILE, readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from './checkpoint.ts';
+import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from './checkpoint.ts';
 import { isThere, writeWhole } from './files.ts';
-import { findModel, isModelFolder, readModelConfig } from './model-folder.ts';
+import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from './model-folder.ts';
 
 /** What goes along with the weights, from the adapter's folder or else from the base's. */
 const COMPANIONS = [

@@ -1,9 +1,11 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import type { JsonObject } from '../../../shared/json.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { TOKENIZER_FILE } from '../../models/tokenizer/tokenizer.ts';
+import { parseConfig } from '../../models/config-json.ts';
+import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
-import { CONFIG_FILE, readConfig } from './checkpoint.ts';
 import { isThere } from './files.ts';
 
 /** Where a model's parts are. */
@@ -68,4 +70,15 @@ export async function assertSameModel(folder: string, config: DecoderConfig): Pr
 /** The folder that holds a model's tokenizer: its own, or its base's. @throws as {@link findModel} */
 export async function findTokenizer(folder: string, base?: string): Promise<string> {
   return (await isThere(join(folder, TOKENIZER_FILE))) ? folder : (await findModel(folder, base)).base;
+}
+
+export const CONFIG_FILE = 'config.json';
+
+/** @throws ModelConfigError when the model is not supported; Error naming the file when it cannot be read */
+export async function readConfig(folder: string): Promise<DecoderConfig> {
+  const path = join(folder, CONFIG_FILE);
+  const text = await readFile(path, 'utf8').catch(error => {
+    throw new Error(`cannot read ${path}: ${(error as Error).message}`);
+  });
+  return parseConfig(JSON.parse(text) as JsonObject);
 }

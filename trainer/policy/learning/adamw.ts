@@ -1,4 +1,5 @@
-import { type AdamwFactors, adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
+import type { AdamwFactors } from '../../tensor/runtime/optimizer-step.ts';
+import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As torch.nn.utils.clip_grad_norm_ has it. */

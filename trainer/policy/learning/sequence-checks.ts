@@ -1,4 +1,5 @@
-import type { ScoreRequest, TrainingSequence } from '../policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { ScoreRequest } from '../policy.ts';
 
 /** @throws RangeError when a sequence does not fit the policy, or its arrays each other */
 export function checkSequence(

@@ -10,13 +10,13 @@ import {
   lossTokenInputs,
 } from '../../algorithms/losses/inputs.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import type { TrainingSequence } from '../policy.ts';
 import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
 import { planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';

@@ -1,7 +1,8 @@
+import type { GenerateRequest, Generation } from '../../generation/generation.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { cutIntoSlices } from '../parts.ts';
-import type { GenerateRequest, Generation, Score, ScoreRequest } from '../policy.ts';
+import type { Score, ScoreRequest } from '../policy.ts';
 import type { Slice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 

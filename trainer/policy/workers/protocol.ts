@@ -1,9 +1,10 @@
+import type { GenerateRequest, Generation } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import type { GenerateRequest, Generation, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+import type { OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
 
 /** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
 export interface WorkerSetup {

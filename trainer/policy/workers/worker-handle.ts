@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { GenerateRequest, Generation } from '../policy.ts';
+import type { GenerateRequest, Generation } from '../../generation/generation.ts';
 import type {
   FromWorker,
   SequenceOrder,

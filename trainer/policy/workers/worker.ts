@@ -1,16 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { GenerationEngine } from '../../generation/engine.ts';
+import type { GenerateRequest } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import type { Decode } from '../../generation/stop-strings.ts';
-import { TOKENIZER_FILE, type Tokenizer, tokenizerFromFiles } from '../../models/tokenizer/tokenizer.ts';
+import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwFactors, adamwStep, blockSquares } from '../learning/adamw.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
-import type { GenerateRequest } from '../policy.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
 
 /**

@@ -1,4 +1,4 @@
-import { Program } from './program.ts';
+import { type PrimitiveTable, Program } from './program.ts';
 import { columnScale, covers, isConstant, resolveShape } from './simplification.ts';
 import {
   type DType,
@@ -12,6 +12,14 @@ import {
 
 /** A tensor, or a number that stands for a scalar of the other operand's type. */
 export type Operand = Tensor | number;
+
+export interface BuilderOptions {
+  /**
+   * Builds every row's arithmetic the same however many rows there are, at some cost: equal rows then give equal bits in
+   * programs of different sizes.
+   */
+  readonly rowsAlike?: boolean;
+}
 
 export interface MatmulOptions {
   /** Swap the last two axes of the left side first. */
@@ -28,12 +36,8 @@ export interface MatmulOptions {
 export class TensorAlgebra extends Program {
   readonly #scalesMove: boolean;
 
-  /**
-   * @param options.rowsAlike builds every row's arithmetic the same however many rows there are, at some cost: equal rows
-   *   then give equal bits in programs of different sizes
-   */
-  constructor({ rowsAlike = false }: { readonly rowsAlike?: boolean } = {}) {
-    super();
+  constructor(operations: PrimitiveTable, { rowsAlike = false }: BuilderOptions = {}) {
+    super(operations);
     this.#scalesMove = !rowsAlike;
   }
 

@@ -1,4 +1,3 @@
-import { operations } from './operations/index.ts';
 import { isSmall, isSmallConstant, toNdArray } from './simplification.ts';
 import {
   type Attributes,
@@ -7,17 +6,30 @@ import {
   type DType,
   type Graph,
   GraphError,
+  type NdArray,
   type Shape,
   sameShape,
   sizeOf,
   type Tensor,
+  type TensorType,
 } from './tensor.ts';
+
+/** What building a program needs of an operation: its type, and its value where its inputs are constants. */
+export interface Primitive {
+  /** @throws GraphError when the inputs do not fit */
+  infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
+  evaluate(inputs: readonly NdArray[], attributes: Attributes, type: TensorType): Float64Array;
+}
+
+/** Primitives by name. */
+export type PrimitiveTable = ReadonlyMap<string, Primitive>;
 
 /**
  * A tensor program in the making: its values by name, and a node for each step. Shapes are concrete; equal nodes are built
  * once, and small constants are computed at once.
  */
 export class Program {
+  readonly #operations: PrimitiveTable;
   readonly #nodes: Tensor[] = [];
   readonly #known = new Map<string, Tensor>();
   readonly #inputs = new Map<string, Tensor>();
@@ -26,6 +38,10 @@ export class Program {
   readonly #stages = new Map<Tensor, number>();
   #stage: number | undefined;
   #stageCount = 0;
+
+  constructor(operations: PrimitiveTable) {
+    this.#operations = operations;
+  }
 
   /** Every node so far, in the order built. */
   get nodes(): readonly Tensor[] {
@@ -123,9 +139,9 @@ export class Program {
    * @throws GraphError when the operation is unknown or the inputs do not fit it
    */
   apply(name: string, inputs: readonly Tensor[], attributes: Attributes = {}): Tensor {
-    const operation = operations.get(name);
+    const operation = this.#operations.get(name);
     if (operation === undefined) {
-      throw new GraphError(`unknown operation '${name}'; known: ${[...operations.keys()].join(', ')}`);
+      throw new GraphError(`unknown operation '${name}'; known: ${[...this.#operations.keys()].join(', ')}`);
     }
     for (const input of inputs) this.#own(input);
     const key = `${name} ${inputs.map(input => input.id).join()} ${JSON.stringify(attributes)}`;

@@ -1,4 +1,4 @@
-import type { NdArray } from './operations/operation.ts';
+import type { NdArray } from './tensor.ts';
 import { GraphError, type Shape, sameShape, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
 
 /** Constants up to this many elements are computed when they are built. */

@@ -102,3 +102,8 @@ export function allocate(dtype: DType, length: number): TypedArray {
   if (dtype === 'float32') return new Float32Array(length);
   return dtype === 'int32' ? new Int32Array(length) : new Uint8Array(length);
 }
+
+/** A value of the reference interpreter: every element type held in doubles (bool as 0 or 1). */
+export interface NdArray extends TensorType {
+  readonly data: Float64Array;
+}

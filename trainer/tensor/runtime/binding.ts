@@ -7,7 +7,8 @@ import {
   type Tensor,
   type TypedArray,
 } from '../graph/tensor.ts';
-import { type CompileOptions, RuntimeError, type Tensors } from './runtime.ts';
+import type { CompileOptions, Tensors } from './runtime.ts';
+import { RuntimeError } from './runtime-error.ts';
 
 /**
  * The parameters' own arrays, by name.

@@ -6,7 +6,8 @@ import { deviceCases } from '../graph/reference/device-cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
 import type { TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
-import { type Runtime, RuntimeError } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
+import { RuntimeError } from './runtime-error.ts';
 
 /** An entry may be off by `absolute` × the tensor's largest entry (at least 1) + `relative` × itself. */
 export interface ContractTolerance {

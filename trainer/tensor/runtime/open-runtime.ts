@@ -1,6 +1,7 @@
 import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
-import { type Runtime, RuntimeError } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
+import { RuntimeError } from './runtime-error.ts';
 import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
 
 /** Hidden size up to which a processor is faster than starting a GPU's kernels. */

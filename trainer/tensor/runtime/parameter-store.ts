@@ -1,5 +1,5 @@
 import { type Shape, sameShape, sizeOf } from '../graph/tensor.ts';
-import { RuntimeError } from './runtime.ts';
+import { RuntimeError } from './runtime-error.ts';
 
 const FLOAT_BYTES = 4;
 /** Each parameter starts on a cache line of its own, so that vector loads never straddle two. */

@@ -1,6 +1,6 @@
 import type { Graph, TypedArray } from '../graph/tensor.ts';
+import type { AdamwFactors } from './optimizer-step.ts';
 import type { ParameterSource, ParameterStore } from './parameter-store.ts';
-import type { AdamwFactors } from './wasm/adamw.ts';
 
 /** Turns graphs into something that runs on a device. Implementations: onnx (CPU), webgpu. */
 export interface Runtime {
@@ -83,13 +83,4 @@ export interface Executable {
    */
   run(inputs: Tensors): Promise<Tensors>;
   dispose(): Promise<void>;
-}
-
-export function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
-}
-
-/** A graph or value that does not fit the runtime; says which and what would. */
-export class RuntimeError extends Error {
-  override readonly name = 'RuntimeError';
 }

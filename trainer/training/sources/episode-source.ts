@@ -1,13 +1,7 @@
-import type { Metrics } from '../../data/episode-metrics.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { DrawSettings } from '../../generation/generation.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
-
-/** How the tokens of a collection are drawn. */
-export interface DrawSettings {
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
-}
 
 export interface PlayOptions extends DrawSettings {
   /** Seeds the draws; the levels follow the groups' own seeds. */

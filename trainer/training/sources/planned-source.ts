@@ -1,8 +1,7 @@
 import { drawSettings, groupsPerTag } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { mixSeed } from '../../rollout/seeds.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
-import { PURPOSE } from '../purposes.ts';
 import type { EpisodeSource, Played, Rollouts, SourcePosition } from './episode-source.ts';
 
 /** Collects when asked to and waits for the last episode: synchronous, on-policy training. */

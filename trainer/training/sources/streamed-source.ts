@@ -1,14 +1,13 @@
 import { mean } from '../../algorithms/statistics.ts';
 import { drawSettings, groupsPerTag } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Metrics } from '../../data/episode-metrics.ts';
+import type { Metrics } from '../../data/metrics.ts';
 import type { Agent } from '../../rollout/agent.ts';
 import type { Collector } from '../../rollout/collector.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
-import { mixSeed } from '../../rollout/seeds.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
-import { PURPOSE } from '../purposes.ts';
 import type { EpisodeSource, Played, SourcePosition } from './episode-source.ts';
 
 export interface StreamedParts {

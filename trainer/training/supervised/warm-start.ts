@@ -1,12 +1,13 @@
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
-import type { Metrics } from '../../data/episode-metrics.ts';
-import type { Policy, TrainingSequence } from '../../policy/policy.ts';
-import { mixSeed } from '../../rollout/seeds.ts';
-import { PURPOSE } from '../purposes.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { countOnes } from '../../data/sequences/mask.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { learningRateAt } from '../schedule.ts';
-import { countOnes, splitEvenly, updatePolicy } from '../update.ts';
+import { splitEvenly, updatePolicy } from '../update.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
 

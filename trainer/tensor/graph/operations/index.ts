@@ -19,9 +19,10 @@ import { sqrt } from './arithmetic/sqrt.ts';
 import { sub } from './arithmetic/sub.ts';
 import { attention } from './attention/attention.ts';
 import { attentionGradient } from './attention/attention-gradient.ts';
-import { draw } from './attention/draw.ts';
-import { pagedAttention } from './attention/paged-attention.ts';
 import { rope } from './attention/rope.ts';
+import { drawOperation } from './device/draw.ts';
+import { pagedAttentionOperation } from './device/paged-attention.ts';
+import { putRowsOperation } from './device/put-rows.ts';
 import { equal } from './logic/equal.ts';
 import { greater } from './logic/greater.ts';
 import { less } from './logic/less.ts';
@@ -35,7 +36,6 @@ import { concat } from './movement/concat.ts';
 import { gather } from './movement/gather.ts';
 import { pad } from './movement/pad.ts';
 import { putLast } from './movement/put-last.ts';
-import { putRows } from './movement/put-rows.ts';
 import { reshape } from './movement/reshape.ts';
 import { scatterAddRows } from './movement/scatter-add-rows.ts';
 import { slice } from './movement/slice.ts';
@@ -103,7 +103,7 @@ const list = [
 ] as readonly Operation[];
 
 /** On arrays that stay on a device: runtimes with memory of their own lower these, too. */
-const deviceList = [putRows, pagedAttention, draw] as readonly Operation[];
+const deviceList = [putRowsOperation, pagedAttentionOperation, drawOperation] as readonly Operation[];
 
 /**
  * Every primitive by name. A runtime lowers each of these but those for arrays on a device, which it may lack; the contract

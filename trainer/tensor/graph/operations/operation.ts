@@ -1,14 +1,16 @@
-import type { GraphBuilder } from '../graph.ts';
-import { type Attributes, describe, GraphError, type Tensor, type TensorType } from '../tensor.ts';
-
-/** A value of the reference interpreter: every element type held in doubles (bool as 0 or 1). */
-export interface NdArray extends TensorType {
-  readonly data: Float64Array;
-}
+import type { TensorBuilder } from '../builder.ts';
+import {
+  type Attributes,
+  describe,
+  GraphError,
+  type NdArray,
+  type Tensor,
+  type TensorType,
+} from '../tensor.ts';
 
 /** What a gradient rule sees of the node it differentiates. */
 export interface GradientContext<A extends Attributes> {
-  readonly g: GraphBuilder;
+  readonly g: TensorBuilder;
   readonly inputs: readonly Tensor[];
   readonly output: Tensor;
   readonly attributes: A;

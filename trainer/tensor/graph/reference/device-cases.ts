@@ -1,3 +1,6 @@
+import { draw } from '../operations/device/draw.ts';
+import { pagedAttention } from '../operations/device/paged-attention.ts';
+import { putRows } from '../operations/device/put-rows.ts';
 import type { CaseInput, OperationCase } from './cases.ts';
 
 const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];
@@ -25,7 +28,7 @@ export const deviceCases: readonly OperationCase[] = [
       places: numbers('int32', [3], [5, 0, 2]),
     },
     differentiate: [],
-    build: (g, { table, rows, places }) => g.putRows(table, rows, places),
+    build: (g, { table, rows, places }) => putRows(g, table, rows, places),
   },
   {
     operation: 'pagedAttention',
@@ -40,7 +43,12 @@ export const deviceCases: readonly OperationCase[] = [
     },
     differentiate: [],
     build: (g, { q, k, v, lists, slots, positions }) =>
-      g.pagedAttention(q, k, v, { lists, slots, positions }, { pagePositions: PAGE_POSITIONS, scale: 0.4 }),
+      pagedAttention(
+        g,
+        [q, k, v],
+        { lists, slots, positions },
+        { pagePositions: PAGE_POSITIONS, scale: 0.4 },
+      ),
   },
   {
     operation: 'draw',
@@ -61,7 +69,7 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => g.draw(logits, settings),
+    build: (g, { logits, settings }) => draw(g, logits, settings),
   },
   {
     operation: 'draw',
@@ -89,6 +97,6 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => g.draw(logits, settings),
+    build: (g, { logits, settings }) => draw(g, logits, settings),
   },
 ];

@@ -1,7 +1,8 @@
 import { type InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
 import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
-import { type CompileOptions, type Executable, messageOf, RuntimeError, type Tensors } from '../runtime.ts';
+import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
+import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { inputName, outputName } from './lowering-context.ts';
 import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
 

@@ -1,6 +1,7 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
-import { type CompileOptions, type Executable, messageOf, type Runtime, RuntimeError } from '../runtime.ts';
+import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
+import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';

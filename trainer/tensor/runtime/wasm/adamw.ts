@@ -1,3 +1,4 @@
+import type { AdamwFactors } from '../optimizer-step.ts';
 import { compileKernel, FunctionLocals, f32x4, forLoop, i32, type Local, PAGE_BYTES } from './code.ts';
 
 /** Elements taken at once: the four arrays of a chunk stay in the first- and second-level cache. */
@@ -15,21 +16,6 @@ export interface AdamwArrays {
   /** Running means of gradients and of their squares. */
   readonly first: Float32Array;
   readonly second: Float32Array;
-}
-
-/** What a step multiplies with, the same for every element. */
-export interface AdamwFactors {
-  /** On the gradients. */
-  readonly scale: number;
-  readonly beta1: number;
-  readonly beta2: number;
-  /** On the weights: 1 − learning rate · weight decay. */
-  readonly keep: number;
-  /** Learning rate over the bias correction of the first moment. */
-  readonly stepSize: number;
-  /** One over the root of the bias correction of the second moment. */
-  readonly inverseRoot: number;
-  readonly epsilon: number;
 }
 
 type Kernel = (bytes: number, ...factors: number[]) => void;

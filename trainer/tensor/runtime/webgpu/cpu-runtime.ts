@@ -1,14 +1,7 @@
 import type { Graph, TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
-import {
-  type CompileOptions,
-  type DeviceArray,
-  type DeviceMemory,
-  type Executable,
-  type Runtime,
-  RuntimeError,
-  type Tensors,
-} from '../runtime.ts';
+import type { CompileOptions, DeviceArray, DeviceMemory, Executable, Runtime, Tensors } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
 import { FLOAT32_PRODUCTS } from './device/precision.ts';
 import { addingUp, DeviceLearner, type LearningPlace } from './learning.ts';
 import { lowerToSteps } from './lowering/lowering.ts';

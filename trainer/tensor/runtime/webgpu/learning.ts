@@ -1,7 +1,8 @@
 import { type Shape, sizeOf } from '../../graph/tensor.ts';
+import type { AdamwFactors } from '../optimizer-step.ts';
 import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
-import { type DeviceArray, type Learner, type LearnerState, RuntimeError, type Tensors } from '../runtime.ts';
-import type { AdamwFactors } from '../wasm/adamw.ts';
+import type { DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
 import { ADAMW_FACTORS, accumulate, adamw } from './kernels/adamw.ts';
 import { fold, foldRows } from './kernels/reduce.ts';
 import { type Room, wholeOf } from './lowering/parts.ts';

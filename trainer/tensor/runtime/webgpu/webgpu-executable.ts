@@ -1,6 +1,7 @@
 import type { Graph } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
-import { type CompileOptions, type Executable, RuntimeError, type Tensors } from '../runtime.ts';
+import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
 import { CompiledProgram, type ProgramPlace } from './compiled-program.ts';
 import { GpuArray } from './device/gpu-array.ts';
 import type { DeviceParameters } from './device/resident.ts';

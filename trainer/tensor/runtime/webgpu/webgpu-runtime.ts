@@ -1,16 +1,16 @@
 import type { Graph } from '../../graph/tensor.ts';
 import type { Precision } from '../choice.ts';
 import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
-import {
-  type CompileOptions,
-  type DeviceArray,
-  type DeviceMemory,
-  type Executable,
-  type Learner,
-  type LearnerState,
-  type Runtime,
-  RuntimeError,
+import type {
+  CompileOptions,
+  DeviceArray,
+  DeviceMemory,
+  Executable,
+  Learner,
+  LearnerState,
+  Runtime,
 } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
 import { CompiledProgram } from './compiled-program.ts';
 import { BufferPool } from './device/buffer-pool.ts';
 import { type DeviceOptions, GpuDevice } from './device/device.ts';

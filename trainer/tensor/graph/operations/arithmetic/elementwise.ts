@@ -4,12 +4,13 @@ import {
   type DType,
   describe,
   GraphError,
+  type NdArray,
   type Shape,
   sizeOf,
   stridesOf,
   type Tensor,
 } from '../../tensor.ts';
-import { expectFloat, type GradientContext, type NdArray, type Operation } from '../operation.ts';
+import { expectFloat, type GradientContext, type Operation } from '../operation.ts';
 
 export type NoAttributes = Record<string, never>;
 

@@ -1,5 +1,13 @@
-import { broadcastShapes, describe, GraphError, sameShape, sizeOf, type TensorType } from '../../tensor.ts';
-import { expectFloat, type NdArray, type Operation } from '../operation.ts';
+import {
+  broadcastShapes,
+  describe,
+  GraphError,
+  type NdArray,
+  sameShape,
+  sizeOf,
+  type TensorType,
+} from '../../tensor.ts';
+import { expectFloat, type Operation } from '../operation.ts';
 
 /** `causal`: query t sees keys 0 … t, which needs as many keys as queries. */
 export type AttentionAttributes = Readonly<{ causal: boolean; scale: number }>;

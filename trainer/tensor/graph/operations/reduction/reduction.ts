@@ -1,5 +1,5 @@
+import type { NdArray } from '../../tensor.ts';
 import { type Shape, sizeOf, stridesOf } from '../../tensor.ts';
-import type { NdArray } from '../operation.ts';
 
 /** Axes are normalised, ascending and distinct. */
 export type ReduceAttributes = Readonly<{ axes: readonly number[]; keepDims: boolean }>;

@@ -1,4 +1,5 @@
-import { expectFloat, type NdArray, type Operation } from '../operation.ts';
+import type { NdArray } from '../../tensor.ts';
+import { expectFloat, type Operation } from '../operation.ts';
 
 /** exp(x − max) / Σ over the last axis. */
 export const softmax: Operation = {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
 import type { Precision } from '../../choice.ts';
-import { messageOf, RuntimeError } from '../../runtime.ts';
+import { messageOf, RuntimeError } from '../../runtime-error.ts';
 import {
   type AdapterTraits,
   chooseProducts,
@@ -26,6 +26,7 @@ export const BUFFER_USAGE = {
   uniform: 0x40,
   storage: 0x80,
 } as const;
+
 /** Arrays that shaders read and write, and that we fill and read. */
 export const ARRAY_USAGE = BUFFER_USAGE.storage | BUFFER_USAGE.copySource | BUFFER_USAGE.copyTarget;
 export const MAP_READ = 1;

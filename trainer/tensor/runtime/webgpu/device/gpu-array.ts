@@ -1,4 +1,5 @@
-import { type DeviceArray, messageOf, RuntimeError } from '../../runtime.ts';
+import type { DeviceArray } from '../../runtime.ts';
+import { messageOf, RuntimeError } from '../../runtime-error.ts';
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice, MAP_READ } from './device.ts';
 
 const FLOAT_BYTES = 4;

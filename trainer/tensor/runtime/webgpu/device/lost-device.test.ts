@@ -1,7 +1,7 @@
 import t from 'tap';
 import { GraphBuilder } from '../../../graph/graph.ts';
 import { ParameterStore } from '../../parameter-store.ts';
-import { RuntimeError } from '../../runtime.ts';
+import { RuntimeError } from '../../runtime-error.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 import { GpuDevice } from './device.ts';
 

@@ -1,5 +1,5 @@
 import { type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
-import { RuntimeError } from '../../runtime.ts';
+import { RuntimeError } from '../../runtime-error.ts';
 import { zeros } from '../kernels/rows.ts';
 import { copyBox, MAX_COPY_AXES } from '../shaders/copy.ts';
 import { broadcastStrides, collapse } from './layout.ts';

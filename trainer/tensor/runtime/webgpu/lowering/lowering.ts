@@ -1,5 +1,5 @@
-import { DRAW_SETTINGS } from '../../../graph/operations/attention/draw.ts';
-import type { PagedAttentionAttributes } from '../../../graph/operations/attention/paged-attention.ts';
+import { DRAW_SETTINGS } from '../../../graph/operations/device/draw.ts';
+import type { PagedAttentionAttributes } from '../../../graph/operations/device/paged-attention.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { FLOAT32_PRODUCTS, type Products } from '../device/precision.ts';

@@ -5,8 +5,8 @@ import {
   attentionSizes,
   forEachQuery,
 } from '../../../graph/operations/attention/attention.ts';
-import type { NdArray } from '../../../graph/operations/operation.ts';
-import { RuntimeError } from '../../runtime.ts';
+import type { NdArray } from '../../../graph/tensor.ts';
+import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';
 import type { Groups, Step, Value } from '../lowering/step.ts';
 import { type AttentionPass, attentionCode, TILE, VECTOR } from './attention-code.ts';

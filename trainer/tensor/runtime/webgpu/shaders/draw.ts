@@ -1,4 +1,4 @@
-import { DRAW_RESULTS, DRAW_SETTINGS, draw } from '../../../graph/operations/attention/draw.ts';
+import { DRAW_RESULTS, DRAW_SETTINGS, drawOperation } from '../../../graph/operations/device/draw.ts';
 import type { Room } from '../lowering/parts.ts';
 import { byRows } from '../lowering/pieces.ts';
 import type { Step, Value } from '../lowering/step.ts';
@@ -245,7 +245,7 @@ export function drawRows(
             toNdArray(numbers, { value: logits, shape: [rows, width] }),
             toNdArray(by, { value: settings, shape: [rows, DRAW_SETTINGS] }),
           ];
-          drawn.set(draw.evaluate(inputs, {}, { dtype: 'float32', shape: [rows, DRAW_RESULTS] }));
+          drawn.set(drawOperation.evaluate(inputs, {}, { dtype: 'float32', shape: [rows, DRAW_RESULTS] }));
         },
       },
     ],

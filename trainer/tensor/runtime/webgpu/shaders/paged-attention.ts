@@ -1,10 +1,10 @@
 import {
   type PagedAttentionAttributes,
-  pagedAttention,
+  pagedAttentionOperation,
   pagedAttentionSizes,
-} from '../../../graph/operations/attention/paged-attention.ts';
+} from '../../../graph/operations/device/paged-attention.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
-import { RuntimeError } from '../../runtime.ts';
+import { RuntimeError } from '../../runtime-error.ts';
 import type { Step, Value } from '../lowering/step.ts';
 import {
   dot,
@@ -132,7 +132,9 @@ export function attendPages(
         ...toNdArray(arrays[i], operand),
         dtype: operand.dtype,
       }));
-      out.set(pagedAttention.evaluate(inputs, attributes, { dtype: 'float32', shape: operands[0].shape }));
+      out.set(
+        pagedAttentionOperation.evaluate(inputs, attributes, { dtype: 'float32', shape: operands[0].shape }),
+      );
     },
   };
 }

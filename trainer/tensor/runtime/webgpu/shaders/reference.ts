@@ -1,5 +1,4 @@
-import type { NdArray } from '../../../graph/operations/operation.ts';
-import type { Shape } from '../../../graph/tensor.ts';
+import type { NdArray, Shape } from '../../../graph/tensor.ts';
 import type { Value } from '../lowering/step.ts';
 
 /** An array on the device as a tensor. */

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { buildWordTokenizer, saveTokenizer } from './builder.ts';
 import type { ChatMessage } from './chat-template.ts';
-import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './tokenizer.ts';
+import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
 
 const MODELS = fileURLToPath(new URL('../../../test-data/golden/models/', import.meta.url));
 

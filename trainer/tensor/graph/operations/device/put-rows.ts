@@ -1,11 +1,17 @@
-import { describe, GraphError, sameShape, sizeOf } from '../../tensor.ts';
+import type { TensorBuilder } from '../../builder.ts';
+import { describe, GraphError, sameShape, sizeOf, type Tensor } from '../../tensor.ts';
 import { expectFloat, expectIds, type Operation } from '../operation.ts';
+
+/** Adds `table` with the rows at `places` replaced by `rows`; for runtimes with memory of their own. */
+export function putRows(g: TensorBuilder, table: Tensor, rows: Tensor, places: Tensor): Tensor {
+  return g.apply('putRows', [table, rows, places]);
+}
 
 /**
  * table [n, ...rest], rows [m, ...rest], places [m] in 0 … n−1 → the table with row places[i] replaced by rows[i]; of rows
  * for one place any. Where the table is an input that stays on the device, it is changed there. Without gradient.
  */
-export const putRows: Operation = {
+export const putRowsOperation: Operation = {
   name: 'putRows',
   infer([table, rows, places]) {
     expectFloat('putRows', table, rows);

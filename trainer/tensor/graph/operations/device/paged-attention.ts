@@ -1,4 +1,5 @@
-import { describe, GraphError, sameShape, sizeOf, type TensorType } from '../../tensor.ts';
+import type { TensorBuilder } from '../../builder.ts';
+import { describe, GraphError, sameShape, sizeOf, type Tensor, type TensorType } from '../../tensor.ts';
 import { expectFloat, expectIds, type Operation } from '../operation.ts';
 
 /** `pagePositions` of a sequence lie side by side in the cache. */
@@ -15,12 +16,25 @@ export interface PagedAttentionSizes {
 }
 
 /**
+ * Adds the attention of rows over keys and values in pages, for runtimes with memory of their own: q [rows, heads, size], k
+ * and v [places, keyHeads, size]; `lists` float32 [slots, pages], `slots` and `positions` int32 [rows].
+ */
+export function pagedAttention(
+  g: TensorBuilder,
+  [q, k, v]: readonly [q: Tensor, k: Tensor, v: Tensor],
+  lists: { readonly lists: Tensor; readonly slots: Tensor; readonly positions: Tensor },
+  attributes: PagedAttentionAttributes,
+): Tensor {
+  return g.apply('pagedAttention', [q, k, v, lists.lists, lists.slots, lists.positions], attributes);
+}
+
+/**
  * softmax(scale · q kᵀ) v of rows that each belong to a sequence, over keys and values in pages (Kwon et al., 2023).
  * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `lists` float32 [slots, pages], the
  * numbers of a sequence's pages; `slots` int32 [rows], whose list a row has; `positions` int32 [rows], the last position that
  * it sees. Position p stands at place lists[slot, p / pagePositions] · pagePositions + p mod pagePositions. Without gradient.
  */
-export const pagedAttention: Operation<PagedAttentionAttributes> = {
+export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
   name: 'pagedAttention',
   infer(inputs) {
     pagedAttentionSizes(inputs);

@@ -1,4 +1,5 @@
-import { describe, GraphError, sameShape } from '../../tensor.ts';
+import type { TensorBuilder } from '../../builder.ts';
+import { describe, GraphError, sameShape, type Tensor } from '../../tensor.ts';
 import { expectFloat, type Operation } from '../operation.ts';
 
 /** Numbers a row is drawn by: 1 / temperature, top-k (0: off), top-p (1: off), and one uniform in [0, 1); below 0 takes the largest. */
@@ -7,12 +8,21 @@ export const DRAW_SETTINGS = 4;
 export const DRAW_RESULTS = 3;
 
 /**
+ * Adds the draw of a token of each row of logits [rows, width], for runtimes with memory of their own: [rows, 3] with token,
+ * weight and sum of weights.
+ * @param settings [rows, 4]: 1 / temperature, top-k, top-p, a uniform number (below 0: greedy)
+ */
+export function draw(g: TensorBuilder, logits: Tensor, settings: Tensor): Tensor {
+  return g.apply('draw', [logits, settings]);
+}
+
+/**
  * Draws a token of each row: logits [rows, width], settings float32 [rows, 4] → [rows, 3]. Weights are
  * exp((logit − largest) · settings[0]); top-k keeps the largest, the first of equals, and top-p of those the fewest whose
  * weights reach that share. The token is the one in whose part of the kept weights, side by side, the uniform number falls.
  * Without gradient.
  */
-export const draw: Operation = {
+export const drawOperation: Operation = {
   name: 'draw',
   infer([logits, settings]) {
     expectFloat('draw', logits, settings);
