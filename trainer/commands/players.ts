@@ -6,9 +6,9 @@ import type { RunSettings } from '../config/settings.ts';
 import { Completions, type EndpointUsage } from '../generation/endpoint/completions.ts';
 import { ADAPTER_CONFIG_FILE } from '../policy/checkpoint/adapter-folder.ts';
 import { CONFIG_FILE } from '../policy/checkpoint/model-folder.ts';
-import type { Agent } from '../rollout/agent.ts';
-import { endpointAgent } from '../rollout/endpoint-agent.ts';
-import { referenceAgent } from '../rollout/reference-agent.ts';
+import type { Agent } from '../rollout/agents/agent.ts';
+import { endpointAgent } from '../rollout/agents/endpoint-agent.ts';
+import { referenceAgent } from '../rollout/agents/reference-agent.ts';
 import { openPolicy } from '../training/setup/open-policy.ts';
 import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/setup/workbench.ts';
 

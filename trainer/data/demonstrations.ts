@@ -1,6 +1,6 @@
+import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collector.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
-import { type ReferenceAgentSettings, referenceAgent } from '../rollout/reference-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 
 /** A token sequence for supervised training: the mask is 1 on the tokens of responses. */

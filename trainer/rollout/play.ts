@@ -5,7 +5,7 @@ import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { PastTurn, Prompt, TurnView } from '../prompts/prompt.ts';
 import { promptMessages } from '../prompts/prompt.ts';
-import type { Agent, AgentReply, EpisodeView } from './agent.ts';
+import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
 import type { EnvironmentSession } from './environment-session.ts';

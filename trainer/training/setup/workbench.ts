@@ -9,7 +9,8 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { compactVocabulary } from '../../prompts/compact.ts';
-import type { Agent } from '../../rollout/agent.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
+import { policyAgent } from '../../rollout/agents/policy-agent.ts';
 import { Collector, type CollectorSettings } from '../../rollout/collector.ts';
 import {
   type DescribedTag,
@@ -17,7 +18,6 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
-import { policyAgent } from '../../rollout/policy-agent.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { Played, PlayOptions, Rollouts } from '../sources/episode-source.ts';

@@ -2,7 +2,7 @@ import { mean } from '../../algorithms/statistics.ts';
 import { drawSettings, groupsPerTag } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import type { Agent } from '../../rollout/agent.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
 import type { Collector } from '../../rollout/collector.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';

@@ -1,5 +1,5 @@
+import type { IntervalMeter } from '../interval-meter.ts';
 import type { Agent } from './agent.ts';
-import type { IntervalMeter } from './interval-meter.ts';
 
 /** The agent, with the time in which it has something to answer measured. */
 export function meteredAgent(agent: Agent, meter: IntervalMeter): Agent {

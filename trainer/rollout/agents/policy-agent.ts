@@ -1,4 +1,4 @@
-import type { Policy } from '../policy/policy.ts';
+import type { Policy } from '../../policy/policy.ts';
 import type { Agent } from './agent.ts';
 
 /**

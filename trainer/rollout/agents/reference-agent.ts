@@ -1,5 +1,5 @@
-import type { Json } from '../../shared/json.ts';
-import { Random } from '../../shared/random.ts';
+import type { Json } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
 import type { Agent, EpisodeView } from './agent.ts';
 
 export interface ReferenceAgentSettings {

@@ -1,4 +1,4 @@
-import type { Completions } from '../generation/endpoint/completions.ts';
+import type { Completions } from '../../generation/endpoint/completions.ts';
 import type { Agent } from './agent.ts';
 
 /** Answers with a chat model behind an endpoint: whole responses, since such models cannot be primed. */
