@@ -1,6 +1,6 @@
 import t from 'tap';
 import { GraphBuilder } from '../../graph/graph.ts';
-import { runContractSuite } from '../contract-suite.ts';
+import { runContractSuite } from '../contract-suite.test-data.ts';
 import { OnnxRuntime } from './onnx-runtime.ts';
 
 t.test('one thread', t => runContractSuite(t, () => new OnnxRuntime()));

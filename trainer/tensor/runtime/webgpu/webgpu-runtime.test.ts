@@ -1,5 +1,5 @@
 import t from 'tap';
-import { runContractSuite } from '../contract-suite.ts';
+import { runContractSuite } from '../contract-suite.test-data.ts';
 import { WebGpuRuntime } from './webgpu-runtime.ts';
 
 const runtime = await WebGpuRuntime.open();

@@ -4,7 +4,7 @@ import { buildLoss, goldenBatch, goldenWeights, read } from '../../../../models/
 import { parameterSpecs } from '../../../../models/parameters.ts';
 import { GraphBuilder, type Tensor } from '../../../graph/graph.ts';
 import { interpret } from '../../../graph/reference/interpreter.ts';
-import { runContractSuite } from '../../contract-suite.ts';
+import { runContractSuite } from '../../contract-suite.test-data.ts';
 import { KernelCpuRuntime } from '../cpu-runtime.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
 
