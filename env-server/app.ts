@@ -31,6 +31,7 @@ import { openKeeper } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
 import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
+import type { ServerClock } from './sessions/server-clock.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { openStore } from './store/store.ts';
 import type { OpenTelemetry } from './tracing/open-telemetry.ts';
@@ -49,6 +50,8 @@ export interface AppParts {
   readonly registry?: Registry;
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
+  /** The time by which sessions expire; that of `now` where it is given. */
+  readonly clock?: ServerClock;
   readonly log?: Logger;
   /** For one of several processes that serve together. */
   readonly membership?: Membership;
@@ -94,7 +97,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const peers = membership?.mesh;
   const sessions = new SessionManager(
     settings,
-    parts.now,
+    parts.clock ?? parts.now,
     membership && { placement: membership.mesh.placement, counts: membership.counts },
   );
   if (membership && membership.restarts > 0) sessions.recallCrash();
@@ -115,7 +118,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     limits: settings,
     sessionsOf: envId => openEverywhere(catalogue.sessionsOf(envId), envId, peers),
     announce: peers && (() => announceChange(peers)),
-    now: sessions.now,
+    now: parts.now ?? Date.now,
   });
   registrations.start();
   const keeper = openKeeper(membership?.keeps === false ? { ...settings, data: '' } : settings, {

@@ -62,6 +62,8 @@ const count = (value: number, help: string): SettingDeclaration<number> => ({
   integer: true,
 });
 
+const bytes = (help: string): SettingDeclaration<number> => ({ default: 0, help, minimum: 0, integer: true });
+
 const seconds = (value: number, help: string): SettingDeclaration<number> => ({
   default: value,
   help,
@@ -95,6 +97,11 @@ export const SETTINGS: Declarations<Settings> = {
   maxSessions: count(100_000, 'most open sessions'),
   maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
+  maxBytes: bytes('most memory of all sessions, in bytes; 0 for 40 % of the heap limit of the process'),
+  maxBytesPerClient: bytes(
+    'most memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit',
+  ),
+  maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'most custom environments'),
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires unless it asked for another'),
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),

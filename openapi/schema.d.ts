@@ -753,7 +753,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "step_timeout" | "session_budget_exceeded" | "session_unsaved";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -1030,6 +1030,17 @@ export interface components {
             max_episode_steps: number;
             /** Format: date-time */
             created_at: string;
+            /** @description Estimated memory of the session, and what it may take. */
+            memory: {
+                bytes: number;
+                limit_bytes: number;
+            };
+            /** @description Present when the session cannot be stored, and ends with the server. */
+            persistence?: {
+                /** @enum {string} */
+                state: "unsaved";
+                reason: string;
+            };
         };
         SessionPage: {
             sessions: components["schemas"]["Session"][];
@@ -1327,7 +1338,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `step_timeout`, `session_budget_exceeded`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1335,7 +1346,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "step_timeout" | "session_budget_exceeded";
                     };
                 };
             };
@@ -1437,7 +1448,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`, `session_budget_exceeded`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1445,7 +1456,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout" | "session_budget_exceeded";
                     };
                 };
             };
@@ -1479,7 +1490,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1487,7 +1498,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "step_timeout" | "session_budget_exceeded" | "session_unsaved";
                     };
                 };
             };
@@ -1556,7 +1567,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `step_timeout`, `session_budget_exceeded`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1564,7 +1575,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "step_timeout" | "session_budget_exceeded";
                     };
                 };
             };
@@ -1598,7 +1609,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1606,7 +1617,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1640,7 +1651,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `step_timeout`, `session_budget_exceeded`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1648,7 +1659,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "step_timeout" | "session_budget_exceeded";
                     };
                 };
             };
@@ -1789,7 +1800,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1797,7 +1808,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1866,7 +1877,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1874,7 +1885,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };

@@ -74,6 +74,8 @@ export interface Transition<State> {
   /** The environment itself cut the episode short; `max_episode_steps` is the session's business. */
   readonly truncated?: boolean;
   readonly info: StepInfo;
+  /** The step ended an episode and has begun the next one, whose first state this is: what came before is needed no more. */
+  readonly restarted?: true;
 }
 
 /** `info` of every step; environments add keys of their own. */

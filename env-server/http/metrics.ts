@@ -90,7 +90,19 @@ export function createMetrics(
     'Operations that wait for another one on their session.',
     () => sessions.waiting,
   );
+  gauge(
+    'ragen_session_bytes',
+    'Estimated memory of all sessions and of remembered replies.',
+    () => sessions.bytes.used,
+  );
+  gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes);
   const metrics = [
+    readMetric(
+      'ragen_sessions_unsaved_total',
+      'Sessions that turned out not to be storable.',
+      'counter',
+      () => [{ labels: {}, value: sessions.unsaved }],
+    ),
     readMetric(
       'ragen_sessions',
       'Open sessions.',

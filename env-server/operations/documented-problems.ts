@@ -37,7 +37,7 @@ export function documentedProblems(operation: Operation): ProblemCode[] {
   return inOrder([
     ...ANY,
     ...(operation.method === 'GET' ? [] : WITH_BODY),
-    ...(operation.keyed ? (['key_reused'] as const) : []),
+    ...(operation.keyed ? (['key_reused', 'request_key_expired', 'too_many_requests'] as const) : []),
     ...(operation.target === 'session' ? OF_SESSIONS : []),
     ...(operation.plays ? OF_ENVIRONMENTS : []),
     ...(operation.problems ?? []),

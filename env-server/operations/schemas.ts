@@ -131,6 +131,16 @@ export const SessionDetail = Type.Object(
     observation_format: Type.String(),
     max_episode_steps: Type.Integer(),
     created_at: Type.String({ format: 'date-time' }),
+    memory: Type.Object(
+      { bytes: Type.Integer(), limit_bytes: Type.Integer() },
+      { description: 'Estimated memory of the session, and what it may take.' },
+    ),
+    persistence: Type.Optional(
+      Type.Object(
+        { state: Type.Enum(['unsaved'], { type: 'string' }), reason: Type.String() },
+        { description: 'Present when the session cannot be stored, and ends with the server.' },
+      ),
+    ),
   },
   { title: 'SessionDetail' },
 );

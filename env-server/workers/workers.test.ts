@@ -9,7 +9,7 @@ import { until } from '../../shared/until.test-data.ts';
 import type { Body } from '../app.test-data.ts';
 import { type ServerProcess, startServer } from '../process.test-data.ts';
 import { keeperOf } from '../sessions/placement.ts';
-import type { StoredSession } from '../sessions/stored-session.ts';
+import type { StoredHead } from '../sessions/stored-session.ts';
 import { DATABASE_FILE } from '../store/database.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
@@ -233,8 +233,9 @@ t.test('two processes on one port are one server', async t => {
       before.every(({ body }) => {
         const stored = row.get(String(body.session_id)) as { document: string } | undefined;
         if (!stored) return false;
-        const { id, past, episode } = JSON.parse(stored.document) as StoredSession;
-        return isDeepStrictEqual([`${id}.${past.episodes}`, episode.step], [body.episode_id, body.step]);
+        const { episodes, episode } = JSON.parse(stored.document) as StoredHead;
+        const stands = [`${body.session_id}.${episodes}`, episode.step];
+        return isDeepStrictEqual(stands, [body.episode_id, body.step]);
       }),
     );
     process.kill(pidsOf(server).get(victim)!, 'SIGKILL');
