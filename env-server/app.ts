@@ -109,8 +109,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     timeMs: settings.scriptTimeMs,
     memoryBytes: settings.scriptMemoryMb * BYTES_PER_MB,
     outputLength: settings.scriptOutputLength,
+    valueBytes: settings.answerValueBytes,
   });
-  const network = new RemoteNetwork(new NetworkGuard(settings));
+  const network = new RemoteNetwork(
+    new NetworkGuard(settings, undefined, refusal =>
+      log.info(refusal, `${refusal.host} may not be reached: its address lies in ${refusal.network}`),
+    ),
+    settings.answerValueBytes,
+  );
   const registrations = new Registrations({
     workshop: { registry, scripts, network },
     store,

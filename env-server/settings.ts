@@ -23,6 +23,7 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly scriptTimeMs: number;
   readonly scriptMemoryMb: number;
   readonly scriptOutputLength: number;
+  readonly answerValueBytes: number;
   readonly heartbeatSeconds: number;
   readonly drainSeconds: number;
   readonly graceSeconds: number;
@@ -113,6 +114,10 @@ export const SETTINGS: Declarations<Settings> = {
   scriptOutputLength: count(
     262_144,
     'longest state, observation and info of a script environment, in characters',
+  ),
+  answerValueBytes: count(
+    262_144,
+    'largest state, observation, info or list of valid actions that a script or remote environment gives, in bytes',
   ),
   remoteHosts: {
     default: '*',

@@ -114,6 +114,8 @@ export interface EnvironmentSpec {
   readonly knownOptimum?: { readonly success: number; readonly source: string };
   /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
   readonly maxEpisodeSteps: number;
+  /** Steps after which the wrapper `time_limit` truncates, whatever the configuration says. */
+  readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
   /** A step that ends an episode has begun the next one, so the session goes on; it counts its steps itself. */

@@ -1,6 +1,19 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { alsoTold, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
+import {
+  alsoTold,
+  longerText,
+  longestAction,
+  nested,
+  stepInner,
+  type Wrapper,
+  writtenAction,
+} from './layer.ts';
+
+/** Characters of a past step around its observation and action: the labels and a number. */
+const TURN_FRAME = 64;
+/** Of actions whose space does not tell how long they are. */
+const LONG_ACTION = 1000;
 
 const optionsSchema = Type.Object(
   {
@@ -20,7 +33,11 @@ export const history: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { turns } = options as Options;
+    const { observationSpace: space } = environment.spec;
+    const shown = space.type === 'Text' ? space.maxLength : 0;
+    const turnLength = shown + (longestAction(environment) ?? LONG_ACTION) + TURN_FRAME;
     return nested<Own>(environment, {
+      spec: longerText(environment, turns * turnLength),
       describe: alsoTold(environment, 'The last steps are shown before the current observation.'),
       begin: () => ({ past: [] }),
       step: (state, action, rng) =>

@@ -132,6 +132,21 @@ export function withReward(environment: AnyEnvironment, change: (reward: number)
   });
 }
 
+/** The observation space of an environment whose texts get longer by so many characters at most. */
+export function longerText({ spec }: AnyEnvironment, characters: number): EnvironmentSpec {
+  const { observationSpace: space } = spec;
+  if (space.type !== 'Text') return spec;
+  return { ...spec, observationSpace: { ...space, maxLength: space.maxLength + characters } };
+}
+
+/** Characters of the longest action as a player would write it; undefined where the space does not tell. */
+export function longestAction(environment: AnyEnvironment): number | undefined {
+  const { actionSpace: space } = environment.spec;
+  if (space.type === 'Text') return space.maxLength;
+  const names = actionNames(environment);
+  return names && Math.max(...names.map(name => name.length));
+}
+
 /** The names of a discrete action space, or ids as text where it has none; undefined for other spaces. */
 export function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
   const space = environment.spec.actionSpace;

@@ -5,13 +5,17 @@ import { Problem } from '../../../shared/problems.ts';
 import { isObject } from '../answer.ts';
 import { Breaker } from '../breaker.ts';
 import { invalidDefinition } from '../fault.ts';
-import { ForbiddenAddress, type NetworkGuard } from './guard.ts';
+import { type JsonLimits, JsonOutOfBounds, jsonLimits, readAnswer } from '../json-limits.ts';
+import { ForbiddenAddress, type NetworkGuard, UnresolvedHost } from './guard.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
 /** Shorter than what services usually allow, so that a connection is not closed under a request. */
 const KEEP_ALIVE_MS = 2000;
 const CONNECTIONS_PER_HOST = 128;
-export const LONGEST_REPLY_BYTES = 1024 * 1024;
+/** Bytes of a state, observation, info or list of valid actions where nothing else is configured. */
+const DEFAULT_VALUE_BYTES = 256 * 1024;
+/** Values that a reply has at most: those four. */
+const VALUES_PER_REPLY = 4;
 /** Pauses before the second and the third attempt. */
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -49,14 +53,19 @@ const OWN_HEADERS = new Set([
 export class RemoteNetwork {
   readonly guard: NetworkGuard;
   readonly agent: Agent;
+  readonly answerLimits: JsonLimits;
+  readonly longestReplyBytes: number;
 
-  constructor(guard: NetworkGuard) {
+  /** @param valueBytes of the largest member of a reply */
+  constructor(guard: NetworkGuard, valueBytes = DEFAULT_VALUE_BYTES) {
     this.guard = guard;
+    this.answerLimits = jsonLimits(valueBytes);
+    this.longestReplyBytes = VALUES_PER_REPLY * valueBytes;
     this.agent = new Agent({
       connect: { lookup: guard.lookup, timeout: CONNECT_TIMEOUT_MS },
       connections: CONNECTIONS_PER_HOST,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      maxResponseSize: LONGEST_REPLY_BYTES,
+      maxResponseSize: this.longestReplyBytes,
     });
   }
 
@@ -155,7 +164,7 @@ export class Endpoint {
       if (status >= 300 && status < 400) {
         throw new BadReply(`answered ${method} ${url.pathname} with a redirect, which is not followed`);
       }
-      return { status, body: text === '' ? null : parse(text, `${method} ${url.pathname}`) };
+      return { status, body: text === '' ? null : this.#read(text, `${method} ${url.pathname}`) };
     });
   }
 
@@ -203,6 +212,17 @@ export class Endpoint {
     }
   }
 
+  #read(text: string, what: string): Json {
+    try {
+      return readAnswer(text, this.network.answerLimits);
+    } catch (error) {
+      if (!(error instanceof JsonOutOfBounds)) {
+        throw new BadReply(`answered ${what} with something that is not JSON`);
+      }
+      throw new BadReply(`answered ${what} with JSON that cannot be taken: ${error.message}`);
+    }
+  }
+
   failed(what: string, cause?: unknown): Problem {
     return new Problem('remote_failed', `the service of ${this.name} ${what}`, { cause });
   }
@@ -217,6 +237,9 @@ export class Endpoint {
     if (error instanceof Problem) return error;
     if (error instanceof BadReply) return this.failed(error.message);
     const cause = rootOf(error);
+    if (cause instanceof UnresolvedHost) {
+      return this.#unavailable(`cannot be reached: ${cause.message}`, MS_PER_S);
+    }
     if (cause instanceof ForbiddenAddress) return this.failed(`may not be reached: ${cause.message}`);
     if (NOT_CONNECTED.has(codeOf(error))) {
       return this.#unavailable(`cannot be reached (${codeOf(error)})`, MS_PER_S);
@@ -263,14 +286,6 @@ function headersOf(given: Access['headers'] = {}): { [name: string]: string } {
     headers.push([lower, value]);
   }
   return Object.fromEntries(headers);
-}
-
-function parse(text: string, what: string): Json {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new BadReply(`answered ${what} with something that is not JSON`);
-  }
 }
 
 /** What an error reply says: its `detail` or `error`; FastAPI's list of faults as one text. */

@@ -2,7 +2,13 @@ import t from 'tap';
 import { Problem } from '../../../shared/problems.ts';
 import { ScriptPool } from './pool.ts';
 
-const settings = { workers: 2, timeMs: 300, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const settings = {
+  workers: 2,
+  timeMs: 300,
+  memoryBytes: 16 * 1024 * 1024,
+  outputLength: 10_000,
+  valueBytes: 100_000,
+};
 const STEP = '{"op":"step","state":{"n":1},"rng":[1,2,3,4]}';
 const counting =
   'function reset() { return { n: 0 }; } function step(s) { return { state: { n: s.n + 1 } }; } function observe(s) { return String(s.n); }';

@@ -3,7 +3,12 @@ import { Random } from '../../../shared/random.ts';
 import type { Limit, ScriptLimits } from './protocol.ts';
 import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
 
-const LIMITS: ScriptLimits = { timeMs: 300, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const LIMITS: ScriptLimits = {
+  timeMs: 300,
+  memoryBytes: 16 * 1024 * 1024,
+  outputLength: 10_000,
+  valueBytes: 100_000,
+};
 /** On a busy machine memory fills slowly. */
 const PATIENT: ScriptLimits = { ...LIMITS, timeMs: 20_000, memoryBytes: 8 * 1024 * 1024 };
 const engine = await loadEngine();
