@@ -53,7 +53,7 @@ export function sessionDetail(session: LiveSession): SessionDetail {
     options: episode.options,
     observation_format: session.format,
     max_episode_steps: variant.maxSteps,
-    created_at: new Date(session.wall(session.createdAt)).toISOString(),
+    created_at: new Date(session.createdAt).toISOString(),
     memory: { bytes: session.bytes, limit_bytes: session.mostBytes },
     ...(session.unsaved !== undefined && { persistence: { state: 'unsaved', reason: session.unsaved } }),
   };

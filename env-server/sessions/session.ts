@@ -44,7 +44,7 @@ export interface SessionSettings {
   wall(time: number): number;
   /** Its owner's. */
   readonly account: ByteAccount;
-  /** Absent: now. */
+  /** By the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
   /** When it ends however busy it is, in milliseconds of the server's clock. */
@@ -105,7 +105,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
     this.#now = settings.now;
     this.wall = settings.wall;
     this.usedAt = settings.now();
-    this.createdAt = settings.createdAt ?? this.usedAt;
+    this.createdAt = settings.createdAt ?? settings.wall(this.usedAt);
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
     this.#account = settings.account;

@@ -30,7 +30,7 @@ export interface SessionPast {
   readonly rolledBack: boolean;
 }
 
-/** What of a session never changes. Times in milliseconds of the server's clock. */
+/** What of a session never changes. Times in milliseconds: `createdAt` of the wall clock, `deadline` of the server's. */
 export interface StoredSettings {
   readonly id: string;
   readonly serial: number;
