@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { join } from 'node:path';
 import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
@@ -8,6 +9,7 @@ import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
+import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
@@ -74,6 +76,8 @@ export interface App {
 
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
+/** In the folder of the database. */
+const HEADER_KEY_FILE = 'headers.key';
 const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -115,6 +119,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     new NetworkGuard(settings, undefined, refusal =>
       log.info(refusal, `${refusal.host} may not be reached: its address lies in ${refusal.network}`),
     ),
+    new HeaderSecrets({ ...settings, keyFile: headerKeyFile(settings, membership?.folder) }),
     settings.answerValueBytes,
   );
   const registrations = new Registrations({
@@ -243,6 +248,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     shutDown,
     keepSessions: () => keeper?.finish(),
   };
+}
+
+/** Where the key for headers is kept; undefined where nothing is. */
+function headerKeyFile(settings: Settings, commonFolder: string | undefined): string | undefined {
+  if (settings.headerKeyFile !== '') return settings.headerKeyFile;
+  const folder = settings.data === '' ? commonFolder : settings.data;
+  return folder === undefined ? undefined : join(folder, HEADER_KEY_FILE);
 }
 
 /** Where the standard variables ask for traces; else nothing of it is loaded. */

@@ -24,6 +24,8 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly scriptMemoryMb: number;
   readonly scriptOutputLength: number;
   readonly answerValueBytes: number;
+  readonly headerKeyFile: string;
+  readonly allowedSecretVariables: string;
   readonly heartbeatSeconds: number;
   readonly drainSeconds: number;
   readonly graceSeconds: number;
@@ -119,6 +121,14 @@ export const SETTINGS: Declarations<Settings> = {
     262_144,
     'largest state, observation, info or list of valid actions that a script or remote environment gives, in bytes',
   ),
+  headerKeyFile: {
+    default: '',
+    help: 'file of the key that encrypts headers of remote environments, made when it is needed; headers.key in --data without it',
+  },
+  allowedSecretVariables: {
+    default: 'RAGEN_SECRET_*',
+    help: 'variables of the server that headers of remote environments may name, separated by commas; NAME@host for one host only',
+  },
   remoteHosts: {
     default: '*',
     help: 'hosts that remote environments may be on, separated by commas; *.example.org for all below it',

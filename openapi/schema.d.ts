@@ -371,6 +371,8 @@ export interface components {
                 /** @description Configuration, seed and step that show it. */
                 where?: string;
             }[];
+            /** @description What is odd but may be meant so, e.g. states that no episode comes to. */
+            warnings?: string[];
         };
         CloneBody: {
             /** @default 1 */
@@ -705,9 +707,12 @@ export interface components {
             protocol: "openenv";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.
@@ -772,9 +777,12 @@ export interface components {
             protocol: "ragen";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.
@@ -1232,9 +1240,12 @@ export interface components {
             };
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.

@@ -33,7 +33,7 @@ export interface AuditEntry {
   readonly action: AuditAction;
   readonly envId: string;
   readonly kind: string;
-  /** Of the definition's JSON. */
+  /** Of the definition's JSON, without the values of headers. */
   readonly sha256: string;
   /** `accepted`, or the code of the problem it was refused with. */
   readonly outcome: string;
@@ -50,6 +50,10 @@ export interface Store {
    * @returns false, with nothing done, when one is to be added whose id is taken
    */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
+  /**
+   * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files.
+   */
+  rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
   /** Removes an environment and notes it in the audit log; both or neither. */
   removeEnvironment(envId: string, entry: AuditEntry): void;
   /** Notes what changed nothing. */
@@ -134,6 +138,19 @@ class SqliteStore implements Store {
       this.#note(entry);
       return true;
     });
+  }
+
+  rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
+    this.#database.exec('PRAGMA secure_delete = ON');
+    inTransaction(this.#database, () => {
+      const update = this.#database.prepare(
+        'UPDATE environments SET definition = ? WHERE env_id = ? AND revision = ?',
+      );
+      for (const { envId, revision, definition } of environments) {
+        update.run(JSON.stringify(definition), envId, revision);
+      }
+    });
+    this.#database.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)');
   }
 
   removeEnvironment(envId: string, entry: AuditEntry): void {

@@ -92,7 +92,7 @@ function shownState(environment: AnyEnvironment, state: Json): Json {
 /** Plays the same actions again from the seed. */
 async function checkReplay(
   environment: AnyEnvironment,
-  { config, options, seed }: EpisodeSettings,
+  { config, options, seed, until = Number.POSITIVE_INFINITY }: EpisodeSettings,
   start: Json,
   actions: readonly Json[],
   results: readonly Transition<Json>[],
@@ -111,6 +111,7 @@ async function checkReplay(
       return;
     }
     for (const [index, action] of actions.entries()) {
+      if (performance.now() >= until) return;
       await othersFirst();
       const result = await environment.step(state, action, rng);
       state = result.state;
