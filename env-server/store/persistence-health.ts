@@ -32,6 +32,8 @@ export interface PartHealth {
 /** Knows whether the server's writes to its data folder succeed; each part that writes reports here. */
 export class PersistenceHealth {
   readonly parts: { readonly [part in PersistencePart]: PartHealth };
+  /** Size of the journal on disk. */
+  journalBytes: () => number = () => 0;
   readonly #log: Logger | undefined;
   readonly #clock: () => number;
 

@@ -74,6 +74,7 @@ export class Journal {
     this.#segments = new SegmentWriter(settings, parts.files ?? FILE_SYSTEM);
     this.#inherited = inheritedSegments(settings.folder, settings.writer);
     this.#inheritedBytes = this.#inherited.reduce((sum, { bytes }) => sum + bytes, 0);
+    parts.health.journalBytes = () => this.bytesOnDisk;
   }
 
   /** Segments that were there before: of earlier runs, or of this process before it was started again. */
