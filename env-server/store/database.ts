@@ -18,7 +18,11 @@ export const COMPANIONS = ['-wal', '-shm'] as const;
 export function openDatabase(folder: string | undefined, patienceMs: number): DatabaseSync {
   if (folder === undefined) return opened(':memory:', patienceMs);
   makePrivateFolder(folder);
-  const path = join(folder, DATABASE_FILE);
+  return openFile(join(folder, DATABASE_FILE), patienceMs);
+}
+
+/** Opens a database file; see {@link openDatabase}. */
+export function openFile(path: string, patienceMs: number): DatabaseSync {
   makePrivateFile(path);
   for (const companion of COMPANIONS) tighten(path + companion);
   return opened(path, patienceMs);

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, rmSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, rmdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
@@ -199,11 +200,13 @@ t.test('health tells what fails, since when, and when it was made up for', async
 
 /** A folder on a disk of its own of so many bytes; undefined where this process may not mount one. */
 function smallDisk(t: Test, bytes: number): string | undefined {
-  const folder = t.testdir();
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-disk-'));
+  t.teardown(() => {
+    spawnSync('umount', ['-l', folder]);
+    rmdirSync(folder);
+  });
   const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', folder]);
-  if (status !== 0) return undefined;
-  t.teardown(() => spawnSync('umount', ['-l', folder]));
-  return folder;
+  return status === 0 ? folder : undefined;
 }
 
 t.test('a real full disk: journal and database go on when there is room', async t => {

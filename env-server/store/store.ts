@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { JsonObject } from '../../shared/json.ts';
-import { openDatabase } from './database.ts';
+import { DamagedDatabase, damageOf } from './damage.ts';
+import { DATABASE_FILE, openDatabase } from './database.ts';
 import { PersistenceHealth } from './persistence-health.ts';
 import { RetryTimer } from './retry-timer.ts';
 import { storageFaultOf } from './storage-problem.ts';
@@ -76,10 +78,20 @@ export interface Store {
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
  * @param passing the folder ends with the server
  * @param health is told how writes fare
- * @throws Error when the database was written by a newer version, or is none
+ * @throws Error when the database was written by a newer version; DamagedDatabase
  */
 export function openStore(folder?: string, passing = false, health?: PersistenceHealth): Store {
-  return new SqliteStore(openDatabase(folder, BUSY_TIMEOUT_MS), folder !== undefined && !passing, health);
+  const database = openDatabase(folder, BUSY_TIMEOUT_MS);
+  if (folder !== undefined) refuseDamage(database, join(folder, DATABASE_FILE));
+  return new SqliteStore(database, folder !== undefined && !passing, health);
+}
+
+/** A server that starts reads all of the database anyway; found later, damage would be an error of a request. */
+function refuseDamage(database: DatabaseSync, file: string): void {
+  const [damage] = damageOf(database);
+  if (damage === undefined) return;
+  database.close();
+  throw new DamagedDatabase(file, new Error(damage));
 }
 
 interface EnvironmentRow {
@@ -119,8 +131,8 @@ export class SqliteStore implements Store {
     return rows.map(row => ({
       envId: row.env_id,
       kind: row.kind,
-      definition: JSON.parse(row.definition) as JsonObject,
-      facts: JSON.parse(row.facts) as JsonObject,
+      definition: this.#parse(row.definition, row.env_id),
+      facts: this.#parse(row.facts, row.env_id),
       owner: row.owner,
       revision: row.revision,
       registeredAt: row.registered_at,
@@ -247,6 +259,15 @@ export class SqliteStore implements Store {
       .run(at, principal, action, envId, kind, sha256, outcome);
     this.#database.prepare('DELETE FROM audit WHERE id <= ?').run(Number(lastInsertRowid) - AUDIT_KEPT);
     if (Number(lastInsertRowid) === this.#noted + 1) this.#noted++;
+  }
+
+  #parse(text: string, envId: string): JsonObject {
+    try {
+      return JSON.parse(text) as JsonObject;
+    } catch (error) {
+      const fault = `the definition of ${envId} is not JSON: ${(error as Error).message}`;
+      throw new DamagedDatabase(this.#database.location() ?? 'in memory', new Error(fault));
+    }
   }
 
   #has(envId: string): boolean {
