@@ -35,7 +35,8 @@ import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
 import type { ServerClock } from './sessions/server-clock.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
-import { openStore } from './store/store.ts';
+import { PersistenceHealth } from './store/persistence-health.ts';
+import { openStore, type Store } from './store/store.ts';
 import type { OpenTelemetry } from './tracing/open-telemetry.ts';
 import { readTracingSettings } from './tracing/settings.ts';
 import { answersOf } from './workers/answers.ts';
@@ -55,6 +56,8 @@ export interface AppParts {
   /** The time by which sessions expire; that of `now` where it is given. */
   readonly clock?: ServerClock;
   readonly log?: Logger;
+  /** Kept instead of one in `data`, whose health goes with it. */
+  readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
   /** For one of several processes that serve together. */
   readonly membership?: Membership;
 }
@@ -105,9 +108,11 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     membership && { placement: membership.mesh.placement, counts: membership.counts },
   );
   if (membership && membership.restarts > 0) sessions.recallCrash();
+  const persistence = parts.storage?.health ?? new PersistenceHealth(log);
   const registry = parts.registry ?? createRegistry();
   const catalogue = new Catalogue(registry);
-  const store = settings.data === '' ? openStore(membership?.folder, true) : openStore(settings.data);
+  const folder = settings.data === '' ? membership?.folder : settings.data;
+  const store = parts.storage?.store ?? openStore(folder, settings.data === '', persistence);
   const scripts = new ScriptPool({
     workers: settings.scriptWorkers,
     timeMs: settings.scriptTimeMs,
@@ -216,8 +221,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await securePages(pages);
     addPlayground(pages);
   });
-  const metrics = createMetrics(dispatcher.services, desk, () => sockets.size, membership?.restarts);
-  await addPages(server, sessions, () => metricsText(metrics, peers));
+  const metrics = createMetrics(
+    dispatcher.services,
+    desk,
+    () => sockets.size,
+    membership?.restarts,
+    store.durable ? persistence : undefined,
+  );
+  await addPages(server, sessions, persistence, () => metricsText(metrics, peers));
   keeper?.start();
   sessions.start();
   await membership?.mesh.listen(answersOf({ server, dispatcher, registrations, metrics, log }));

@@ -14,6 +14,7 @@ import {
   variableOf,
 } from './settings.ts';
 import { stopperOf } from './stopping.ts';
+import { describeRepair, repairDatabase } from './store/repair.ts';
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -22,7 +23,9 @@ function command(): Command {
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();
     if (config !== undefined) takeFrom(config, program);
-    await serve(self.optsWithGlobals(), program);
+    const settings = self.optsWithGlobals<Settings & EnvironmentSettings & { repair?: boolean }>();
+    if (settings.repair) repair(settings.data);
+    await serve(settings, program);
   });
   program
     .command('hash-token')
@@ -33,6 +36,10 @@ function command(): Command {
       '--config <file>',
       'YAML file of settings: flags without their dashes; flags and variables win',
     ).env('RAGEN_CONFIG'),
+  );
+  program.option(
+    '--repair',
+    'before serving, make a new database of what can be read of a damaged one in --data, and keep the damaged one aside',
   );
   for (const [name, declaration] of Object.entries(DECLARATIONS)) {
     const option = new Option(`--${flagOf(name)} <value>`, declaration.help)
@@ -96,6 +103,12 @@ async function serve(settings: Settings & EnvironmentSettings, program: Command)
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   // Started with a channel to its parent, it ends when the parent does.
   if (process.connected) process.once('disconnect', () => stop('parent gone'));
+}
+
+function repair(data: string): void {
+  if (data === '') throw new Error('--repair needs --data, the folder of the database');
+  const report = repairDatabase(data);
+  console.log(report ? describeRepair(report) : `nothing is wrong with the database in ${data}`);
 }
 
 interface Serving {

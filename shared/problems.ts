@@ -251,6 +251,13 @@ export const PROBLEMS = {
     retryable: true,
     advice: 'Nothing was done. Retry after the time in `Retry-After`, when others have closed sessions.',
   },
+  storage_failed: {
+    status: 503,
+    title: 'The server cannot write to its disk',
+    retryable: true,
+    advice:
+      '`detail` says what the disk reports; the operator has to see to it. Retry after the time in `Retry-After`.',
+  },
   step_timeout: {
     status: 504,
     title: 'The step takes too long',
@@ -270,6 +277,13 @@ export const PROBLEMS = {
     retryable: false,
     advice:
       '`detail` says why. Nothing was done. Get the session and go on: it is there until the server ends, and `persistence` says whether it can be stored again.',
+  },
+  storage_full: {
+    status: 507,
+    title: 'The disk of the server is full',
+    retryable: true,
+    advice:
+      'Nothing was changed. The operator has to make room in the folder of `--data`; retry after the time in `Retry-After`.',
   },
 } as const satisfies Record<string, ProblemDeclaration>;
 
@@ -300,6 +314,8 @@ export interface ProblemDocument {
   /** Seconds to wait, where waiting helps; also the `Retry-After` header. */
   readonly retry_after_s?: number;
   readonly errors?: readonly Violation[];
+  /** Of `/readyz`: how writes to the disk fare. */
+  readonly persistence?: object;
 }
 
 /** An error with a code of the table; the doors turn it into a {@link ProblemDocument}. */
@@ -307,6 +323,7 @@ export class Problem extends Error {
   readonly code: ProblemCode;
   readonly violations: readonly Violation[] | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly #members: Pick<ProblemDocument, 'persistence'> | undefined;
 
   constructor(
     code: ProblemCode,
@@ -315,6 +332,8 @@ export class Problem extends Error {
       violations?: readonly Violation[];
       retryAfterSeconds?: number;
       cause?: unknown;
+      /** More members of the document. */
+      members?: Pick<ProblemDocument, 'persistence'>;
     } = {},
   ) {
     super(detail, more.cause === undefined ? undefined : { cause: more.cause });
@@ -322,6 +341,7 @@ export class Problem extends Error {
     this.code = code;
     this.violations = more.violations;
     this.retryAfterSeconds = more.retryAfterSeconds;
+    this.#members = more.members;
   }
 
   get status(): number {
@@ -340,6 +360,7 @@ export class Problem extends Error {
       trace_id: traceId,
       ...(this.retryAfterSeconds === undefined ? {} : { retry_after_s: this.retryAfterSeconds }),
       ...(this.violations === undefined ? {} : { errors: this.violations }),
+      ...this.#members,
     };
   }
 }

@@ -12,7 +12,10 @@ import { answered, type Peers } from '../operations/peers.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import { STANDINGS, type Standing } from '../sessions/session.ts';
 import { type EnvironmentTally, LATENCY_BOUNDS_S } from '../sessions/tally.ts';
+import { PERSISTENCE_PARTS, type PersistenceHealth } from '../store/persistence-health.ts';
 import type { ProblemDesk } from './problems.ts';
+
+const MS_PER_S = 1000;
 
 type Labels = { readonly [name: string]: string | number };
 
@@ -31,13 +34,14 @@ function readMetric(
   help: string,
   type: 'counter' | 'gauge' | 'histogram',
   read: () => Sample[],
+  aggregator: 'sum' | 'max' = 'sum',
 ) {
   return {
     name,
     help,
     type,
-    aggregator: 'sum',
-    get: async () => ({ name, help, type, values: read(), aggregator: 'sum' }),
+    aggregator,
+    get: async () => ({ name, help, type, values: read(), aggregator }),
     reset: () => undefined,
   } as unknown as Metric;
 }
@@ -54,12 +58,14 @@ export async function metricsText(own: Registry, peers: Peers | undefined): Prom
 /**
  * The registry behind `/metrics`.
  * @param restarts of this process, where it is one of several
+ * @param persistence of a server that has a data folder
  */
 export function createMetrics(
   services: Services,
   desk: ProblemDesk,
   sockets: () => number,
   restarts?: number,
+  persistence?: PersistenceHealth,
 ): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -136,10 +142,55 @@ export function createMetrics(
     readMetric('ragen_operation_seconds', 'Time of operations on sessions.', 'histogram', () =>
       [...catalogue.tallies()].flatMap(latencySamples),
     ),
+    ...(persistence ? persistenceMetrics(persistence) : []),
   ];
   for (const metric of metrics) registry.registerMetric(metric);
   return registry;
 }
+
+/** How writes to the data folder fare. */
+function persistenceMetrics(health: PersistenceHealth): Metric[] {
+  const one = (value: number | undefined): Sample[] => (value === undefined ? [] : [{ labels: {}, value }]);
+  const perPart = (value: (part: (typeof PERSISTENCE_PARTS)[number]) => number) => (): Sample[] =>
+    PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(part) }));
+  return [
+    readMetric(
+      'ragen_persistence_degraded',
+      '1 while writes of this part fail: custom environments, checkpoints of sessions, the journal.',
+      'gauge',
+      perPart(part => (health.parts[part].failing ? 1 : 0)),
+      'max',
+    ),
+    readMetric(
+      'ragen_persistence_failures_total',
+      'Writes that failed.',
+      'counter',
+      perPart(part => health.parts[part].failures),
+    ),
+    readMetric(
+      'ragen_persistence_waiting_bytes',
+      'Bytes in memory that are to be written when the disk takes them.',
+      'gauge',
+      perPart(part => health.parts[part].bytesWaiting),
+    ),
+    readMetric(
+      'ragen_checkpoint_age_seconds',
+      'Time since sessions were last written at a checkpoint; absent before the first one.',
+      'gauge',
+      () => one(seconds(health.age('checkpoint'))),
+      'max',
+    ),
+    readMetric('ragen_checkpoint_failures_total', 'Checkpoints that failed.', 'counter', () =>
+      one(health.parts.checkpoint.failures),
+    ),
+    readMetric('ragen_journal_bytes', 'Size of the journal on disk.', 'gauge', () =>
+      one(health.journalBytes()),
+    ),
+  ];
+}
+
+const seconds = (milliseconds: number | undefined) =>
+  milliseconds === undefined ? undefined : milliseconds / MS_PER_S;
 
 function standings(sessions: SessionManager): Sample[] {
   const counts = new Map<Standing, number>(STANDINGS.map(standing => [standing, 0]));

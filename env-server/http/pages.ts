@@ -3,6 +3,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../shared/problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
+import type { PersistenceHealth } from '../store/persistence-health.ts';
 import { METRICS_TYPE } from './metrics.ts';
 import { openApiDocument } from './openapi.ts';
 import { securePages } from './security.ts';
@@ -13,6 +14,7 @@ const RETRY_AFTER_SECONDS = 5;
 export async function addPages(
   app: FastifyInstance,
   sessions: SessionManager,
+  persistence: PersistenceHealth,
   metrics: () => Promise<string>,
 ): Promise<void> {
   app.get('/livez', (_request, reply) => reply.send({ status: 'ok' }));
@@ -22,7 +24,9 @@ export async function addPages(
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
     }
-    return reply.send({ status: 'ok' });
+    const problem = persistence.problem();
+    if (problem) throw problem;
+    return reply.send({ status: 'ok', persistence: persistence.report() });
   });
   app.get('/metrics', async (request, reply) => {
     if (!request.principal.scopes.has('admin')) {

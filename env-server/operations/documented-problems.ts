@@ -13,6 +13,8 @@ const ANY: readonly ProblemCode[] = [
 ];
 /** What may come of a request that has, or could have, a body. */
 const WITH_BODY: readonly ProblemCode[] = ['bad_json', 'body_too_large', 'unsupported_media_type'];
+/** What may come of a request that changes something, where the server keeps it on a disk. */
+const OF_CHANGES: readonly ProblemCode[] = ['storage_failed', 'storage_full'];
 /** What may come of asking for a session. */
 const OF_SESSIONS: readonly ProblemCode[] = [
   'unknown_session',
@@ -36,7 +38,7 @@ const OF_ENVIRONMENTS: readonly ProblemCode[] = [
 export function documentedProblems(operation: Operation): ProblemCode[] {
   return inOrder([
     ...ANY,
-    ...(operation.method === 'GET' ? [] : WITH_BODY),
+    ...(operation.method === 'GET' ? [] : [...WITH_BODY, ...OF_CHANGES]),
     ...(operation.keyed ? (['key_reused', 'request_key_expired', 'too_many_requests'] as const) : []),
     ...(operation.target === 'session' ? OF_SESSIONS : []),
     ...(operation.plays ? OF_ENVIRONMENTS : []),

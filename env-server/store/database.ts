@@ -1,23 +1,42 @@
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { DamagedDatabase, isDamage } from './damage.ts';
+import { makePrivateFile, makePrivateFolder, tighten } from './private-files.ts';
 import { migrate } from './schema.ts';
 
 export const DATABASE_FILE = 'ragen.db';
 
+/** Files that SQLite keeps next to a database; it gives them the mode of the database when it makes them. */
+export const COMPANIONS = ['-wal', '-shm'] as const;
+
 /**
- * Opens the embedded database, made and brought up to date where that is needed.
+ * Opens the embedded database, made and brought up to date where that is needed. Its files are the server's alone.
  * @param folder made where it is missing; undefined keeps everything in memory
  * @param patienceMs how long a write waits for another process to finish its own
- * @throws Error when the database was written by a newer version, or is none
+ * @throws Error when the database was written by a newer version; DamagedDatabase; Error of the system
  */
 export function openDatabase(folder: string | undefined, patienceMs: number): DatabaseSync {
-  if (folder !== undefined) mkdirSync(folder, { recursive: true });
-  const database = new DatabaseSync(folder === undefined ? ':memory:' : join(folder, DATABASE_FILE), {
-    timeout: patienceMs,
-  });
-  // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the last ones.
-  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
-  migrate(database);
-  return database;
+  if (folder === undefined) return opened(':memory:', patienceMs);
+  makePrivateFolder(folder);
+  return openFile(join(folder, DATABASE_FILE), patienceMs);
+}
+
+/** Opens a database file; see {@link openDatabase}. */
+export function openFile(path: string, patienceMs: number): DatabaseSync {
+  makePrivateFile(path);
+  for (const companion of COMPANIONS) tighten(path + companion);
+  return opened(path, patienceMs);
+}
+
+function opened(path: string, timeout: number): DatabaseSync {
+  const database = new DatabaseSync(path, { timeout });
+  try {
+    // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the last ones.
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
+    migrate(database);
+    return database;
+  } catch (error) {
+    database.close();
+    throw isDamage(error) ? new DamagedDatabase(path, error as Error) : error;
+  }
 }

@@ -1,46 +1,99 @@
-import { mkdirSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { makePrivateFile, makePrivateFolder, PRIVATE_FILE } from './private-files.ts';
 
-/** Locked by the server that keeps its sessions in a folder. */
+/** Locked by the server that keeps its data in a folder. */
 const LOCK_FILE = 'sessions.lock';
 /** Shared by the processes of a server that has several: they may outlive the one that holds the lock by a moment. */
 const WORKERS_LOCK_FILE = 'workers.lock';
+/** Says who holds the lock. */
+const HOLDER_FILE = 'server.json';
+/** What a server that ends may take to let go. */
+const PATIENCE_MS = 2000;
 const WORKERS_PATIENCE_MS = 10_000;
 const SQLITE_BUSY = 5;
 
-/** Held by the one server that keeps its sessions in a folder. */
+/** Held by the one server that keeps its data in a folder. */
 export interface FolderLock {
   release(): void;
 }
 
+/** Another server keeps its data in the folder; names it. */
+export class FolderInUse extends Error {
+  override readonly name = 'FolderInUse';
+
+  constructor(folder: string) {
+    super(
+      `${folder} is in use by another server${holderOf(folder)}. Stop that one, or give this one a folder of its own with --data; for more processes on one folder start one server with --workers`,
+    );
+  }
+}
+
 /**
  * Takes the folder's lock. The operating system gives it back when the process ends, however it ends.
- * @returns undefined while another process holds it
+ * @throws FolderInUse while another process holds it
  */
-export function lockFolder(folder: string): FolderLock | undefined {
-  mkdirSync(folder, { recursive: true });
-  const lock = locked(join(folder, LOCK_FILE), 0);
-  if (!lock) return undefined;
+export function lockFolder(folder: string): FolderLock {
+  makePrivateFolder(folder);
+  const lock = locked(join(folder, LOCK_FILE), PATIENCE_MS);
+  if (!lock) throw new FolderInUse(folder);
   // Workers of a server that was killed are writing their sessions.
   const workers = locked(join(folder, WORKERS_LOCK_FILE), WORKERS_PATIENCE_MS);
   if (!workers) {
     lock.release();
-    return undefined;
+    throw new FolderInUse(folder);
   }
   workers.release();
-  return lock;
+  noteHolder(folder);
+  return {
+    release() {
+      rmSync(join(folder, HOLDER_FILE), { force: true });
+      lock.release();
+    },
+  };
+}
+
+interface Holder {
+  readonly pid: number;
+  readonly host: string;
+  /** ISO 8601. */
+  readonly since: string;
+}
+
+/** Only tells people; the lock itself is elsewhere, so a disk that is full keeps no server from starting. */
+function noteHolder(folder: string): void {
+  const holder: Holder = { pid: process.pid, host: hostname(), since: new Date().toISOString() };
+  try {
+    writeFileSync(join(folder, HOLDER_FILE), `${JSON.stringify(holder)}\n`, { mode: PRIVATE_FILE });
+  } catch {
+    // A refused server then says less.
+  }
+}
+
+/** e.g. ` (process 123 on host, since 2026-01-01T00:00:00.000Z)`; empty where it is not known. */
+function holderOf(folder: string): string {
+  try {
+    const { pid, host, since } = JSON.parse(readFileSync(join(folder, HOLDER_FILE), 'utf8')) as Holder;
+    return ` (process ${pid} on ${host}, since ${since})`;
+  } catch {
+    return '';
+  }
 }
 
 /** Keeps servers that come next waiting until this process, a worker of the one that has the lock, has ended. */
 export function holdFolder(folder: string): FolderLock {
-  const database = new DatabaseSync(join(folder, WORKERS_LOCK_FILE), { timeout: WORKERS_PATIENCE_MS });
+  const path = join(folder, WORKERS_LOCK_FILE);
+  makePrivateFile(path);
+  const database = new DatabaseSync(path, { timeout: WORKERS_PATIENCE_MS });
   // Reading within a transaction takes a shared lock.
   database.exec('BEGIN; SELECT count(*) FROM sqlite_master');
   return lockOf(database);
 }
 
 function locked(file: string, patienceMs: number): FolderLock | undefined {
+  makePrivateFile(file);
   const database = new DatabaseSync(file, { timeout: patienceMs });
   try {
     database.exec('BEGIN EXCLUSIVE');
@@ -52,9 +105,14 @@ function locked(file: string, patienceMs: number): FolderLock | undefined {
   return lockOf(database);
 }
 
+/** Kept from the garbage collector, which would close them. */
+const held = new Set<DatabaseSync>();
+
 function lockOf(database: DatabaseSync): FolderLock {
+  held.add(database);
   return {
     release() {
+      held.delete(database);
       if (database.isOpen) database.close();
     },
   };

@@ -1,12 +1,20 @@
+import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { JsonObject } from '../../shared/json.ts';
-import { openDatabase } from './database.ts';
+import { DamagedDatabase, damageOf } from './damage.ts';
+import { DATABASE_FILE, openDatabase } from './database.ts';
+import { PersistenceHealth } from './persistence-health.ts';
+import { RetryTimer } from './retry-timer.ts';
+import { storageFaultOf } from './storage-problem.ts';
 import { inTransaction } from './transaction.ts';
 
 /** How long a write waits for another process to finish its own. */
 const BUSY_TIMEOUT_MS = 5000;
 /** Oldest entries of the audit log go when there are more. */
 const AUDIT_KEPT = 100_000;
+/** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
+const MOST_WAITING_NOTES = 1000;
+const LEAST_TRY_BYTES = 4096;
 
 /** A custom environment as it is kept. */
 export interface StoredEnvironment {
@@ -48,15 +56,19 @@ export interface Store {
   /**
    * Adds an environment of revision 1, or replaces one, and notes it in the audit log; both or neither.
    * @returns false, with nothing done, when one is to be added whose id is taken
+   * @throws Problem `storage_full`, `storage_failed`
    */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
   /**
    * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files.
    */
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
-  /** Removes an environment and notes it in the audit log; both or neither. */
+  /**
+   * Removes an environment and notes it in the audit log; both or neither.
+   * @throws Problem `storage_full`, `storage_failed`
+   */
   removeEnvironment(envId: string, entry: AuditEntry): void;
-  /** Notes what changed nothing. */
+  /** Notes what changed nothing; where the disk takes no writes, when it does. */
   note(entry: AuditEntry): void;
   /** The audit log, oldest first. */
   audit(): AuditEntry[];
@@ -69,10 +81,21 @@ export interface Store {
  * Opens the embedded database.
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
  * @param passing the folder ends with the server
- * @throws Error when the database was written by a newer version, or is none
+ * @param health is told how writes fare
+ * @throws Error when the database was written by a newer version; DamagedDatabase
  */
-export function openStore(folder?: string, passing = false): Store {
-  return new SqliteStore(openDatabase(folder, BUSY_TIMEOUT_MS), folder !== undefined && !passing);
+export function openStore(folder?: string, passing = false, health?: PersistenceHealth): Store {
+  const database = openDatabase(folder, BUSY_TIMEOUT_MS);
+  if (folder !== undefined) refuseDamage(database, join(folder, DATABASE_FILE));
+  return new SqliteStore(database, folder !== undefined && !passing, health);
+}
+
+/** A server that starts reads all of the database anyway; found later, damage would be an error of a request. */
+function refuseDamage(database: DatabaseSync, file: string): void {
+  const [damage] = damageOf(database);
+  if (damage === undefined) return;
+  database.close();
+  throw new DamagedDatabase(file, new Error(damage));
 }
 
 interface EnvironmentRow {
@@ -86,14 +109,21 @@ interface EnvironmentRow {
   replaced_at: number | null;
 }
 
-class SqliteStore implements Store {
+/** The store in the embedded database. */
+export class SqliteStore implements Store {
   readonly durable: boolean;
   readonly #database: DatabaseSync;
+  readonly #health: PersistenceHealth;
+  readonly #retry = new RetryTimer(() => this.#try());
+  #waiting: AuditEntry[] = [];
+  /** Size of the largest write that the disk had no room for; 0 while there is room. */
+  #needed = 0;
   /** Number of the newest note that is this process's own or known to have been another's. */
   #noted: number;
 
-  constructor(database: DatabaseSync, durable: boolean) {
+  constructor(database: DatabaseSync, durable: boolean, health = new PersistenceHealth()) {
     this.#database = database;
+    this.#health = health;
     this.#noted = lastNote(database);
     this.durable = durable;
   }
@@ -105,8 +135,8 @@ class SqliteStore implements Store {
     return rows.map(row => ({
       envId: row.env_id,
       kind: row.kind,
-      definition: JSON.parse(row.definition) as JsonObject,
-      facts: JSON.parse(row.facts) as JsonObject,
+      definition: this.#parse(row.definition, row.env_id),
+      facts: this.#parse(row.facts, row.env_id),
       owner: row.owner,
       revision: row.revision,
       registeredAt: row.registered_at,
@@ -115,7 +145,8 @@ class SqliteStore implements Store {
   }
 
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean {
-    return inTransaction(this.#database, () => {
+    const definition = JSON.stringify(environment.definition);
+    return this.#write(definition.length, () => {
       if (environment.revision === 1 && this.#has(environment.envId)) return false;
       this.#database
         .prepare(
@@ -128,7 +159,7 @@ class SqliteStore implements Store {
         .run(
           environment.envId,
           environment.kind,
-          JSON.stringify(environment.definition),
+          definition,
           JSON.stringify(environment.facts),
           environment.owner,
           environment.revision,
@@ -154,14 +185,20 @@ class SqliteStore implements Store {
   }
 
   removeEnvironment(envId: string, entry: AuditEntry): void {
-    inTransaction(this.#database, () => {
+    this.#write(0, () => {
       this.#database.prepare('DELETE FROM environments WHERE env_id = ?').run(envId);
       this.#note(entry);
     });
   }
 
   note(entry: AuditEntry): void {
-    inTransaction(this.#database, () => this.#note(entry));
+    try {
+      this.#write(0, () => this.#note(entry));
+    } catch (error) {
+      if (!isStorageFault(error)) throw error;
+      this.#waiting = [...this.#waiting, entry].slice(-MOST_WAITING_NOTES);
+      this.#health.waiting('environments', JSON.stringify(this.#waiting).length);
+    }
   }
 
   audit(): AuditEntry[] {
@@ -178,7 +215,57 @@ class SqliteStore implements Store {
   }
 
   close(): void {
-    if (this.#database.isOpen) this.#database.close();
+    this.#retry.stop();
+    if (!this.#database.isOpen) return;
+    if (this.#waiting.length > 0) this.#try();
+    this.#retry.stop();
+    this.#database.close();
+  }
+
+  /**
+   * Writes after what has waited for it.
+   * @param size of what is written, where that may be much: after a full disk a smaller write does not tell that there is room
+   */
+  #write<T>(size: number, work: () => T): T {
+    let result: T;
+    try {
+      result = inTransaction(this.#database, () => {
+        for (const entry of this.#waiting) this.#note(entry);
+        return work();
+      });
+    } catch (error) {
+      if (isStorageFault(error)) {
+        this.#needed = Math.max(this.#needed, size);
+        this.#health.failed('environments', error);
+        this.#retry.failed();
+      }
+      throw error;
+    }
+    this.#waiting = [];
+    this.#health.waiting('environments', 0);
+    if (size >= this.#needed) {
+      this.#needed = 0;
+      this.#retry.succeeded();
+      this.#health.succeeded('environments');
+    }
+    return result;
+  }
+
+  /** Tries the disk with as much as there was no room for; the pages stay the database's, for the client's next attempt. */
+  #try(): void {
+    const size = Math.max(this.#needed, LEAST_TRY_BYTES);
+    try {
+      this.#write(size, () => {
+        this.#database.exec('DROP TABLE IF EXISTS attempt; CREATE TABLE attempt (bytes BLOB) STRICT');
+        this.#database.prepare('INSERT INTO attempt VALUES (zeroblob(?))').run(size);
+      });
+      this.#write(size, () => this.#database.exec('DROP TABLE IF EXISTS attempt'));
+    } catch (error) {
+      if (isStorageFault(error)) return;
+      // For example another process that holds the database for long.
+      this.#health.failed('environments', error);
+      this.#retry.failed();
+    }
   }
 
   #note({ at, principal, action, envId, kind, sha256, outcome }: AuditEntry): void {
@@ -191,9 +278,22 @@ class SqliteStore implements Store {
     if (Number(lastInsertRowid) === this.#noted + 1) this.#noted++;
   }
 
+  #parse(text: string, envId: string): JsonObject {
+    try {
+      return JSON.parse(text) as JsonObject;
+    } catch (error) {
+      const fault = `the definition of ${envId} is not JSON: ${(error as Error).message}`;
+      throw new DamagedDatabase(this.#database.location() ?? 'in memory', new Error(fault));
+    }
+  }
+
   #has(envId: string): boolean {
     return this.#database.prepare('SELECT 1 FROM environments WHERE env_id = ?').get(envId) !== undefined;
   }
+}
+
+function isStorageFault(error: unknown): boolean {
+  return storageFaultOf((error as Error).cause) !== undefined;
 }
 
 /** Notes are numbered one after the other. */

@@ -53,11 +53,6 @@ export class Supervisor {
     this.#ledger = new Ledger(settings);
     this.#pulse = new Pulse(settings.workerSilenceSeconds, performance.now());
     this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);
-    if (settings.data !== '' && !this.#lock) {
-      this.#log.warn(
-        `another server keeps its sessions in ${settings.data}: those of this one end with it; give it a folder of its own`,
-      );
-    }
     // Only its owner may look into such a folder, so nobody else may talk to the sockets in it.
     this.#folder = mkdtempSync(join(tmpdir(), 'ragen-'));
     this.#begun = new Promise(resolve => {

@@ -54,7 +54,9 @@ const LONGEST_REPLY = 500;
 export class Client extends EventTarget {
   readonly connection = new Connection(async () => {
     const response = await fetch(this.#url('readyz'), { cache: 'no-store' });
-    return response.status === DRAINING ? 'draining' : 'connected';
+    if (response.status !== DRAINING) return 'connected';
+    const { code } = (await response.json()) as { code?: string };
+    return code === 'draining' ? 'draining' : 'connected';
   });
 
   get token(): string {

@@ -1,0 +1,177 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Frame } from './frames.ts';
+
+/**
+ * What is journaled: each operation that changed a session, as soon as it has changed it and before its reply leaves.
+ *
+ * A session counts its records: `n` is 1 for `open` and grows by one with each. Its row in the database stores the `n`
+ * that it covers. A reader skips records up to that, applies those that follow without a gap, and stops at a gap (see
+ * `SessionContinuity`). So a record may be written twice, and segments may be read in any order that keeps that of
+ * each session.
+ *
+ * Sessions are deterministic: seed, configuration and actions give the same states again. So most records hold the
+ * request, and replaying means carrying it out once more. Where that would not give the same (an environment that asks
+ * a service, a checker with a time limit, a reset or step that takes the outside into account), the record holds what
+ * came of it: `transition` instead of `step`, and `episode` in `open` and `reset`. Faults are recorded as such,
+ * as time and memory limits do not strike at the same place twice.
+ *
+ * | kind | body | replaying it |
+ * |---|---|---|
+ * | `open` | {@link OpenBody} | makes the session; `like` copies the beginning of one opened just before |
+ * | `step` | the action | takes the step |
+ * | `keyed` | {@link KeyedStepBody} | takes the step and remembers the reply under the key |
+ * | `transition` | {@link TransitionBody} | sets state, generator, reward and end |
+ * | `fault` | none | ends the episode as failed |
+ * | `reset` | {@link ResetBody} | begins an episode |
+ * | `snapshot`, `restore` | {@link SnapshotBody} | takes, or goes back to, the snapshot |
+ * | `acknowledge` | none | the client has seen where a session stands that was rolled back |
+ * | `reply` | {@link ReplyBody} | remembers a reply of the session under its key |
+ * | `end` | {@link EndBody} | ends the session |
+ * | `clientReply` | {@link ClientReplyBody} | remembers a reply that concerns no session yet; `n` is 0 and the id `-` |
+ * | `segment` | {@link SegmentBody} | nothing: begins every segment; `n` is 0 and the id `-` |
+ *
+ * Refused operations change nothing and are not recorded.
+ */
+export const RECORD_KINDS = {
+  open: 'o',
+  step: 's',
+  keyed: 'k',
+  transition: 't',
+  fault: 'f',
+  reset: 'r',
+  snapshot: 'p',
+  restore: 'b',
+  acknowledge: 'a',
+  reply: 'y',
+  end: 'e',
+  clientReply: 'c',
+  segment: 'h',
+} as const;
+
+export type RecordKind = keyof typeof RECORD_KINDS;
+
+/** Stands for a session id in records of none. */
+export const NO_SESSION = '-';
+
+/** The request key of an operation, and what was asked under it as `ReplyMemory` compares it. */
+export interface KeyFields {
+  readonly key?: string;
+  readonly asked?: string;
+}
+
+/** A new session. Times in milliseconds since the epoch. */
+export interface OpenBody {
+  readonly serial: number;
+  readonly owner: string;
+  readonly group_id: string | null;
+  readonly env_id: string;
+  /** Which definition of the environment it plays. */
+  readonly edition: string;
+  /** Effective: with every default. */
+  readonly config: JsonObject;
+  readonly wrappers: readonly Json[];
+  readonly format: string;
+  readonly created_at: number;
+  readonly ttl_ms: number;
+  readonly deadline: number;
+  /** Effective, also where the server drew it. */
+  readonly seed: number;
+  readonly options: JsonObject;
+  /** The first episode as plain data, where resetting again would not give it: clones, and environments that ask others. */
+  readonly episode?: JsonObject;
+  /** Id of the session whose beginning it shares, which was opened by the same operation and stands before it. */
+  readonly like?: string;
+  /** Why it cannot be kept over the end of the process. */
+  readonly lost?: string;
+}
+
+export interface KeyedStepBody extends Required<KeyFields> {
+  readonly action: Json;
+}
+
+/** A step with what came of it. */
+export interface TransitionBody extends KeyFields {
+  readonly action: Json;
+  readonly state: Json;
+  /** The generator after the step, `Random.state`. */
+  readonly random: readonly number[];
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly info: JsonObject;
+}
+
+export interface ResetBody extends KeyFields {
+  /** Effective. */
+  readonly seed: number;
+  readonly options: JsonObject;
+  /** The episode as plain data, where resetting again would not give it. */
+  readonly episode?: JsonObject;
+}
+
+export interface SnapshotBody extends KeyFields {
+  readonly snapshot_id: string;
+}
+
+export interface ReplyBody extends Required<KeyFields> {
+  readonly operation: string;
+  readonly reply: Json;
+}
+
+export interface ClientReplyBody extends ReplyBody {
+  readonly owner: string;
+}
+
+export interface EndBody {
+  readonly owner: string;
+  /** `session_expired`, `session_closed` or `session_lost`. */
+  readonly ending: string;
+  readonly reason: string | null;
+  /** Milliseconds since the epoch. */
+  readonly forget_at: number;
+}
+
+/** Begins a segment. */
+export interface SegmentBody {
+  readonly format: number;
+  /** Of the operating system; empty where it is not known. Another one now means that the machine went down. */
+  readonly boot: string;
+  /** Records were on the disk before their replies left. */
+  readonly synced: boolean;
+}
+
+interface Bodies {
+  readonly open: OpenBody;
+  readonly step: Json;
+  readonly keyed: KeyedStepBody;
+  readonly transition: TransitionBody;
+  readonly fault: undefined;
+  readonly reset: ResetBody;
+  readonly snapshot: SnapshotBody;
+  readonly restore: SnapshotBody;
+  readonly acknowledge: undefined;
+  readonly reply: ReplyBody;
+  readonly end: EndBody;
+  readonly clientReply: ClientReplyBody;
+  readonly segment: SegmentBody;
+}
+
+export type RecordBody<K extends RecordKind> = Bodies[K];
+
+/** A record as it is replayed. */
+export type JournalRecord = {
+  [K in RecordKind]: {
+    readonly kind: K;
+    readonly sessionId: string;
+    readonly n: number;
+    readonly body: RecordBody<K>;
+  };
+}[RecordKind];
+
+const KIND_OF = new Map(Object.entries(RECORD_KINDS).map(([kind, letter]) => [letter, kind as RecordKind]));
+
+/** @returns undefined for a kind that this version does not know */
+export function recordOf({ kind, sessionId, n, body }: Frame): JournalRecord | undefined {
+  const name = KIND_OF.get(kind as (typeof RECORD_KINDS)[RecordKind]);
+  return name && ({ kind: name, sessionId, n, body } as JournalRecord);
+}

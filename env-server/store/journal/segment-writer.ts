@@ -1,0 +1,162 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makePrivateFolder } from '../private-files.ts';
+import { FrameBuffer } from './frames.ts';
+import { NO_SESSION, RECORD_KINDS } from './records.ts';
+import { type JournalFiles, type JournalWriter, nextNumber, segmentName } from './segments.ts';
+
+export const JOURNAL_FORMAT = 1;
+/** A segment begins with a byte that says whether replies have left for records that are not in it; frames follow. */
+export const FLAG_BYTES = 1;
+const COMPLETE = 0;
+export const UNWRITTEN_REPLIES = 1;
+
+interface OwnSegment {
+  readonly number: number;
+  readonly path: string;
+  bytes: number;
+}
+
+export interface SegmentSettings {
+  /** Made where it is missing. */
+  readonly folder: string;
+  readonly writer: JournalWriter;
+  readonly synced: boolean;
+}
+
+/** Writes the segments of one process, one after the other. What it throws are errors of the system. */
+export class SegmentWriter {
+  readonly #settings: SegmentSettings;
+  readonly #files: JournalFiles;
+  /** Oldest first; the last one is being written where `#file` is there. */
+  readonly #segments: OwnSegment[] = [];
+  #number: number;
+  #file: number | undefined;
+  /** First byte of the segment that is being written. */
+  #flag = COMPLETE;
+  /** Of all its segments. */
+  bytes = 0;
+
+  constructor(settings: SegmentSettings, files: JournalFiles) {
+    this.#settings = settings;
+    this.#files = files;
+    makePrivateFolder(settings.folder);
+    this.#number = nextNumber(settings.folder);
+  }
+
+  /** A segment is being written. */
+  get isOpen(): boolean {
+    return this.#file !== undefined;
+  }
+
+  /** Number of the segment that comes next. */
+  get next(): number {
+    return this.#number;
+  }
+
+  /** Bytes of the segment that is being written. */
+  get segmentBytes(): number {
+    return this.#file === undefined ? 0 : this.#segments[this.#segments.length - 1].bytes;
+  }
+
+  /** Begins a segment and gives the frame that is to be its first. */
+  begin(): Buffer {
+    const { folder, writer, synced } = this.#settings;
+    const number = this.#number;
+    const path = join(folder, segmentName(number, writer));
+    this.#file = this.#files.create(path);
+    this.#number++;
+    // Frames follow the first byte, which nothing is written to: it reads as 0.
+    this.#flag = COMPLETE;
+    this.#segments.push({ number, path, bytes: FLAG_BYTES });
+    this.bytes += FLAG_BYTES;
+    this.#dropEmpty();
+    if (synced) this.#syncFolder(folder);
+    const head = new FrameBuffer();
+    const letter = RECORD_KINDS.segment.charCodeAt(0);
+    head.add(letter, NO_SESSION, 0, { format: JOURNAL_FORMAT, boot: bootId(), synced });
+    return head.bytes;
+  }
+
+  #syncFolder(folder: string): void {
+    try {
+      this.#files.syncFolder(folder);
+    } catch (error) {
+      this.leave();
+      throw error;
+    }
+  }
+
+  /** A disk that takes no writes leaves one empty segment behind, not one for each try. */
+  #dropEmpty(): void {
+    const previous = this.#segments.at(-2);
+    if (previous?.bytes !== FLAG_BYTES) return;
+    this.#segments.splice(-2, 1);
+    this.bytes -= FLAG_BYTES;
+    this.#remove(previous.path);
+  }
+
+  /** Writes some of the bytes from an offset on to the end of the segment, and says how many. */
+  write(bytes: Buffer, offset: number): number {
+    const segment = this.#segments[this.#segments.length - 1];
+    const count = this.#files.write(this.#file!, bytes, offset, bytes.length - offset, segment.bytes);
+    segment.bytes += count;
+    this.bytes += count;
+    return count;
+  }
+
+  /** Notes in the segment whether replies have left for records that could not be written; needs no room on the disk. */
+  note(unwrittenReplies: boolean): void {
+    const flag = unwrittenReplies ? UNWRITTEN_REPLIES : COMPLETE;
+    if (this.#file === undefined || this.#flag === flag) return;
+    try {
+      this.#files.write(this.#file, Buffer.of(flag), 0, FLAG_BYTES, 0);
+      this.#flag = flag;
+    } catch {
+      // The fault that made it necessary is told already, and the flag does not mend it.
+    }
+  }
+
+  sync(done: (error: Error | null) => void): void {
+    this.#files.sync(this.#file!, done);
+  }
+
+  syncNow(): void {
+    this.#files.syncNow(this.#file!);
+  }
+
+  /** The next write begins another segment. */
+  leave(): void {
+    if (this.#file === undefined) return;
+    const file = this.#file;
+    this.#file = undefined;
+    this.#files.close(file);
+  }
+
+  /** Deletes the segments before one, oldest first. */
+  release(number: number): void {
+    while (this.#segments.length > 0 && this.#segments[0].number < number) {
+      const [{ path, bytes }] = this.#segments;
+      this.#remove(path);
+      this.#segments.shift();
+      this.bytes -= bytes;
+    }
+  }
+
+  #remove(path: string): void {
+    try {
+      this.#files.remove(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+}
+
+/** Of the operating system, another one after each start of the machine; empty where the system does not tell. */
+export function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return '';
+  }
+}

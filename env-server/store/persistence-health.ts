@@ -1,0 +1,122 @@
+import type { Logger } from 'pino';
+import { Problem } from '../../shared/problems.ts';
+import { STORAGE_RETRY_SECONDS, type StorageCode, storageFaultOf } from './storage-problem.ts';
+
+/** What writes to the data folder: custom environments, sessions at a checkpoint, operations as they happen. */
+export const PERSISTENCE_PARTS = ['environments', 'checkpoint', 'journal'] as const;
+export type PersistencePart = (typeof PERSISTENCE_PARTS)[number];
+
+const MS_PER_S = 1000;
+
+/** How a server's writes to its data folder fare; part of the reply of `/readyz`. */
+export interface PersistenceReport {
+  readonly state: 'ok' | 'degraded';
+  /** When the first write failed that has not been made up for, in ISO 8601. */
+  readonly since: string | null;
+  readonly reason: string | null;
+  /** Acknowledged, held in memory, and to be written when the disk takes it. */
+  readonly bytes_waiting: number;
+  /** Since anything was written; null before the first time. */
+  readonly last_success_age_s: number | null;
+}
+
+/** How the writes of one part fare. */
+export interface PartHealth {
+  failures: number;
+  /** Milliseconds of `performance.now`; undefined before the first time. */
+  lastSuccess: number | undefined;
+  bytesWaiting: number;
+  failing: { readonly since: number; readonly code: StorageCode; readonly reason: string } | undefined;
+}
+
+/** Knows whether the server's writes to its data folder succeed; each part that writes reports here. */
+export class PersistenceHealth {
+  readonly parts: { readonly [part in PersistencePart]: PartHealth };
+  /** Size of the journal on disk. */
+  journalBytes: () => number = () => 0;
+  readonly #log: Logger | undefined;
+  readonly #clock: () => number;
+
+  /** @param clock monotonic, in milliseconds */
+  constructor(log?: Logger, clock: () => number = () => performance.now()) {
+    this.#log = log;
+    this.#clock = clock;
+    this.parts = Object.fromEntries(
+      PERSISTENCE_PARTS.map(part => [
+        part,
+        { failures: 0, lastSuccess: undefined, bytesWaiting: 0, failing: undefined },
+      ]),
+    ) as { [part in PersistencePart]: PartHealth };
+  }
+
+  /** A write succeeded: what failed before was made up for. */
+  succeeded(part: PersistencePart): void {
+    const health = this.parts[part];
+    health.lastSuccess = this.#clock();
+    if (!health.failing) return;
+    const seconds = Math.round((health.lastSuccess - health.failing.since) / MS_PER_S);
+    health.failing = undefined;
+    this.#log?.warn({ part }, `writing of the ${part} works again after ${seconds} s`);
+  }
+
+  /** A write failed. Only the first of several in a row is logged. */
+  failed(part: PersistencePart, error: unknown): void {
+    const health = this.parts[part];
+    health.failures++;
+    const cause = error instanceof Problem ? (error.cause ?? error) : error;
+    const fault = storageFaultOf(cause);
+    const code = fault?.code ?? 'storage_failed';
+    const reason = fault?.reason ?? 'writing failed; the log of the server has the cause';
+    const first = health.failing === undefined;
+    health.failing = { since: health.failing?.since ?? this.#clock(), code, reason };
+    if (first) this.#log?.error({ err: cause, part }, `writing of the ${part} fails: ${reason}`);
+  }
+
+  waiting(part: PersistencePart, bytes: number): void {
+    this.parts[part].bytesWaiting = bytes;
+  }
+
+  get degraded(): boolean {
+    return this.#failing !== undefined;
+  }
+
+  /** What has failed longest. */
+  get #failing(): PartHealth['failing'] {
+    let longest: PartHealth['failing'];
+    for (const part of PERSISTENCE_PARTS) {
+      const { failing } = this.parts[part];
+      if (failing && (longest === undefined || failing.since < longest.since)) longest = failing;
+    }
+    return longest;
+  }
+
+  /** Milliseconds since a part was last written; undefined before the first time. */
+  age(part: PersistencePart): number | undefined {
+    const { lastSuccess } = this.parts[part];
+    return lastSuccess === undefined ? undefined : this.#clock() - lastSuccess;
+  }
+
+  report(): PersistenceReport {
+    const failing = this.#failing;
+    const ages = PERSISTENCE_PARTS.map(part => this.age(part)).filter(age => age !== undefined);
+    return {
+      state: failing ? 'degraded' : 'ok',
+      since: failing ? new Date(Date.now() - (this.#clock() - failing.since)).toISOString() : null,
+      reason: failing?.reason ?? null,
+      bytes_waiting: PERSISTENCE_PARTS.reduce((sum, part) => sum + this.parts[part].bytesWaiting, 0),
+      last_success_age_s: ages.length > 0 ? Math.round(Math.min(...ages)) / MS_PER_S : null,
+    };
+  }
+
+  /** Why the server is not ready; undefined while all is well. */
+  problem(): Problem | undefined {
+    const failing = this.#failing;
+    if (!failing) return undefined;
+    const report = this.report();
+    return new Problem(
+      failing.code,
+      `${failing.reason} since ${report.since}; ${report.bytes_waiting} bytes wait in memory to be written`,
+      { retryAfterSeconds: STORAGE_RETRY_SECONDS, members: { persistence: report } },
+    );
+  }
+}

@@ -1,0 +1,240 @@
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
+import { damageOf, isDamage } from './damage.ts';
+import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
+import { lockFolder } from './lock.ts';
+import { storageFaultOf, storageProblem } from './storage-problem.ts';
+
+const NEW_SUFFIX = '.new';
+/** Lost rows of a table that the report for people names. */
+const MOST_NAMED = 20;
+const BUSY_TIMEOUT_MS = 5000;
+/** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
+const LONGEST_GAP = 100_000;
+
+/** Tables in the order in which they are kept, the column that names a row, and those that hold JSON. */
+const TABLES = [
+  { table: 'environments', id: 'env_id', json: ['definition', 'facts'] },
+  { table: 'audit', id: 'id', json: [] },
+  { table: 'sessions', id: 'session_id', json: ['document'] },
+  { table: 'ended_sessions', id: 'session_id', json: [] },
+  { table: 'replies', id: 'id', json: ['reply'] },
+] as const;
+type Table = (typeof TABLES)[number];
+
+export interface TableReport {
+  readonly table: string;
+  readonly kept: number;
+  /** Rows that were found but cannot be used: their ids where they can be read, else their numbers. */
+  readonly lost: readonly string[];
+  /** Why the table ends where it does, where that is damage: there may have been more. */
+  readonly cutShort?: string;
+}
+
+export interface RepairReport {
+  /** The damaged database, under its new name. */
+  readonly aside: string;
+  /** What SQLite found wrong. */
+  readonly damage: readonly string[];
+  readonly tables: readonly TableReport[];
+}
+
+type Row = { readonly [column: string]: SQLInputValue };
+
+/**
+ * Makes a new database of what can be read of a damaged one, row by row, and keeps the damaged one under another name.
+ * @returns undefined, with nothing done, where there is no database or nothing is wrong with it
+ * @throws FolderInUse; Error of the system
+ */
+export function repairDatabase(folder: string, now = new Date()): RepairReport | undefined {
+  const path = join(folder, DATABASE_FILE);
+  if (!existsSync(path)) return undefined;
+  const lock = lockFolder(folder);
+  try {
+    const damaged = openDamaged(path);
+    try {
+      const damage = damaged instanceof DatabaseSync ? damageIn(damaged) : [damaged.message];
+      if (damage.length === 0) return undefined;
+      return { damage, ...replaced(path, damaged instanceof DatabaseSync ? damaged : undefined, now) };
+    } finally {
+      if (damaged instanceof DatabaseSync && damaged.isOpen) damaged.close();
+    }
+  } finally {
+    lock.release();
+  }
+}
+
+/** Read-only, so that what is kept of it stays as it was found. */
+function openDamaged(path: string): DatabaseSync | Error {
+  const database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  try {
+    database.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return database;
+  } catch (error) {
+    database.close();
+    if (isDamage(error)) return error as Error;
+    throw error;
+  }
+}
+
+/** What SQLite finds, and rows whose JSON is none. */
+function damageIn(database: DatabaseSync): string[] {
+  const damage = damageOf(database);
+  if (damage.length > 0) return damage;
+  for (const table of TABLES) {
+    if (columnsOf(database, table.table).length === 0) continue;
+    for (const row of database.prepare(`SELECT * FROM ${table.table}`).iterate() as Iterable<Row>) {
+      const fault = faultOf(table, row);
+      if (fault) damage.push(`${table.table} ${row[table.id]}: ${fault}`);
+    }
+  }
+  return damage;
+}
+
+function replaced(path: string, damaged: DatabaseSync | undefined, now: Date): Omit<RepairReport, 'damage'> {
+  const fresh = path + NEW_SUFFIX;
+  for (const suffix of ['', ...COMPANIONS]) rmSync(fresh + suffix, { force: true });
+  const database = openFile(fresh, BUSY_TIMEOUT_MS);
+  let tables: TableReport[];
+  try {
+    tables = TABLES.map(table => copyTable(table, damaged, database));
+    database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  } catch (error) {
+    const fault = storageFaultOf(error);
+    throw fault ? storageProblem(fault, error) : error;
+  } finally {
+    database.close();
+    damaged?.close();
+  }
+  const aside = `${path}.damaged-${now.toISOString().replaceAll(/[:.]/g, '-')}`;
+  // The log belongs to the damaged database: next to the new one it would spoil that.
+  for (const suffix of [...COMPANIONS, '']) {
+    if (existsSync(path + suffix)) renameSync(path + suffix, aside + suffix);
+  }
+  renameSync(fresh, path);
+  return { aside, tables };
+}
+
+function copyTable(table: Table, from: DatabaseSync | undefined, to: DatabaseSync): TableReport {
+  const lost: string[] = [];
+  let kept = 0;
+  const present = from ? columnsOf(from, table.table) : [];
+  const columns = columnsOf(to, table.table).filter(column => present.includes(column));
+  if (!from || columns.length === 0) {
+    return { table: table.table, kept, lost, cutShort: 'the table cannot be found' };
+  }
+  const marks = columns.map(() => '?').join(', ');
+  const insert = to.prepare(`INSERT INTO ${table.table} (${columns.join(', ')}) VALUES (${marks})`);
+  to.exec('BEGIN');
+  const cutShort = eachRow(from, table.table, (row, number) => {
+    if (row === undefined || faultOf(table, row)) {
+      lost.push(row === undefined ? `row ${number}` : String(row[table.id]));
+      return;
+    }
+    try {
+      insert.run(...columns.map(column => row[column]));
+      kept++;
+    } catch (error) {
+      if (storageFaultOf(error)) throw error;
+      // Damage gave it a value that the column does not take, or the id of another row.
+      lost.push(String(row[table.id]));
+    }
+  });
+  to.exec('COMMIT');
+  return { table: table.table, kept, lost, ...(cutShort !== undefined && { cutShort }) };
+}
+
+/**
+ * Every row by its number; undefined for one that is there but cannot be read.
+ * @returns why it ends where it does, where that is damage
+ */
+function eachRow(
+  database: DatabaseSync,
+  table: string,
+  take: (row: Row | undefined, number: number) => void,
+): string | undefined {
+  const next = database.prepare(
+    `SELECT rowid AS "#", * FROM ${table} WHERE rowid >= ? ORDER BY rowid LIMIT 1`,
+  );
+  const only = database.prepare(`SELECT rowid AS "#", * FROM ${table} WHERE rowid = ?`);
+  const last = lastRow(database, table);
+  let failed = 0;
+  for (let number = firstRow(database, table); last === undefined || number <= last; ) {
+    try {
+      // Right after damage the rows that follow lie on other pages: they are looked for one by one.
+      const found = (failed > 0 ? only.get(number) : next.get(number)) as Row | undefined;
+      if (found) {
+        take(found, Number(found['#']));
+        number = Number(found['#']) + 1;
+        failed = 0;
+        continue;
+      }
+      if (failed === 0) return undefined;
+      failed++;
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      take(undefined, number);
+      failed++;
+    }
+    if (last === undefined && failed > LONGEST_GAP) return 'its end cannot be read';
+    number++;
+  }
+  return undefined;
+}
+
+function firstRow(database: DatabaseSync, table: string): number {
+  return numberOf(database, `SELECT min(rowid) AS number FROM ${table}`) ?? 1;
+}
+
+function lastRow(database: DatabaseSync, table: string): number | undefined {
+  return numberOf(database, `SELECT coalesce(max(rowid), 0) AS number FROM ${table}`);
+}
+
+function numberOf(database: DatabaseSync, sql: string): number | undefined {
+  try {
+    return (database.prepare(sql).get() as { number: number | null }).number ?? undefined;
+  } catch (error) {
+    if (isDamage(error)) return undefined;
+    throw error;
+  }
+}
+
+function columnsOf(database: DatabaseSync, table: string): string[] {
+  try {
+    return database
+      .prepare('SELECT name FROM pragma_table_info(?)')
+      .all(table)
+      .map(({ name }) => String(name));
+  } catch (error) {
+    if (isDamage(error)) return [];
+    throw error;
+  }
+}
+
+/** What is wrong with a row that can be read. */
+function faultOf({ json }: Table, row: Row): string | undefined {
+  for (const column of json) {
+    const text = row[column];
+    if (text === null || text === undefined) continue;
+    try {
+      JSON.parse(String(text));
+    } catch {
+      return `${column} is not JSON`;
+    }
+  }
+  return undefined;
+}
+
+/** The report for people. */
+export function describeRepair({ aside, damage, tables }: RepairReport): string {
+  const lines = tables.map(({ table, kept, lost, cutShort }) => {
+    const more = lost.length > MOST_NAMED ? `, and ${lost.length - MOST_NAMED} more` : '';
+    const names =
+      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MOST_NAMED).join(', ')}${more}` : '';
+    return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
+  });
+  return [`the database was damaged (${damage[0]})`, ...lines, `the damaged one is kept as ${aside}`].join(
+    '\n',
+  );
+}

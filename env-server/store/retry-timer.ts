@@ -1,0 +1,38 @@
+const FIRST_DELAY_MS = 100;
+const LONGEST_DELAY_MS = 10_000;
+
+/** Tries something again after a delay that doubles with each failure in a row. */
+export class RetryTimer {
+  readonly #attempt: () => void;
+  #delayMs = FIRST_DELAY_MS;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(attempt: () => void) {
+    this.#attempt = attempt;
+  }
+
+  /** An attempt is to come. */
+  get pending(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** Plans the next attempt, unless one is planned. */
+  failed(): void {
+    if (this.#timer) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#attempt();
+    }, this.#delayMs).unref();
+    this.#delayMs = Math.min(2 * this.#delayMs, LONGEST_DELAY_MS);
+  }
+
+  succeeded(): void {
+    this.stop();
+    this.#delayMs = FIRST_DELAY_MS;
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+}

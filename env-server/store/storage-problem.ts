@@ -1,0 +1,57 @@
+import { Problem, type ProblemCode } from '../../shared/problems.ts';
+
+/** Problems of the disk. */
+export type StorageCode = Extract<ProblemCode, 'storage_full' | 'storage_failed'>;
+
+/** What failed, for the client and for `/readyz`; says nothing of paths. */
+export interface StorageFault {
+  readonly code: StorageCode;
+  /** e.g. `no space is left on the disk (ENOSPC)`. */
+  readonly reason: string;
+}
+
+/** When it is worth a try whether the disk takes writes again. */
+export const STORAGE_RETRY_SECONDS = 10;
+
+/** Error codes of the operating system. */
+const SYSTEM_FAULTS: { readonly [code: string]: StorageFault } = {
+  ENOSPC: { code: 'storage_full', reason: 'no space is left on the disk (ENOSPC)' },
+  EDQUOT: { code: 'storage_full', reason: 'the disk quota is used up (EDQUOT)' },
+  EFBIG: { code: 'storage_full', reason: 'the file would exceed the largest permitted size (EFBIG)' },
+  EROFS: { code: 'storage_failed', reason: 'the file system is read-only (EROFS)' },
+  EACCES: { code: 'storage_failed', reason: 'writing the file is not permitted (EACCES)' },
+  EPERM: { code: 'storage_failed', reason: 'writing the file is not permitted (EPERM)' },
+  EIO: { code: 'storage_failed', reason: 'the disk reports an input/output error (EIO)' },
+  ENOENT: { code: 'storage_failed', reason: 'the data folder is gone (ENOENT)' },
+  EBADF: { code: 'storage_failed', reason: 'the file was closed (EBADF)' },
+  EMFILE: { code: 'storage_failed', reason: 'the process has too many open files (EMFILE)' },
+  ENFILE: { code: 'storage_failed', reason: 'the system has too many open files (ENFILE)' },
+  ESTALE: { code: 'storage_failed', reason: 'the network file system lost the file (ESTALE)' },
+};
+
+/** Primary result codes of SQLite (https://www.sqlite.org/rescode.html). */
+const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
+  8: { code: 'storage_failed', reason: 'the database is read-only (SQLITE_READONLY)' },
+  10: { code: 'storage_failed', reason: 'the disk reports an error (SQLITE_IOERR)' },
+  11: { code: 'storage_failed', reason: 'the database is damaged (SQLITE_CORRUPT)' },
+  13: { code: 'storage_full', reason: 'no space is left for the database (SQLITE_FULL)' },
+  14: { code: 'storage_failed', reason: 'the database file cannot be opened (SQLITE_CANTOPEN)' },
+  26: { code: 'storage_failed', reason: 'the file is not a database (SQLITE_NOTADB)' },
+};
+const PRIMARY_CODE = 0xff;
+
+/** What an error of the file system or of SQLite says about the disk; undefined where it says nothing about it. */
+export function storageFaultOf(error: unknown): StorageFault | undefined {
+  const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
+  if (code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number')
+    return SQLITE_FAULTS[errcode & PRIMARY_CODE];
+  return typeof code === 'string' && Object.hasOwn(SYSTEM_FAULTS, code) ? SYSTEM_FAULTS[code] : undefined;
+}
+
+/** The problem for a request that failed for a fault of the disk. */
+export function storageProblem({ code, reason }: StorageFault, cause?: unknown): Problem {
+  return new Problem(code, `nothing was changed: ${reason}`, {
+    retryAfterSeconds: STORAGE_RETRY_SECONDS,
+    cause,
+  });
+}
