@@ -28,6 +28,8 @@ const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'script_limit',
   'remote_failed',
   'remote_unavailable',
+  'isolation_unavailable',
+  'environment_busy',
   'too_many_requests',
   'step_timeout',
 ];
