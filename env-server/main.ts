@@ -85,7 +85,7 @@ function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
   if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
   for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
     const value = settings[name];
-    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = value;
+    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = String(value);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { RegistrationLimits } from './custom/registrations.ts';
 import type { GuardSettings } from './custom/remote/guard.ts';
+import { DEEPCODER_DEFAULTS } from './environments/deepcoder/variables.ts';
 import type { SessionLimits } from './sessions/admission.ts';
 import { MOST_PROCESSES } from './sessions/placement.ts';
 
@@ -44,6 +45,16 @@ export interface EnvironmentSettings {
   readonly leanReplDir: string;
   readonly deepcoderPython: string;
   readonly deepcoderUnisolated: '0' | '1';
+  readonly deepcoderMaxCpuSeconds: number;
+  readonly deepcoderMaxWallSeconds: number;
+  readonly deepcoderMaxTotalSeconds: number;
+  readonly deepcoderMaxMemoryMb: number;
+  readonly deepcoderMaxOutputBytes: number;
+  readonly deepcoderMaxTests: number;
+  readonly deepcoderSlots: number;
+  readonly deepcoderGuestSlots: number;
+  readonly deepcoderQueueLength: number;
+  readonly deepcoderQueueSeconds: number;
 }
 
 export interface SettingDeclaration<T> {
@@ -169,6 +180,53 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
     help: '1 runs programs of DeepCoder although the machine offers no isolation',
     choices: ['0', '1'],
   },
+  deepcoderMaxCpuSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_CPU_SECONDS,
+    'most processor seconds that players of DeepCoder may give a test',
+  ),
+  deepcoderMaxWallSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_WALL_SECONDS,
+    'most seconds that players of DeepCoder may give a test',
+  ),
+  deepcoderMaxTotalSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TOTAL_SECONDS,
+    'most seconds that players of DeepCoder may give all tests of a program',
+  ),
+  deepcoderMaxMemoryMb: {
+    ...count(
+      DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_MEMORY_MB,
+      'most memory, in MiB, that players of DeepCoder may give a test',
+    ),
+    minimum: 64,
+  },
+  deepcoderMaxOutputBytes: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_OUTPUT_BYTES,
+    'most output that players of DeepCoder may let a test print',
+  ),
+  deepcoderMaxTests: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TESTS,
+    'most tests that players of DeepCoder may bring along',
+  ),
+  deepcoderSlots: {
+    default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_SLOTS,
+    help: 'programs of DeepCoder that run at once; 0 for one on each processor',
+    minimum: 0,
+    integer: true,
+  },
+  deepcoderGuestSlots: {
+    default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_GUEST_SLOTS,
+    help: 'programs of DeepCoder that run beyond these, one for each token that has none running',
+    minimum: 0,
+    integer: true,
+  },
+  deepcoderQueueLength: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_LENGTH,
+    'most programs of DeepCoder of one token that wait to be run',
+  ),
+  deepcoderQueueSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_SECONDS,
+    'longest that a program of DeepCoder waits to be run',
+  ),
 };
 
 /** Every setting there is, by name. */

@@ -232,6 +232,19 @@ export const PROBLEMS = {
     retryable: true,
     advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
   },
+  isolation_unavailable: {
+    status: 503,
+    title: 'Programs cannot be isolated',
+    retryable: true,
+    advice:
+      'Nothing was done; the episode stands where it stood. `detail` says what the machine lacks or what failed: its operator can help where a retry does not.',
+  },
+  environment_busy: {
+    status: 503,
+    title: 'The environment is busy',
+    retryable: true,
+    advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
+  },
   draining: {
     status: 503,
     title: 'The server is shutting down',

@@ -54,6 +54,12 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
   condition?(): Promise<Condition>;
 
+  /**
+   * Runs a reset or step, and what follows from it, for the owner of a session; for an environment that shares something
+   * scarce out among owners.
+   */
+  playFor?<T>(owner: string, play: () => T): T;
+
   /** Releases what the environment holds outside its states (a process, a connection). */
   dispose?(state: State): void | Promise<void>;
 }

@@ -30,6 +30,8 @@ const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'script_limit',
   'remote_failed',
   'remote_unavailable',
+  'isolation_unavailable',
+  'environment_busy',
   'too_many_requests',
   'step_timeout',
 ];

@@ -30,6 +30,8 @@ export interface Stage {
   /** Its id. */
   readonly id: string;
   readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
   /** Of observations. */
   readonly format: ObservationFormat;
   /** Bytes that it may still take. */
@@ -124,13 +126,21 @@ export class LiveEpisode {
     let transition: MaybePromise<Transition<Json>>;
     before.follow(this.#random);
     try {
-      transition = variant.environment.step(this.#state, action, this.#random);
+      transition = variant.environment.playFor
+        ? this.#stepForOwner(action)
+        : variant.environment.step(this.#state, action, this.#random);
     } catch (error) {
       throw this.#fault(error);
     }
     return transition instanceof Promise
       ? this.#commitLater(action, actionBytes, transition, before.state)
       : this.#commit(action, actionBytes, transition);
+  }
+
+  #stepForOwner(action: Json): MaybePromise<Transition<Json>> {
+    const { owner, variant } = this.#stage;
+    const { environment } = variant;
+    return environment.playFor!(owner, () => environment.step(this.#state, action, this.#random));
   }
 
   #commitLater(
@@ -306,10 +316,13 @@ export class LiveEpisode {
 
   /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
   records(): MaybePromise<TrajectoryRecord[]> {
-    const { variant, format } = this.#stage;
-    return this.#results
-      ? recorded(this.#firstObservation!, this.#results, this.capture())
-      : guarded(variant, 'to play its actions again', () => replay(variant, this.capture(), format));
+    const { owner, variant, format } = this.#stage;
+    if (this.#results) return recorded(this.#firstObservation!, this.#results, this.capture());
+    const { environment } = variant;
+    const again = () => replay(variant, this.capture(), format);
+    return guarded(variant, 'to play its actions again', () =>
+      environment.playFor ? environment.playFor(owner, again) : again(),
+    );
   }
 
   /**

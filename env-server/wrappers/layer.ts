@@ -90,6 +90,7 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     }),
     ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
     ...(environment.condition && { condition: () => environment.condition!() }),
+    ...(environment.playFor && { playFor: (owner, play) => environment.playFor!(owner, play) }),
     ...(environment.dispose && { dispose: state => environment.dispose?.(unwrap(state)) }),
     ...(references && {
       references: Object.fromEntries(

@@ -2,8 +2,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import t from 'tap';
+import { findIsolation, sandboxCommand } from './isolation.ts';
 import { SandboxPool } from './pool.ts';
-import { findIsolation, isIsolated, type Job, type RunResult, Sandbox, SandboxFailed } from './sandbox.ts';
+import { type Job, type RunResult, Sandbox, SandboxFailed } from './sandbox.ts';
 
 /** Programs that try to get out; every one must end as a failed test within its limits, the sandbox unharmed. */
 
@@ -20,11 +21,21 @@ function job(program: string, inputs: readonly string[] = [''], more: Partial<Jo
   return { ...LIMITS, program, function: null, inputs, ...more };
 }
 
+const same = (result: RunResult) => result;
+
+function poolOf(slots: number) {
+  const pool = new SandboxPool({ slots, guestSlots: 0, queueLength: 100, queueSeconds: 600 });
+  return {
+    pool,
+    run: (job: Job): Promise<readonly RunResult[]> => pool.run(job, 'tester', same),
+  };
+}
+
 const PORT_PROBE = createServer(socket => socket.end('reached'));
 await new Promise<void>(resolve => PORT_PROBE.listen(0, '127.0.0.1', resolve));
 const { port } = PORT_PROBE.address() as { port: number };
 t.teardown(() => PORT_PROBE.close());
-const SECRET = new URL('../../../package.json', import.meta.url).pathname;
+const SECRET = new URL('../../../../package.json', import.meta.url).pathname;
 
 /** What each must not print, beside printing nothing of what it looks for. */
 const ATTACKS: { readonly [name: string]: string } = {
@@ -88,13 +99,13 @@ const ATTACKS: { readonly [name: string]: string } = {
 };
 
 t.test('programs run isolated', { skip: !isolation && 'no isolation on this machine' }, async t => {
-  const pool = new SandboxPool(2);
+  const { pool, run } = poolOf(2);
   t.teardown(() => pool.stop());
-  const { walls } = await pool.warm();
-  t.ok(isIsolated({ command: [], walls }), walls.join(', '));
+  const { walls, proven } = await pool.warm();
+  t.ok(proven, walls.join(', '));
 
   const honest = async (): Promise<readonly RunResult[]> =>
-    pool.run(job('print(int(input()) ** 2)', ['7\n', '9\n'], UNHURRIED));
+    run(job('print(int(input()) ** 2)', ['7\n', '9\n'], UNHURRIED));
   const squares = [
     { status: 'ok', output: '49\n', error: '' },
     { status: 'ok', output: '81\n', error: '' },
@@ -103,7 +114,7 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
 
   for (const [name, program] of Object.entries(ATTACKS)) {
     const began = performance.now();
-    const [result] = await pool.run(job(program));
+    const [result] = await run(job(program));
     const seconds = (performance.now() - began) / 1000;
     t.not(result.status, 'ok', `${name}: ${result.status} ${result.error.slice(0, 80)}`);
     t.equal(result.output, '', `${name} says nothing`);
@@ -115,12 +126,12 @@ t.test('programs run isolated', { skip: !isolation && 'no isolation on this mach
 });
 
 t.test('one sandbox outlives every attack, and tests share nothing', { skip: !isolation }, async t => {
-  const sandbox = await Sandbox.start(isolation!.command);
+  const sandbox = await Sandbox.start(sandboxCommand(isolation!, 0));
   t.teardown(() => sandbox.stop());
-  for (const program of Object.values(ATTACKS).slice(0, 24)) await sandbox.run(job(program));
+  for (const program of Object.values(ATTACKS).slice(0, 24)) await sandbox.run(job(program), same);
   const counting =
     "import builtins\nbuiltins.n = getattr(builtins, 'n', 0) + 1\nimport math\nmath.pi += 1\nprint(builtins.n, int(math.pi))";
-  const results = await sandbox.run(job(counting, ['', ''], UNHURRIED));
+  const results = await sandbox.run(job(counting, ['', ''], UNHURRIED), same);
   t.same(
     results.map(result => result.output),
     ['1 4\n', '1 4\n'],
@@ -128,10 +139,10 @@ t.test('one sandbox outlives every attack, and tests share nothing', { skip: !is
 });
 
 t.test('what is no program fails every test; ending like it wins nothing', { skip: !isolation }, async t => {
-  const pool = new SandboxPool(1);
+  const { pool, run } = poolOf(1);
   t.teardown(() => pool.stop());
   const statuses = async (program: string) =>
-    (await pool.run(job(program, ['1', '2', '3'], UNHURRIED))).map(({ status, output }) => [status, output]);
+    (await run(job(program, ['1', '2', '3'], UNHURRIED))).map(({ status, output }) => [status, output]);
   t.same(await statuses('print(1'), Array(3).fill(['error', '']));
   t.same(await statuses('n = input(); print(n)\nif n == "2": raise SystemExit(98)'), [
     ['ok', '1\n'],
@@ -141,9 +152,9 @@ t.test('what is no program fails every test; ending like it wins nothing', { ski
 });
 
 t.test('time is shared out: tests after the last second fail', { skip: !isolation }, async t => {
-  const pool = new SandboxPool(1);
+  const { pool, run } = poolOf(1);
   t.teardown(() => pool.stop());
-  const results = await pool.run(
+  const results = await run(
     job("import time\nif input() == 'wait': time.sleep(100)\nprint('done')", ['go', 'wait', 'wait', 'go'], {
       total_s: 5,
       wall_s: 4,
@@ -156,10 +167,10 @@ t.test('time is shared out: tests after the last second fail', { skip: !isolatio
 });
 
 t.test('functions and methods are called with their arguments', { skip: !isolation }, async t => {
-  const pool = new SandboxPool(1);
+  const { pool, run } = poolOf(1);
   t.teardown(() => pool.stop());
   const call = async (program: string, inputs: Job['inputs'], name = 'add') =>
-    (await pool.run({ ...UNHURRIED, program, function: name, inputs })).map(({ status, output }) => [
+    (await run({ ...UNHURRIED, program, function: name, inputs })).map(({ status, output }) => [
       status,
       output,
     ]);
@@ -181,15 +192,13 @@ t.test('functions and methods are called with their arguments', { skip: !isolati
 });
 
 t.test('threads and deep recursion work', { skip: !isolation }, async t => {
-  const pool = new SandboxPool(1);
+  const { pool, run } = poolOf(1);
   t.teardown(() => pool.stop());
   const threaded =
     'import threading, sys\nsys.setrecursionlimit(50000)\nthreading.stack_size(64 << 20)\ndef f(n): return 0 if n == 0 else 1 + f(n - 1)\nt = threading.Thread(target=lambda: print(f(20000)))\nt.start(); t.join()';
-  const results = await pool.run(job(threaded, [''], { ...UNHURRIED, memory_mb: 512 }));
+  const results = await run(job(threaded, [''], { ...UNHURRIED, memory_mb: 512 }));
   t.same(results, [{ status: 'ok', output: '20000\n', error: '' }]);
   const standard =
     'import sys, math, heapq, collections, itertools, functools, bisect, re, json, random, string, datetime, decimal, fractions, statistics, array, typing, dataclasses\nprint(sys.stdin.read().split())';
-  t.match(await pool.run(job(standard, ['a b\nc\n'], UNHURRIED)), [
-    { status: 'ok', output: "['a', 'b', 'c']\n" },
-  ]);
+  t.match(await run(job(standard, ['a b\nc\n'], UNHURRIED)), [{ status: 'ok', output: "['a', 'b', 'c']\n" }]);
 });
