@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
-import fastifyWebsocket from '@fastify/websocket';
+import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
-import type { WebSocket } from 'ws';
 import { Problem } from '../shared/problems.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
@@ -17,6 +16,8 @@ import { addFastPath } from './http/fast-path.ts';
 import { parseJson } from './http/json.ts';
 import { logRequests } from './http/log-requests.ts';
 import { createMetrics, metricsText } from './http/metrics.ts';
+import { PacedRequests } from './http/paced-requests.ts';
+import { PacedWebSocket } from './http/paced-websocket.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
@@ -28,6 +29,7 @@ import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/peers.ts';
 import { addPlayground } from './playground/routes.ts';
+import { turns } from './scheduling/turns.ts';
 import { Catalogue } from './sessions/catalogue.ts';
 import { openKeeper } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
@@ -77,10 +79,14 @@ export interface App {
   keepSessions(): void;
 }
 
+type WebSocketOptions = NonNullable<WebsocketPluginOptions['options']>;
+
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
 /** In the folder of the database. */
 const HEADER_KEY_FILE = 'headers.key';
+/** What clients get to end their connections when the server closes. */
+const CLOSE_MS = 2000;
 const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -192,27 +198,53 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   answerUnrouted(server, desk);
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
-  readJson(server);
+  const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
+  readJson(server, paced);
   addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
   // What traces or logs every request sees it on the usual path only.
   if (!tracing && !log.isLevelEnabled('debug')) {
-    addFastPath(server, { dispatcher, authenticator, desk, ...settings });
+    addFastPath(server, {
+      dispatcher,
+      authenticator,
+      desk,
+      laneOf: request => paced.laneOf(request),
+      ...settings,
+    });
   }
-  let sockets: ReadonlySet<WebSocket> = new Set();
+  let sockets: ReadonlySet<PacedWebSocket> = new Set();
+  let cut: NodeJS.Timeout | undefined;
+  server.addHook('preClose', done => {
+    // A client in the middle of a request, or one that does not answer the end of its WebSocket, would be waited for.
+    cut = setTimeout(() => {
+      for (const socket of sockets) socket.terminate();
+      server.server.closeAllConnections();
+    }, CLOSE_MS);
+    done();
+  });
   // In a scope of its own: the plugin adds to every request around it.
   await server.register(async doors => {
     await doors.register(fastifyWebsocket, {
+      errorHandler(error, socket) {
+        desk.noteSocketError(error);
+        socket.terminate();
+      },
       preClose(done) {
         for (const socket of sockets) socket.close(GOING_AWAY, 'the server is shutting down');
         this.websocketServer.close(done);
       },
       options: {
+        WebSocket: PacedWebSocket as unknown as WebSocketOptions['WebSocket'],
+        // Pongs are sent in turns as well.
+        autoPong: false,
         maxPayload: settings.bodyLimitBytes,
         handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
       },
     });
-    sockets = doors.websocketServer.clients;
+    sockets = doors.websocketServer.clients as Set<PacedWebSocket>;
+    doors.websocketServer.on('connection', (socket: PacedWebSocket, request) => {
+      socket.pace(request.socket, paced.laneOf(request), settings.maxFramesInFlight);
+    });
     doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
@@ -229,10 +261,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     store.durable ? persistence : undefined,
   );
   await addPages(server, sessions, persistence, () => metricsText(metrics, peers));
+  paced.pace(server.server);
   keeper?.start();
   sessions.start();
   await membership?.mesh.listen(answersOf({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', async () => {
+    clearTimeout(cut);
     keeper?.finish();
     sessions.stop();
     registrations.stop();
@@ -281,17 +315,28 @@ function leaveUpgrade({ headers, socket }: IncomingMessage): void {
   if (headers.upgrade !== undefined) socket.destroySoon();
 }
 
-function readJson(server: FastifyInstance): void {
+/** The name of the token that a request carries; undefined where it carries none that is valid, or where there are no tokens. */
+function nameOf(request: IncomingMessage, authenticator: Authenticator): string | undefined {
+  if (!authenticator.required) return undefined;
+  try {
+    return authenticator.principal(authorizationOf(request)).name;
+  } catch {
+    return undefined;
+  }
+}
+
+function readJson(server: FastifyInstance, paced: PacedRequests): void {
   server.removeAllContentTypeParsers();
-  server.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
-    if (body === '') {
-      done(null, undefined);
-      return;
-    }
-    try {
-      done(null, parseJson(body as string));
-    } catch (error) {
-      done(error as Error);
-    }
+  server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    paced.laneOf(request.raw).run(() => {
+      let value: unknown;
+      try {
+        value = body === '' ? undefined : parseJson(body as string);
+      } catch (error) {
+        done(error as Error);
+        return;
+      }
+      done(null, value);
+    });
   });
 }

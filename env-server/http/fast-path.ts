@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
 import { execute, newCall } from '../operations/execute.ts';
+import type { Lane } from '../scheduling/turns.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Authenticator } from './auth.ts';
 import { parseJson } from './json.ts';
@@ -30,6 +31,8 @@ export interface FastPathParts {
   readonly dispatcher: Dispatcher;
   readonly authenticator: Authenticator;
   readonly desk: ProblemDesk;
+  /** Whose turns the work for a request takes. */
+  readonly laneOf: (request: IncomingMessage) => Lane;
   readonly maxBatchItems: number;
   readonly bodyLimitBytes: number;
 }
@@ -69,7 +72,9 @@ class FastPath {
     request.on('end', () => {
       const [first, ...others] = pieces;
       const body = others.length > 0 ? Buffer.concat(pieces) : first;
-      this.#serve(request, response, principal, sessionId, body.toString());
+      this.#parts.laneOf(request).run(() => {
+        this.#serve(request, response, principal, sessionId, body.toString());
+      });
     });
     return true;
   }

@@ -174,7 +174,9 @@ function onServer(
     key === undefined
       ? work()
       : services.sessions.replies(call.principal.name).once(key, operation.name, input, work);
-  return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
+  if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
+  call.mark = performance.now();
+  return reply;
 }
 
 function atWorkplace(

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { heartbeat } from '../../http/heartbeat.ts';
+import type { PacedWebSocket } from '../../http/paced-websocket.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
@@ -62,7 +63,7 @@ export async function addOpenEnvRoutes(
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
         door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
-          watch(socket);
+          watch(socket as PacedWebSocket);
           const { session_id: id } = request.query as { session_id?: string };
           new OpenEnvSocket(socket, request, services, envIdOf(request), id);
         });

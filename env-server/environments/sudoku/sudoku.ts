@@ -1,5 +1,6 @@
+import { chain } from '../../../shared/maybe-promise.ts';
 import type { Environment, Transition } from '../environment.ts';
-import { atOnce, inTurns } from '../parts.ts';
+import { inTurns } from '../parts.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
@@ -8,9 +9,6 @@ import { type Level, pinnedLevel } from './level.ts';
 import { observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
-
-/** Boards from this size on take long enough to make to hold up others. */
-const LARGE = 16;
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
@@ -84,10 +82,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     if (pinned) return begin(config, pinned);
     const { size, difficulty, split } = config;
     const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
-    const making = generatePuzzle(size, blanks, rng, split);
-    return size < LARGE
-      ? begin(config, atOnce(making))
-      : inTurns(making).then(puzzle => begin(config, puzzle));
+    return chain(inTurns(generatePuzzle(size, blanks, rng, split)), puzzle => begin(config, puzzle));
   },
 
   step(state, action) {
