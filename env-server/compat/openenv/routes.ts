@@ -3,7 +3,6 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { heartbeat } from '../../http/heartbeat.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
-import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
 import type { Peers } from '../../operations/peers.ts';
 import { problemOf } from '../../operations/problem-of.ts';
@@ -57,7 +56,6 @@ export async function addOpenEnvRoutes(
           sendJsonText(reply, JSON.stringify(await mcp.answer(request.body, callerOf(request)))),
         );
         const preValidation = async (request: FastifyRequest) => {
-          await refuseForeignOrigin(request);
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
         door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
