@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
-import { Problem } from '../shared/problems.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
@@ -12,15 +11,18 @@ import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
+import { readJson, writeContent } from './http/content.ts';
 import { addFastPath } from './http/fast-path.ts';
-import { parseJson } from './http/json.ts';
+import { AllowedHosts } from './http/hosts.ts';
 import { logRequests } from './http/log-requests.ts';
 import { createMetrics, metricsText } from './http/metrics.ts';
+import { AllowedOrigins, shareWithOrigins } from './http/origins.ts';
 import { PacedRequests } from './http/paced-requests.ts';
 import { PacedWebSocket } from './http/paced-websocket.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
+import { countRequests, NO_ROUTE, RequestCounts } from './http/request-counts.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
 import { REPLY_HEADERS, securePages, secureReplies } from './http/security.ts';
 import { traceRequests } from './http/trace-requests.ts';
@@ -105,6 +107,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const log = parts.log ?? pino({ level: settings.logLevel });
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
+  const hosts = new AllowedHosts(settings);
+  const origins = new AllowedOrigins(settings.corsOrigins);
+  const counts = new RequestCounts();
   const desk = new ProblemDesk(log);
   const { membership } = parts;
   const peers = membership?.mesh;
@@ -170,7 +175,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
-      reply.raw.once('finish', () => leaveUpgrade(request.raw));
+      reply.raw.once('finish', () => {
+        leaveUpgrade(request.raw);
+        counts.add(request.method, NO_ROUTE, reply.statusCode);
+      });
       desk.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
@@ -179,13 +187,19 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
+  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
+  answerUnrouted(server, desk);
   if (tracing) traceRequests(server, tracing);
   secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
-    const { headers, httpVersionMinor } = request.raw;
-    if (headers.host === undefined && httpVersionMinor > 0) {
-      throw new Problem('bad_request', 'the header Host is missing');
-    }
+    hosts.check(request.raw);
+    done();
+  });
+  await shareWithOrigins(server, origins);
+  countRequests(server, counts);
+  await writeContent(server);
+  server.addHook('onRequest', (request, _reply, done) => {
+    origins.check(request);
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
   });
@@ -194,19 +208,19 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     leaveUpgrade(request.raw);
     done();
   });
-  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
-  answerUnrouted(server, desk);
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
   const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
-  readJson(server, paced);
-  addRestRoutes(server, dispatcher);
+  readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
+  await addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
   // What traces or logs every request sees it on the usual path only.
   if (!tracing && !log.isLevelEnabled('debug')) {
     addFastPath(server, {
       dispatcher,
       authenticator,
+      hosts,
+      counts,
       desk,
       laneOf: request => paced.laneOf(request),
       ...settings,
@@ -256,6 +270,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const metrics = createMetrics(
     dispatcher.services,
     desk,
+    counts,
     () => sockets.size,
     membership?.restarts,
     store.durable ? persistence : undefined,
@@ -323,20 +338,4 @@ function nameOf(request: IncomingMessage, authenticator: Authenticator): string 
   } catch {
     return undefined;
   }
-}
-
-function readJson(server: FastifyInstance, paced: PacedRequests): void {
-  server.removeAllContentTypeParsers();
-  server.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    paced.laneOf(request.raw).run(() => {
-      let value: unknown;
-      try {
-        value = body === '' ? undefined : parseJson(body as string);
-      } catch (error) {
-        done(error as Error);
-        return;
-      }
-      done(null, value);
-    });
-  });
 }

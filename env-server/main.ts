@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { VERSION } from '../shared/version.ts';
 import { createApp } from './app.ts';
 import { readConfigFile } from './config-file.ts';
 import { NO_DATA } from './environments/datasets/records.ts';
@@ -19,6 +20,7 @@ import { describeRepair, repairDatabase } from './store/repair.ts';
 function command(): Command {
   const program = new Command('ragen-env-server')
     .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
+    .version(VERSION)
     .showHelpAfterError();
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();

@@ -15,6 +15,10 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly tokens: string;
   /** Folder of the embedded database; empty keeps everything in memory. */
   readonly data: string;
+  /** Host names that requests may be for, separated by commas; see `AllowedHosts`. */
+  readonly allowedHosts: string;
+  /** Origins whose pages may use the server, separated by commas; see `AllowedOrigins`. */
+  readonly corsOrigins: string;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
@@ -91,6 +95,14 @@ export const SETTINGS: Declarations<Settings> = {
   tokens: {
     default: '',
     help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',
+  },
+  allowedHosts: {
+    default: '',
+    help: 'names that the header Host may have besides those of this machine and the address listened on, separated by commas; *.example.org for all below it, * for any; unless set, any where the server listens on other addresses than loopback',
+  },
+  corsOrigins: {
+    default: '',
+    help: 'origins whose pages may use the server (CORS, WebSocket), separated by commas, e.g. https://app.example.org; * for all; none unless listed',
   },
   data: {
     default: '',

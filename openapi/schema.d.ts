@@ -371,8 +371,6 @@ export interface components {
                 /** @description Configuration, seed and step that show it. */
                 where?: string;
             }[];
-            /** @description What is odd but may be meant so, e.g. states that no episode comes to. */
-            warnings?: string[];
         };
         CloneBody: {
             /** @default 1 */
@@ -707,12 +705,9 @@ export interface components {
             protocol: "openenv";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
             headers?: {
-                [key: string]: string | {
-                    /** @description Name of a variable of the server that holds the value. */
-                    $env: string;
-                };
+                [key: string]: string;
             };
             /**
              * @description For one reset or step.
@@ -758,7 +753,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -777,12 +772,9 @@ export interface components {
             protocol: "ragen";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
             headers?: {
-                [key: string]: string | {
-                    /** @description Name of a variable of the server that holds the value. */
-                    $env: string;
-                };
+                [key: string]: string;
             };
             /**
              * @description For one reset or step.
@@ -1038,17 +1030,6 @@ export interface components {
             max_episode_steps: number;
             /** Format: date-time */
             created_at: string;
-            /** @description Estimated memory of the session, and what it may take. */
-            memory: {
-                bytes: number;
-                limit_bytes: number;
-            };
-            /** @description Present when the session cannot be stored, and ends with the server. */
-            persistence?: {
-                /** @enum {string} */
-                state: "unsaved";
-                reason: string;
-            };
         };
         SessionPage: {
             sessions: components["schemas"]["Session"][];
@@ -1240,12 +1221,9 @@ export interface components {
             };
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
+            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
             headers?: {
-                [key: string]: string | {
-                    /** @description Name of a variable of the server that holds the value. */
-                    $env: string;
-                };
+                [key: string]: string;
             };
             /**
              * @description For one reset or step.
@@ -1349,7 +1327,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1357,7 +1335,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1417,7 +1395,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1425,7 +1403,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
                     };
                 };
             };
@@ -1459,7 +1437,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1467,7 +1445,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1501,7 +1479,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1509,7 +1487,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1578,7 +1556,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1586,7 +1564,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1620,7 +1598,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1628,7 +1606,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1662,7 +1640,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1670,7 +1648,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1736,7 +1714,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1744,7 +1722,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1811,7 +1789,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1819,7 +1797,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1888,7 +1866,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1896,7 +1874,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1921,7 +1899,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1929,7 +1907,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1960,7 +1938,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1968,7 +1946,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1995,7 +1973,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2003,7 +1981,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };

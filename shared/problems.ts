@@ -28,6 +28,13 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'Use a token with the scope that `detail` names, or a page of the same origin.',
   },
+  host_not_allowed: {
+    status: 421,
+    title: 'The request is for another host',
+    retryable: false,
+    advice:
+      'Ask the server by a name that it knows, or add the name to `--allowed-hosts`: `detail` names it. A page that has pointed its own name at this machine is refused so.',
+  },
   not_found: {
     status: 404,
     title: 'No such route',

@@ -57,7 +57,7 @@ export class ProblemDesk {
       return;
     }
     const document = this.document(new Problem('bad_request', error.message));
-    const body = JSON.stringify(document);
+    const body = `${JSON.stringify(document)}\n`;
     const headers = {
       ...REPLY_HEADERS,
       'content-type': PROBLEM_TYPE,
@@ -78,7 +78,7 @@ export class ProblemDesk {
   /** Answers a REST request. */
   reply(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const document = this.prepare(error, request, reply);
-    return reply.type(PROBLEM_TYPE).send(JSON.stringify(document));
+    return reply.type(PROBLEM_TYPE).send(`${JSON.stringify(document)}\n`);
   }
 
   /** The document for a request, whose reply gets its status and the headers that go with it. */

@@ -62,7 +62,6 @@ export function addWebSocketRoute(
 ): void {
   const watch = heartbeat(app, settings.heartbeatSeconds);
   const preValidation = async (request: FastifyRequest) => {
-    await refuseForeignOrigin(request);
     requireSubprotocol(request.headers['sec-websocket-protocol']);
   };
   app.get('/v1/ws', { websocket: true, preValidation }, (given, request) => {
@@ -74,18 +73,6 @@ export function addWebSocketRoute(
       new Connection(socket, request, dispatcher, desk, settings, jsonProtocol);
     }
   });
-}
-
-/**
- * Browsers let any page open a WebSocket; only pages of this server may use it.
- * @throws Problem `forbidden`
- */
-export async function refuseForeignOrigin(request: FastifyRequest): Promise<void> {
-  const { origin, host } = request.headers;
-  if (origin === undefined) return;
-  if (!URL.canParse(origin) || new URL(origin).host !== host) {
-    throw new Problem('forbidden', `pages of ${origin} may not use this server`);
-  }
 }
 
 interface Frame {

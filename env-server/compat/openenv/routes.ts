@@ -4,7 +4,6 @@ import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { heartbeat } from '../../http/heartbeat.ts';
 import type { PacedWebSocket } from '../../http/paced-websocket.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
-import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
 import type { Peers } from '../../operations/peers.ts';
 import { problemOf } from '../../operations/problem-of.ts';
@@ -59,7 +58,6 @@ export async function addOpenEnvRoutes(
         addPlay(door, { play, desk }, seats, dispatcher.services.peers);
         addDescriptions(door, dispatcher);
         const preValidation = async (request: FastifyRequest) => {
-          await refuseForeignOrigin(request);
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
         door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
