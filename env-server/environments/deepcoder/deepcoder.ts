@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
-import { MARKED_WORDS } from '../datasets/question.ts';
+import { MARKED_WORDS, words } from '../datasets/question.ts';
 import {
   type Condition,
   type Environment,
@@ -10,6 +11,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
+import { COUNT, dict, LINES, orNull, text } from '../spaces.ts';
 import { SPLIT_PRESETS } from '../splits.ts';
 import {
   configSchema,
@@ -34,6 +36,8 @@ import type { Task, Test } from './task.ts';
 
 const LONGEST_PROGRAM = 50_000;
 const SHOWN_CHARS = 500;
+/** Of a failure whose every character is escaped. */
+const LONGEST_FAILURE = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
@@ -83,7 +87,7 @@ export const deepCoder = {
     optionsSchema,
     presets: SPLIT_PRESETS,
     observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM, charset: `${LINES}\t` },
     ...MARKED_WORDS,
     knownOptimum: {
       success: 1,
@@ -99,6 +103,19 @@ export const deepCoder = {
       'Solve the programming task with one complete Python 3 program. It is run against tests that you do not see.',
     actionFormat: 'the program, perhaps in a code block ```python … ```',
   }),
+
+  observationSpaces({ data }: DeepCoderConfig): ObservationSpaces {
+    const of = words([data]);
+    return {
+      text: of(LONGEST_STATEMENT + LONGEST_PROGRAM),
+      structured: dict({
+        statement: of(LONGEST_STATEMENT),
+        starter: of(LONGEST_PROGRAM),
+        entry: orNull(of(LONGEST_STATEMENT)),
+        outcome: orNull(dict({ passed: COUNT, total: COUNT, failure: text(LONGEST_FAILURE) })),
+      }),
+    };
+  },
 
   async reset(config: DeepCoderConfig, rng: Random, options: JsonObject): Promise<DeepCoderState> {
     const task = await chooseTask(config, rng, options);
@@ -126,7 +143,7 @@ export const deepCoder = {
     const { walls } = await sandboxes().warm();
     const inputs = task.tests.map(test => (test.kind === 'stdin' ? test.input : test.arguments));
     const results = await sandboxes().run({ ...limits, program, function: task.entry, inputs });
-    const failures = task.tests.map((test, index) => failureOf(test, results[index]));
+    const failures = task.tests.map((test, index) => escaped(failureOf(test, results[index])));
     const passed = failures.filter(failure => failure === '').length;
     const total = task.tests.length;
     const failure = failures.find(Boolean) ?? '';
@@ -190,6 +207,11 @@ function describeIsolation(isolation: Isolation): Condition {
 export function programOf(answer: string): string {
   const blocks = [...answer.matchAll(/```(?:python|py)?[^\S\n]*\n(.*?)```/gis)];
   return blocks.at(-1)?.[1] ?? answer;
+}
+
+/** A text of a program's, which may print anything, in printable ASCII and line breaks. */
+function escaped(text: string): string {
+  return text.replaceAll(/[^\n\x20-\x7e]/gu, odd => `\\u{${odd.codePointAt(0)!.toString(16)}}`);
 }
 
 /** Why a test failed, or an empty text. */
