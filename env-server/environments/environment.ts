@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import type { Space } from '../../shared/spaces.ts';
+import type { ObservationSpaces, Space } from '../../shared/spaces.ts';
 
 /**
  * The contract of an environment: functions over plain data.
@@ -23,6 +23,12 @@ export interface Environment<Config = JsonObject, State = Json> {
    * configuration, so that a custom symbol vocabulary reaches the prompt.
    */
   describe(config: Config): Description;
+
+  /**
+   * What observations are made of under this configuration; without it, `spec.observationSpace` and any object. A level
+   * pinned by reset options may have another size.
+   */
+  observationSpaces?(config: Config): ObservationSpaces;
 
   /**
    * Rules between keys of the configuration that its schema cannot say. `resolveConfig` calls it.
@@ -109,6 +115,7 @@ export interface EnvironmentSpec {
   readonly optionsSchema: TSchema;
   /** Named configurations, e.g. `simple`, `larger`: each a partial config. */
   readonly presets?: { readonly [name: string]: JsonObject };
+  /** Of text forms under any configuration; `observationSpaces` says more. */
   readonly observationSpace: Space;
   readonly actionSpace: Space;
   readonly observationFormats: readonly ObservationFormat[];

@@ -236,7 +236,10 @@ export const EnvironmentList = Type.Object(
 export const SpaceDocument = Type.Object(
   {
     json_schema: Type.Unknown({ description: 'JSON Schema of a value.' }),
-    gymnasium: Type.Unknown({ description: 'Type and parameters of the Gymnasium space.' }),
+    gymnasium: Type.Unknown({
+      description:
+        'Type and parameters of the Gymnasium space. A null charset admits any character, a null bound is none.',
+    }),
   },
   { title: 'Space' },
 );
@@ -266,6 +269,7 @@ export const EnvironmentDocument = Type.Object(
       Type.Array(Type.String(), { description: 'Words that observations and actions are made of.' }),
     ),
     observation_space: SpaceDocument,
+    structured_observation_space: SpaceDocument,
     action_space: SpaceDocument,
     observation_formats: Type.Array(Type.String()),
     reward_range: Type.Array(Type.Union([Type.Number(), Type.Null()]), {

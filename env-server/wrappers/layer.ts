@@ -48,6 +48,7 @@ export interface NestedParts<Own> {
   step(state: Nested<Own>, action: Json, rng: Random): MaybePromise<Transition<Nested<Own>>>;
   readonly describe?: AnyEnvironment['describe'];
   observe?(state: Nested<Own>, format: ObservationFormat): Json;
+  readonly observationSpaces?: AnyEnvironment['observationSpaces'];
   readonly references?: { readonly [name: string]: ReferencePolicy<Json> };
   /** Another list of valid actions, from a state of the wrapped environment; null takes the list away. */
   readonly validActions?: ((inner: Json) => readonly Json[]) | null;
@@ -64,6 +65,7 @@ export function nested<Own extends JsonObject>(
     ...base,
     ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
     ...(parts.describe && { describe: parts.describe }),
+    ...(parts.observationSpaces && { observationSpaces: parts.observationSpaces }),
     ...(parts.references && { references: parts.references }),
     ...(validActions === null && { validActions: undefined }),
     ...(validActions && { validActions: state => validActions((state as Nested<Own>).inner) }),
@@ -84,6 +86,9 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     reset: (config, rng, options) => environment.reset(config, rng, options),
     step: (state, action, rng) => environment.step(unwrap(state), action, rng),
     observe: (state, format) => environment.observe(unwrap(state), format),
+    ...(environment.observationSpaces && {
+      observationSpaces: config => environment.observationSpaces!(config),
+    }),
     ...(environment.checkConfig && { checkConfig: config => environment.checkConfig?.(config) }),
     ...(environment.validActions && {
       validActions: state => environment.validActions?.(unwrap(state)) ?? [],
@@ -133,23 +138,8 @@ export function withReward(environment: AnyEnvironment, change: (reward: number)
   });
 }
 
-/** The observation space of an environment whose texts get longer by so many characters at most. */
-export function longerText({ spec }: AnyEnvironment, characters: number): EnvironmentSpec {
-  const { observationSpace: space } = spec;
-  if (space.type !== 'Text') return spec;
-  return { ...spec, observationSpace: { ...space, maxLength: space.maxLength + characters } };
-}
-
-/** Characters of the longest action as a player would write it; undefined where the space does not tell. */
-export function longestAction(environment: AnyEnvironment): number | undefined {
-  const { actionSpace: space } = environment.spec;
-  if (space.type === 'Text') return space.maxLength;
-  const names = actionNames(environment);
-  return names && Math.max(...names.map(name => name.length));
-}
-
 /** The names of a discrete action space, or ids as text where it has none; undefined for other spaces. */
-export function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
+function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
   const space = environment.spec.actionSpace;
   if (space.type !== 'Discrete') return undefined;
   return space.names ?? Array.from({ length: space.n }, (_, i) => String((space.start ?? 0) + i));

@@ -1,16 +1,8 @@
 import Type from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
-import {
-  actionNames,
-  altered,
-  longerText,
-  UnfitWrapper,
-  type Wrapper,
-  writtenValidActions,
-} from './layer.ts';
-
-const LABEL = '\nValid actions: ';
-const NONE = 'none';
+import type { Space } from '../../shared/spaces.ts';
+import { anyText, dict, list, longerText, observationSpaces } from '../environments/spaces.ts';
+import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
 
 export const observeValidActions: Wrapper = {
   name: 'observe_valid_actions',
@@ -21,16 +13,26 @@ export const observeValidActions: Wrapper = {
     if (!validNow) {
       throw new UnfitWrapper('', `${environment.spec.id} does not list the valid actions`);
     }
-    // Of other spaces nobody knows how many actions may be valid at once.
-    const names = actionNames(environment) ?? [];
     return altered(environment, {
-      spec: longerText(environment, LABEL.length + Math.max(NONE.length, names.join(', ').length)),
+      observationSpaces: config => {
+        const { text, structured } = observationSpaces(environment, config);
+        return { text: withActions(text), structured: withActions(structured) };
+      },
       observe: (state, format) => {
         const seen = environment.observe(state, format);
         const valid = validNow(state);
-        if (typeof seen === 'string') return `${seen}${LABEL}${valid.join(', ') || NONE}`;
+        if (typeof seen === 'string') return `${seen}\nValid actions: ${valid.join(', ') || 'none'}`;
         return { ...(seen as JsonObject), valid_actions: valid };
       },
     });
   },
 };
+
+/** Most characters of the actions that are listed. */
+const LONGEST_LIST = 100_000;
+
+function withActions(space: Space): Space {
+  if (space.type === 'Text') return longerText(space, LONGEST_LIST, '');
+  if (space.type !== 'Dict') return space;
+  return dict({ ...space.spaces, valid_actions: list(anyText(LONGEST_LIST)) });
+}

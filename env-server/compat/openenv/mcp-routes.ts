@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
 import { Problem } from '../../../shared/problems.ts';
-import { refuseForeignOrigin } from '../../http/websocket.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import { sendJsonText } from '../send.ts';
 import { RpcError, rpcFailure, rpcId } from './json-rpc.ts';
@@ -39,7 +38,6 @@ export function addMcpRoutes(
   };
 
   door.post('/mcp', async (request, reply) => {
-    await refuseForeignOrigin(request);
     const { body } = request;
     const version = request.headers[VERSION];
     if (version !== undefined && !MCP_VERSIONS.includes(String(version))) {
@@ -64,7 +62,6 @@ export function addMcpRoutes(
   });
 
   door.delete('/mcp', async (request, reply) => {
-    await refuseForeignOrigin(request);
     const seat = await seatOf(request);
     if (!seat) throw new Problem('bad_request', `the header ${SESSION} must name the session to end`);
     await play.close(request.principal, seat);

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { heartbeat } from '../../http/heartbeat.ts';
@@ -50,7 +51,8 @@ export async function addOpenEnvRoutes(
   const mcp = new McpDesk(play, desk);
   const seats = new Seats(play, settings.maxSessions);
   const services = { play, mcp, desk };
-  const watch = heartbeat(app, settings.heartbeatSeconds);
+  const beat = heartbeat(app, settings.heartbeatSeconds);
+  const watch = (socket: WebSocket) => beat(socket as PacedWebSocket);
   for (const prefix of PREFIXES) {
     await app.register(
       async door => {
@@ -61,7 +63,7 @@ export async function addOpenEnvRoutes(
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
         door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
-          watch(socket as PacedWebSocket);
+          watch(socket);
           const { session_id: id } = request.query as { session_id?: string };
           new OpenEnvSocket(socket, request, services, envIdOf(request), id);
         });

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
 import { namedActions } from '../../environments/actions.ts';
 import {
   type AnyEnvironment,
@@ -9,6 +10,7 @@ import {
   type ReferencePolicy,
   type StepInfo,
 } from '../../environments/environment.ts';
+import { COUNT, charactersOf, choice, dict, list } from '../../environments/spaces.ts';
 import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import type { Sliced } from '../slices.ts';
@@ -43,6 +45,12 @@ export function* tabularEnvironment(
   const plan = yield* planFor(tables, maxSteps);
   const tableState = ({ at }: State): TableState => tables.states[tables.indexOf.get(at) as number];
   const vocabulary = vocabularyOf(tables);
+  const texts = tables.states.map(({ text }) => text);
+  const observationSpace: Space = {
+    type: 'Text',
+    maxLength: Math.max(1, ...texts.map(text => text.length)),
+    charset: charactersOf(...texts),
+  };
 
   const environment: Environment<Config, State> = {
     spec: {
@@ -59,10 +67,7 @@ export function* tabularEnvironment(
         { additionalProperties: false },
       ),
       optionsSchema,
-      observationSpace: {
-        type: 'Text',
-        maxLength: Math.max(1, ...tables.states.map(({ text }) => text.length)),
-      },
+      observationSpace,
       actionSpace: actions.space,
       observationFormats: ['text', 'structured'],
       rewardRange: tables.rewardRange,
@@ -73,6 +78,15 @@ export function* tabularEnvironment(
       maxEpisodeSteps: maxSteps,
       exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
     },
+
+    observationSpaces: () => ({
+      text: observationSpace,
+      structured: dict({
+        state: choice(...tables.states.map(({ name }) => name)),
+        steps: COUNT,
+        valid_actions: list(choice(...definition.actions)),
+      }),
+    }),
 
     describe: () => ({
       instruction: definition.instruction,

@@ -2,8 +2,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../../shared/problems.ts';
 import type { Random } from '../../../shared/random.ts';
-import { MARKED_WORDS } from '../datasets/question.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
+import { MARKED_WORDS, words } from '../datasets/question.ts';
 import type { Condition, Environment, ObservationFormat, Transition } from '../environment.ts';
+import { COUNT, dict, LINES, orNull, text } from '../spaces.ts';
 import { SPLIT_PRESETS } from '../splits.ts';
 import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';
 import { configSchema, type DeepCoderConfig, LONGEST_STATEMENT, optionsSchema } from './config.ts';
@@ -17,6 +19,8 @@ import { chooseTask } from './task-choice.ts';
 const LONGEST_PROGRAM = 50_000;
 const SHOWN_CHARS = 500;
 const RETRY_AFTER_SECONDS = 10;
+/** Of a failure whose every character is escaped. */
+const LONGEST_FAILURE = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
@@ -75,7 +79,7 @@ export const deepCoder = {
     optionsSchema,
     presets: SPLIT_PRESETS,
     observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM, charset: `${LINES}\t` },
     ...MARKED_WORDS,
     knownOptimum: {
       success: 1,
@@ -93,6 +97,19 @@ export const deepCoder = {
   }),
 
   checkConfig: checkCeilings,
+
+  observationSpaces({ data }: DeepCoderConfig): ObservationSpaces {
+    const of = words([data]);
+    return {
+      text: of(LONGEST_STATEMENT + LONGEST_PROGRAM),
+      structured: dict({
+        statement: of(LONGEST_STATEMENT),
+        starter: of(LONGEST_PROGRAM),
+        entry: orNull(of(LONGEST_STATEMENT)),
+        outcome: orNull(dict({ passed: COUNT, total: COUNT, failure: text(LONGEST_FAILURE) })),
+      }),
+    };
+  },
 
   /** @throws Problem `isolation_unavailable`; InvalidOptions, InvalidConfig */
   async reset(config: DeepCoderConfig, rng: Random, options: JsonObject): Promise<DeepCoderState> {
@@ -120,7 +137,7 @@ export const deepCoder = {
       failures: await sandboxes().run(
         { ...limits, program, function: task.entry, inputs },
         owners.getStore() ?? '',
-        (result, index) => failureOf(task.tests[index], result),
+        (result, index) => escaped(failureOf(task.tests[index], result)),
       ),
     }));
     const passed = failures.filter(failure => failure === '').length;
@@ -193,6 +210,11 @@ function describeIsolation({ walls, proven }: Isolation): Condition {
 export function programOf(answer: string): string {
   const blocks = [...answer.matchAll(/```(?:python|py)?[^\S\n]*\n(.*?)```/gis)];
   return blocks.at(-1)?.[1] ?? answer;
+}
+
+/** A text of a program's, which may print anything, in printable ASCII and line breaks. */
+function escaped(text: string): string {
+  return text.replaceAll(/[^\n\x20-\x7e]/gu, odd => `\\u{${odd.codePointAt(0)!.toString(16)}}`);
 }
 
 /** Why a test failed, or an empty text. */

@@ -1,12 +1,13 @@
 import { chain } from '../../../shared/maybe-promise.ts';
 import type { Environment, Transition } from '../environment.ts';
 import { inTurns } from '../parts.ts';
+import { LINES } from '../spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
 import { generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
-import { observe } from './observation.ts';
+import { LONGEST_OBSERVATION, observationSpaces, observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
 
@@ -52,8 +53,8 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
         Object.keys(BLANK_SHARES).map(difficulty => [`${size}x${size}-${difficulty}`, { size, difficulty }]),
       ),
     ),
-    observationSpace: { type: 'Text', maxLength: 4096 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: 64 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 64, charset: LINES },
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [REWARD_UNDONE, REWARD_RIGHT + REWARD_SOLVED],
     knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
@@ -129,6 +130,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   },
 
   observe,
+  observationSpaces,
   render,
   validActions: legalPlacements,
   references: { optimal, random },
