@@ -144,10 +144,11 @@ export class Sandbox {
     }
     if (error === null) {
       const mb = Math.floor(this.#limits.memoryBytes / BYTES_PER_MB);
-      return new ScriptFault(`the script threw null, as it also does when its ${mb} MB are too full for an error`);
+      return new ScriptFault(
+        `the script threw null, as it also does when its ${mb} MB are too full for an error`,
+      );
     }
-    if (typeof error !== 'object')
-      return new ScriptFault(`the script threw ${String(error)}`);
+    if (typeof error !== 'object') return new ScriptFault(`the script threw ${String(error)}`);
     const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
     const limit = limitOf(name, message);
     if (limit) return new LimitReached(limit);
