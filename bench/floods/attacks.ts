@@ -88,6 +88,7 @@ function nested(levels: number): string {
 const HEAVY = { dim_room: [12, 12], num_boxes: 6, search_depth: 1000 };
 
 export const ATTACKS: readonly Attack[] = [
+  { name: 'none, for comparison', run: () => delay(2 ** 30) },
   {
     name: 'pictures: one WebSocket, frames "render" of a PNG',
     run: async origin =>

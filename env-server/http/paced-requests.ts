@@ -96,6 +96,8 @@ class Connection {
   authorization: string | undefined;
   readonly #socket: Duplex;
   readonly #waiting = new Queue<Waiting>();
+  /** Too many requests wait for more to be read. */
+  #isStopped = false;
   /** The reply to the request that was handled last. */
   #response: ServerResponse | undefined;
 
@@ -111,6 +113,7 @@ class Connection {
   }
 
   take(response: ServerResponse, task: Task): void {
+    if (this.#socket.destroyed) return;
     if (this.#waiting.length === 0 && isDone(this.#response)) {
       this.#response = response;
       this.lane.run(task);
@@ -121,8 +124,22 @@ class Connection {
     waitingInAll++;
     if (this.#waiting.length >= MOST_WAITING) {
       if (waitingInAll > MOST_WAITING_IN_ALL) this.#socket.destroy();
-      else this.#socket.pause();
+      else this.#stopReading();
     }
+  }
+
+  /** Node's server lets a socket be read again whenever it is done with a request. */
+  #stopReading(): void {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#socket.resume = () => this.#socket;
+    this.#socket.pause();
+  }
+
+  #readAgain(): void {
+    this.#isStopped = false;
+    Reflect.deleteProperty(this.#socket, 'resume');
+    this.#socket.resume();
   }
 
   #awaitReply(): void {
@@ -148,7 +165,7 @@ class Connection {
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
     this.lane.run(waiting.task);
-    if (this.#waiting.length < MOST_WAITING / 2 && this.#socket.isPaused()) this.#socket.resume();
+    if (this.#isStopped && this.#waiting.length < MOST_WAITING / 2) this.#readAgain();
   }
 }
 
