@@ -580,6 +580,7 @@ export interface components {
             /** @description Words that observations and actions are made of. */
             vocabulary?: string[];
             observation_space: components["schemas"]["Space"];
+            structured_observation_space: components["schemas"]["Space"];
             action_space: components["schemas"]["Space"];
             observation_formats: string[];
             /** @description Least and greatest reward of a step; null where unbounded. */
@@ -1050,7 +1051,7 @@ export interface components {
         Space: {
             /** @description JSON Schema of a value. */
             json_schema: unknown;
-            /** @description Type and parameters of the Gymnasium space. */
+            /** @description Type and parameters of the Gymnasium space. A null charset admits any character, a null bound is none. */
             gymnasium: unknown;
         };
         StepBody: {
