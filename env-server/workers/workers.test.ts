@@ -202,6 +202,12 @@ t.test('two processes on one port are one server', async t => {
       const wrong = await ask('POST', `${path}/step`, { action: 'no' }, headers(name));
       t.match(wrong, { status: 422, body: { detail: [{ loc: ['body', 'action'] }] } });
     }
+    const path = '/compat/openenv/FrozenLake-v0';
+    const begun = await ask('POST', `${path}/reset`, { episode_id: 'mine' });
+    const unnamed = headers(String(begun.body.metadata.session_id));
+    for (let i = 0; i < 4; i++) {
+      t.match((await ask('GET', `${path}/state`, undefined, unnamed)).body, { episode_id: 'mine' });
+    }
     const { body } = await ask('GET', '/compat/gym/v1/envs/');
     for (const id of ids) t.equal(body.all_envs[id] as unknown, 'FrozenLake-v0');
   });

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { countdown } from '../environments/countdown/countdown.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
+import { observationSpaces } from '../environments/spaces.ts';
 import { begin } from './wrapped.test-data.ts';
 
 t.test('the text takes the chosen form, the other forms stay', async t => {
@@ -9,9 +10,12 @@ t.test('the text takes the chosen form, the other forms stay', async t => {
   t.equal(play.see('grid'), 'P__G\nO___');
 });
 
-t.test('structured is written as JSON', async t => {
+t.test('structured is an object, and so says the space', async t => {
   const play = await begin([{ name: 'observation_format', options: { format: 'structured' } }]);
-  t.same(JSON.parse(play.see() as string), play.see('structured'));
+  t.match(play.see(), { player: [0, 0] });
+  t.same(play.see(), play.see('structured'));
+  const { text } = observationSpaces(play.environment, play.config);
+  t.equal(text.type, 'Dict');
 });
 
 t.test('a form that the environment lacks is refused', async t => {

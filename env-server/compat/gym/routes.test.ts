@@ -91,7 +91,7 @@ t.test('all instances are listed, however many', async t => {
 t.test('the action space: its form, samples, members', async t => {
   const { get, make } = client(await testApp(t));
   const id = await make(COUNTER);
-  t.same((await get(`${id}/action_space/`)).body, { info: { name: 'Discrete', n: 2, start: 0 } });
+  t.same((await get(`${id}/action_space/`)).body, { info: { name: 'Discrete', n: 2 } });
   const drawn = new Set<unknown>();
   while (drawn.size < 2) drawn.add((await get(`${id}/action_space/sample`)).body.action);
   t.same([...drawn].sort(), [0, 1]);
@@ -110,11 +110,44 @@ t.test('the action space: its form, samples, members', async t => {
   }
 });
 
+t.test('actions count from 0 whatever their ids, as clients know only n', async t => {
+  const app = await testApp(t);
+  const { get, make, post } = client(app);
+  const env = { env_id: 'FrozenLake-v0', seed: 3 };
+  const id = await make(env);
+  t.same((await get(`${id}/action_space/`)).body, { info: { name: 'Discrete', n: 4 } });
+  const { n } = (await get(`${id}/action_space/`)).body.info as unknown as { n: number };
+  const drawn = new Set<unknown>();
+  while (drawn.size < n) drawn.add((await get(`${id}/action_space/sample`)).body.action);
+  t.same([...drawn].sort(), [0, 1, 2, 3], 'samples');
+  for (const [x, member] of [
+    ['0', true],
+    ['3', true],
+    ['4', false],
+    ['-1', false],
+    ['Up', true],
+  ] as const) {
+    t.same((await get(`${id}/action_space/contains/${x}`)).body, { member }, x);
+  }
+  const played = async (action: Json) => {
+    const instance = await make(env);
+    await post(`${instance}/reset/`, null);
+    return (await post(`${instance}/step/`, { action })).body;
+  };
+  const names = ['Left', 'Down', 'Right', 'Up'];
+  for (const [action, name] of names.entries()) {
+    const result = await played(action);
+    t.match(result, { info: { action_is_valid: true } }, `${action} is in the space`);
+    t.same(result, await played(name), `${action} is ${name}`);
+  }
+  for (const action of [4, -1, 0.5]) t.match(await played(action), { info: { action_is_valid: false } });
+});
+
 t.test('spaces of every type are described and sampled where that makes sense', async t => {
   const { get, make } = client(await testApp(t));
   const faulty = await make({ env_id: 'test/Faulty-v0' });
   t.same((await get(`${faulty}/action_space/`)).body, {
-    info: { name: 'Text', min_length: 0, max_length: 100 },
+    info: { name: 'Text', min_length: 0, max_length: 100, charset: null },
   });
   t.same((await get(`${faulty}/action_space/contains/anything`)).body, { member: true });
   const refused = await get(`${faulty}/action_space/sample`);
@@ -133,7 +166,7 @@ t.test('spaces of every type are described and sampled where that makes sense', 
 t.test('the observation space: its form and what it is claimed to be', async t => {
   const { get, make, post } = client(await testApp(t));
   const id = await make(COUNTER);
-  const info = { name: 'Text', min_length: 0, max_length: 100 };
+  const info = { name: 'Text', min_length: 0, max_length: 100, charset: null };
   t.same((await get(`${id}/observation_space/`)).body, { info });
   const member = async (claims: Json) => (await post(`${id}/observation_space/contains`, claims)).body.member;
   t.equal(await member({ name: 'Text' }), true);

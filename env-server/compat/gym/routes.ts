@@ -2,22 +2,21 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem, type ProblemCode } from '../../../shared/problems.ts';
 import { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import { observationSpaces } from '../../environments/spaces.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
 import type { OperationInput } from '../../operations/operation.ts';
 import { problemOf } from '../../operations/problem-of.ts';
-import type {
-  CreatedSession,
-  EnvironmentDocument,
-  Session,
-  SessionDetail,
-  StepResult,
-} from '../../operations/schemas.ts';
+import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import type { Variant } from '../../sessions/variant.ts';
 import { floatText } from '../float.ts';
 import { operate } from '../operate.ts';
 import { sendJsonText } from '../send.ts';
+import { Instances } from './instances.ts';
 import { contains, describes, sample, spaceInfo } from './spaces.ts';
 import { InvalidUsage, optional, readBody, required } from './usage.ts';
+import { actionFromZeroBased } from './zero-based.ts';
 
 const PREFIX = '/compat/gym/v1';
 const HTTP_NO_CONTENT = 204;
@@ -38,8 +37,9 @@ export async function addGymRoutes(
   await app.register(
     async door => {
       door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
-      addInstances(door, dispatcher);
-      addSpaces(door, dispatcher);
+      const instances = new Instances(dispatcher);
+      addInstances(door, dispatcher, instances);
+      addSpaces(door, dispatcher, instances);
       addRefusals(door);
     },
     { prefix: PREFIX },
@@ -53,7 +53,7 @@ function route(door: FastifyInstance, method: 'GET' | 'POST', url: string, handl
   for (const each of [url, `${url}/`]) door.route({ method, url: each, handler });
 }
 
-function addInstances(door: FastifyInstance, dispatcher: Dispatcher): void {
+function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
   const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
     operate<T>(dispatcher, request.principal, op, input);
   route(door, 'POST', '/envs', async (request, reply) => {
@@ -95,14 +95,18 @@ function addInstances(door: FastifyInstance, dispatcher: Dispatcher): void {
     return sendJson(reply, { observation: observation as Json });
   });
   route(door, 'POST', '/envs/:instance/step', async (request, reply) => {
-    const action = required(readBody(request.body), 'action');
-    const result = await run<StepResult>(request, 'step', { session_id: instanceOf(request), action });
+    const given = required(readBody(request.body), 'action');
+    const id = instanceOf(request);
+    const { environment } = await instances.variantOf(request.principal, id);
+    const action = actionFromZeroBased(environment.spec.actionSpace, given);
+    const result = await run<StepResult>(request, 'step', { session_id: id, action });
     return sendJsonText(reply, stepText(result));
   });
   route(door, 'POST', '/envs/:instance/close', async (request, reply) => {
     const id = instanceOf(request);
     await run(request, 'get', { session_id: id });
     await run(request, 'close', { session_id: id });
+    instances.forget(id);
     return reply.code(HTTP_NO_CONTENT).send();
   });
 }
@@ -122,44 +126,50 @@ function stepText({ observation, reward, terminated, truncated, info }: StepResu
   return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(told)}}`;
 }
 
-function addSpaces(door: FastifyInstance, dispatcher: Dispatcher): void {
-  const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
-    operate<T>(dispatcher, request.principal, op, input);
-  const describe = async (request: FastifyRequest): Promise<EnvironmentDocument> => {
-    const { env_id, config, wrappers } = await run<SessionDetail>(request, 'get', {
-      session_id: instanceOf(request),
-    });
-    return run(request, 'describe_environment', { env_id, config, wrappers });
+function addSpaces(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+  const variantOf = async (request: FastifyRequest): Promise<Variant> =>
+    instances.variantOf(request.principal, await owned(request));
+  /** The instance of a request, which must be the client's own. */
+  const owned = async (request: FastifyRequest): Promise<string> => {
+    const id = instanceOf(request);
+    await operate(dispatcher, request.principal, 'get', { session_id: id });
+    return id;
+  };
+  const actionSpace = async (request: FastifyRequest): Promise<Space> =>
+    (await variantOf(request)).environment.spec.actionSpace;
+  const observationSpace = async (request: FastifyRequest): Promise<Space> => {
+    const { environment, config } = await variantOf(request);
+    return observationSpaces(environment, config).text;
   };
   const path = '/envs/:instance';
   route(door, 'GET', `${path}/action_space`, async (request, reply) =>
-    sendJson(reply, { info: spaceInfo((await describe(request)).action_space) }),
+    sendJson(reply, { info: spaceInfo(await actionSpace(request)) }),
   );
   route(door, 'GET', `${path}/action_space/sample`, async (request, reply) => {
-    const environment = await describe(request);
-    const drawn = sample(environment.action_space.gymnasium);
+    const { spec, references = {} } = (await variantOf(request)).environment;
+    const drawn = sample(spec.actionSpace);
     if (drawn !== undefined) return sendJson(reply, { action: drawn });
-    if (!environment.references.some(({ name }) => name === 'random')) {
+    if (!Object.hasOwn(references, 'random')) {
       throw new InvalidUsage(
-        `${environment.env_id} has no random actions; an action is, for example, ${JSON.stringify(environment.example_action)}`,
+        `${spec.id} has no random actions; an action is, for example, ${JSON.stringify(spec.exampleAction)}`,
       );
     }
-    const plan = await run<{ actions: Json[] }>(request, 'reference', {
+    const plan = await operate<{ actions: Json[] }>(dispatcher, request.principal, 'reference', {
       session_id: instanceOf(request),
       policy: 'random',
     });
-    return sendJson(reply, { action: plan.actions[0] ?? (environment.example_action as Json) });
+    return sendJson(reply, { action: plan.actions[0] ?? spec.exampleAction });
   });
   route(door, 'GET', `${path}/action_space/contains/:x`, async (request, reply) => {
     const { x } = request.params as { x: string };
-    return sendJson(reply, { member: contains((await describe(request)).action_space, x) });
+    return sendJson(reply, { member: contains(await actionSpace(request), x) });
   });
   route(door, 'GET', `${path}/observation_space`, async (request, reply) =>
-    sendJson(reply, { info: spaceInfo((await describe(request)).observation_space) }),
+    sendJson(reply, { info: spaceInfo(await observationSpace(request)) }),
   );
   route(door, 'POST', `${path}/observation_space/contains`, async (request, reply) => {
     const claims = readBody(request.body);
-    return sendJson(reply, { member: describes((await describe(request)).observation_space, claims) });
+    return sendJson(reply, { member: describes(await observationSpace(request), claims) });
   });
 }
 

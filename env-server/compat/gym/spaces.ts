@@ -1,20 +1,33 @@
 import { randomInt } from 'node:crypto';
 import { Compile } from 'typebox/compile';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import { gymnasiumSpace, jsonSchema } from '../../operations/spaces.ts';
+import { actionFromZeroBased, withoutStart } from './zero-based.ts';
 
-type SpaceDocument = EnvironmentDocument['action_space'];
+/** What gym-http-api writes for a bound that is none. */
+const UNBOUNDED = 1e100;
 
-/** A space as gym-http-api describes it: its name and what bounds it. */
-export function spaceInfo(space: SpaceDocument): JsonObject {
-  const { type, ...bounds } = space.gymnasium as JsonObject;
-  return { name: type, ...bounds };
+/** A space as gym-http-api describes it: its name and what bounds it; a `Box` with a list of bounds. */
+export function spaceInfo(space: Space): JsonObject {
+  const { type, ...bounds } = withoutStart(gymnasiumSpace(space));
+  if (space.type !== 'Box') return { name: type, ...bounds };
+  const size = space.shape.reduce((product, length) => product * length, 1);
+  const each = (bound: number): Json[] => new Array<Json>(size).fill(bound);
+  return {
+    name: type,
+    shape: [...space.shape],
+    low: each(space.low ?? -UNBOUNDED),
+    high: each(space.high ?? UNBOUNDED),
+  };
 }
 
-/** Whether a part of a path is a member of a space, as it stands or read as JSON. */
-export function contains(space: SpaceDocument, text: string): boolean {
-  const validator = Compile(space.json_schema as JsonObject);
-  return validator.Check(text) || readings(text).some(value => validator.Check(value));
+/** Whether a part of a path is a member of a space, as it stands or read as JSON; ids count from 0. */
+export function contains(space: Space, text: string): boolean {
+  const validator = Compile(jsonSchema(space));
+  return (
+    validator.Check(text) || readings(text).some(value => validator.Check(actionFromZeroBased(space, value)))
+  );
 }
 
 function readings(text: string): Json[] {
@@ -26,23 +39,22 @@ function readings(text: string): Json[] {
 }
 
 /** Whether a description of a space says nothing that the space is not. */
-export function describes(space: SpaceDocument, claims: JsonObject): boolean {
+export function describes(space: Space, claims: JsonObject): boolean {
   const info = spaceInfo(space);
   return Object.entries(claims).every(
     ([key, value]) => key in info && JSON.stringify(info[key]) === JSON.stringify(value),
   );
 }
 
-/** A member drawn evenly, or undefined for spaces of texts and other JSON, most of whose members make no sense. */
-export function sample(gymnasium: unknown): Json | undefined {
-  const space = gymnasium as JsonObject;
-  if (space.type === 'Discrete') {
-    const start = space.start as number;
-    return start + randomInt(space.n as number);
-  }
+/**
+ * A member drawn evenly, ids counting from 0; or undefined for spaces of texts and other JSON, most of whose members make
+ * no sense.
+ */
+export function sample(space: Space): Json | undefined {
+  if (space.type === 'Discrete') return randomInt(space.n);
   if (space.type !== 'Dict') return undefined;
   const drawn: { [name: string]: Json } = {};
-  for (const [name, inner] of Object.entries(space.spaces as JsonObject)) {
+  for (const [name, inner] of Object.entries(space.spaces)) {
     const value = sample(inner);
     if (value === undefined) return undefined;
     drawn[name] = value;

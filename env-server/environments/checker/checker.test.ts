@@ -1,8 +1,11 @@
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { ObservationSpaces, Space } from '../../../shared/spaces.ts';
 import type { AnyEnvironment, EnvironmentSpec, Transition } from '../environment.ts';
 import { frozenLake } from '../frozenlake/frozenlake.ts';
 import { createRegistry } from '../registry.ts';
+import { resolveConfig } from '../settings.ts';
+import { dict, integers, observationSpaces } from '../spaces.ts';
 import { checkEnvironment } from './checker.ts';
 import { formatReport, RULES, type Rule } from './report.ts';
 
@@ -11,6 +14,13 @@ const FEW = { configs: [['default', {}]] as [string, JsonObject][], episodes: 3,
 
 function withSpec(changes: Partial<EnvironmentSpec>): AnyEnvironment {
   return { ...lake, spec: { ...lake.spec, ...changes } };
+}
+
+const config = resolveConfig(lake, {});
+const lakeSpaces = observationSpaces(lake, config).structured as Extract<Space, { type: 'Dict' }>;
+
+function withSpaces(changes: Partial<ObservationSpaces>): AnyEnvironment {
+  return { ...lake, observationSpaces: given => ({ ...observationSpaces(lake, given), ...changes }) };
 }
 
 /** The lake with every step's result changed. */
@@ -81,13 +91,28 @@ const BROKEN: {
   ],
   'an observation that is no text': [
     'observation_space',
-    /grid form is not text/,
+    /grid form \{"grid":1\} is no text/,
     { ...lake, observe: () => ({ grid: 1 }) },
   ],
   'an observation that is too long': [
     'observation_space',
     /characters, more than 4/,
-    withSpec({ observationSpace: { type: 'Text', maxLength: 4 } }),
+    withSpaces({ text: { type: 'Text', maxLength: 4 } }),
+  ],
+  'an observation with an unknown character': [
+    'observation_space',
+    /grid form has the character "_", which is not in the charset/,
+    withSpaces({ text: { type: 'Text', maxLength: 100_000, charset: 'PGOX√\n' } }),
+  ],
+  'a structured observation with an unknown key': [
+    'observation_space',
+    /structured form has the unknown key rows/,
+    withSpaces({ structured: dict({}) }),
+  ],
+  'a number outside its space': [
+    'observation_space',
+    /structured form steps: \d+ is outside \[0, 0\]/,
+    withSpaces({ structured: dict({ ...lakeSpaces.spaces, steps: integers(0, 0) }) }),
   ],
   'unknown actions that count as valid': [
     'action_space',
