@@ -1,6 +1,6 @@
 import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/advantages/registry.ts';
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
-import { checkLossSettings } from '../algorithms/losses/settings.ts';
+import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { curriculumFaults } from '../rollout/curriculum.ts';
 import { filterSettings, lossSettings, needsProximal } from './derived.ts';
 import type { RunSettings } from './settings.ts';
@@ -43,7 +43,7 @@ function algorithmClashes(settings: RunSettings): Clash[] {
     try {
       check();
     } catch (error) {
-      add(key, inConfigSpelling((error as Error).message));
+      add(key, (error as Error).message);
     }
   };
   refused('algorithm.advantage', () =>
@@ -195,11 +195,4 @@ function groupClashes({ rollout, train_tags }: RunSettings): Clash[] {
   const sum = Object.values(n_groups).reduce((a, b) => a + b, 0);
   if (sum !== env_groups) add('rollout.n_groups', `sums to ${sum}, but env_groups is ${env_groups}`);
   return found;
-}
-
-/** `loss.offPolicy.kind` as configs spell it: `loss.off_policy.kind`. */
-function inConfigSpelling(message: string): string {
-  return message.replace(/\bloss\.[\w.]+/g, name =>
-    name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`).replace('loss.value.', 'loss.value_'),
-  );
 }

@@ -1,5 +1,6 @@
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
+import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { DrawSettings } from '../generation/generation.ts';
 import { apportion, curriculumShares } from '../rollout/curriculum.ts';
@@ -63,7 +64,7 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
   const { kind, cap, low, high } = loss.off_policy;
   switch (kind) {
     case 'auto':
-      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && loss.policy !== 'decoupled_ppo'
+      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && !policyLoss(loss.policy).needsProximal
         ? { kind: 'tis', cap }
         : { kind: 'none' };
     case 'none':
@@ -77,7 +78,9 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
 
 /** Whether the update needs log-probabilities under the weights it starts from. */
 export function needsProximal(settings: RunSettings): boolean {
-  return settings.loss.policy === 'decoupled_ppo' || offPolicySettings(settings).kind !== 'none';
+  return (
+    policyLoss(settings.loss.policy).needsProximal === true || offPolicySettings(settings).kind !== 'none'
+  );
 }
 
 /** Where the settings say the base of an adapter is; undefined where they do not. */

@@ -1,7 +1,8 @@
 import { countLossTokens } from '../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
+import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
-import { checkLossSettings } from '../algorithms/losses/settings.ts';
+import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
@@ -212,7 +213,7 @@ export class LocalPolicy implements Policy {
       if (critic && !value) {
         throw new RangeError('a critic learns returns, which the training sequences do not have');
       }
-      const entropy = !critic && loss.policy !== 'cross_entropy';
+      const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
       const structure = lossStructure(loss, { value, entropy, policy: !critic });
       const compute = async () => {
         const lossScale = this.#lossScale?.scale ?? 1;

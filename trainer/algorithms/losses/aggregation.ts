@@ -75,21 +75,3 @@ export function tokenFactor(
       return 1 / (sequences * maxResponseLength);
   }
 }
-
-/** Aggregates token losses of whole sequences; masked entries are selected away, whatever they hold. */
-export function aggregate(
-  losses: readonly ArrayLike<number>[],
-  masks: readonly ArrayLike<number>[],
-  aggregation: Aggregation,
-  maxResponseLength: number,
-): number {
-  const counts = countLossTokens(masks.map(mask => ({ mask })));
-  let sum = 0;
-  for (let i = 0; i < losses.length; i++) {
-    const mask = masks[i];
-    const own = countTrained(mask);
-    const factor = tokenFactor(aggregation, counts.tokens, counts.sequences, own, maxResponseLength);
-    for (let t = 0; t < mask.length; t++) if (mask[t]) sum += factor * losses[i][t];
-  }
-  return sum;
-}

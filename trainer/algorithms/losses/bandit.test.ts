@@ -5,9 +5,9 @@ import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { estimateAdvantages } from '../advantages/registry.ts';
 import { countLossTokens } from './aggregation.ts';
-import { buildPolicyLoss, declareLossInputs, lossInputName } from './graph-form.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { DEFAULT_LOSS_SETTINGS } from './settings.ts';
+import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const closed = JSON.parse(
   readFileSync(new URL('../../../test-data/golden/closed_form.json', import.meta.url), 'utf8'),
@@ -35,7 +35,7 @@ function banditGradient(rewards: readonly [number, number]): Float64Array {
     g.constant([0, 1], [2], 'int32'),
   );
   const inputs = declareLossInputs(g, structure, [2]);
-  const { loss } = buildPolicyLoss(g, { logProbs }, inputs, structure);
+  const { loss } = buildUpdateLoss(g, { logProbs }, inputs, structure);
   g.output('gradient', gradients(g, loss, [logits])[0]);
   const rows = sequences.map(sequence => lossInputs(sequence, settings, structure, counts));
   const scalars = lossScalars(settings, counts);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { batchMetrics } from './batch-metrics.ts';
+import { batchMetrics, explainedVariance } from './batch-metrics.ts';
 import { DEFAULT_LOSS_SETTINGS } from './settings.ts';
 
 const sequence = {
@@ -36,3 +36,13 @@ t.test('padding is not counted', async t => {
   const padding = { ...sequence, weight: 0, returns: Float32Array.of(0, 100, -100) };
   t.equal(batchMetrics([sequence, padding], DEFAULT_LOSS_SETTINGS)['critic/vf_explained_var'], 1);
 });
+
+t.test(
+  'explained variance is 1 for the returns themselves, 0 for a constant, negative for worse',
+  async t => {
+    const returns = [0, 1, 2, 3];
+    t.equal(explainedVariance(returns, returns), 1);
+    t.ok(Math.abs(explainedVariance([7, 7, 7, 7], returns)) < 1e-4);
+    t.ok(explainedVariance([3, 2, 1, 0], returns) < -2);
+  },
+);

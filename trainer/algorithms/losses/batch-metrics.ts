@@ -1,7 +1,6 @@
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { sequenceOffPolicyWeights } from './inputs.ts';
 import type { LossSettings } from './settings.ts';
-import { explainedVariance } from './value.ts';
 
 /**
  * Metrics of an update that depend on the batch alone and need no graph:
@@ -62,4 +61,22 @@ function offPolicyMetrics(
 
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/**
+ * 1 − Var(R − V) / (Var(R) + 1e-5): how much of the returns the value head explained before the update; 1 is
+ * perfect, 0 as good as a constant. Variances unbiased (verl `vf_explained_var`).
+ */
+export function explainedVariance(values: ArrayLike<number>, returns: ArrayLike<number>): number {
+  const RETURN_VARIANCE_FLOOR = 1e-5;
+  const errors = Float64Array.from(returns, (target, t) => target - values[t]);
+  return 1 - variance(errors) / (variance(returns) + RETURN_VARIANCE_FLOOR);
+}
+
+function variance(values: ArrayLike<number>): number {
+  let mean = 0;
+  for (let i = 0; i < values.length; i++) mean += values[i] / values.length;
+  let squares = 0;
+  for (let i = 0; i < values.length; i++) squares += (values[i] - mean) ** 2;
+  return values.length > 1 ? squares / (values.length - 1) : 0;
 }

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { cispoLoss } from './cispo.ts';
-import { ppoLoss } from './ppo.ts';
+import { cispoLoss, ppoLoss } from './policy-reference.test-data.ts';
 
 t.test('tokens that PPO would drop keep a gradient of bounded size', async t => {
   const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 0 };

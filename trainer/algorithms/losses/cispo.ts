@@ -1,9 +1,10 @@
+import type { GraphBuilder } from '../../tensor/graph/graph.ts';
 import {
-  type ClipSettings,
-  clampLogRatio,
-  emptyOutput,
+  boundedLogRatios,
+  clipRatio,
+  type PolicyLoss,
   type PolicyLossInput,
-  type PolicyLossOutput,
+  type TokenLosses,
 } from './policy-loss.ts';
 
 /**
@@ -13,16 +14,14 @@ import {
  *
  * Source: MiniMax-M1, 2025.
  */
-export function cispoLoss(input: PolicyLossInput, settings: ClipSettings): PolicyLossOutput {
-  const { mask, logProbs, oldLogProbs, advantages } = input;
-  const output = emptyOutput(mask.length);
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
-    const ratio = Math.exp(clampLogRatio(logProbs[t] - oldLogProbs[t]));
-    const weight = Math.min(Math.max(ratio, 1 - settings.clipLow), 1 + settings.clipHigh);
-    output.losses[t] = -weight * advantages[t] * logProbs[t];
-    output.derivatives[t] = -weight * advantages[t];
-    output.clipped[t] = weight === ratio ? 0 : 1;
-  }
-  return output;
-}
+export const cispo = {
+  name: 'cispo',
+  kind: 'ratio',
+  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+    const logRatios = boundedLogRatios(g, input);
+    const ratio = g.stopGradient(g.exp(logRatios));
+    const weight = clipRatio(g, input, ratio);
+    const losses = g.neg(g.mul(g.mul(weight, input.token('advantages')), input.logProbs));
+    return { losses, logRatios, clipped: g.not(g.equal(weight, ratio)) };
+  },
+} as const satisfies PolicyLoss;

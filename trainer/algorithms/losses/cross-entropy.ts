@@ -1,15 +1,8 @@
-import { emptyOutput, type PolicyLossInput, type PolicyLossOutput } from './policy-loss.ts';
+import type { PolicyLoss } from './policy-loss.ts';
 
-/** Negative log-likelihood of given tokens (supervised learning): loss = −log π_θ. Advantages are not read. */
-export function crossEntropyLoss({
-  mask,
-  logProbs,
-}: Pick<PolicyLossInput, 'mask' | 'logProbs'>): PolicyLossOutput {
-  const output = emptyOutput(mask.length);
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
-    output.losses[t] = -logProbs[t];
-    output.derivatives[t] = -1;
-  }
-  return output;
-}
+/** Negative log-likelihood of given tokens (supervised learning): loss = −log π_θ. */
+export const crossEntropy = {
+  name: 'cross_entropy',
+  kind: 'likelihood',
+  tokenLosses: (g, { logProbs }) => ({ losses: g.neg(logProbs) }),
+} as const satisfies PolicyLoss;

@@ -1,17 +1,19 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
-import { aggregate, countLossTokens } from './aggregation.ts';
-import { cispoLoss } from './cispo.ts';
-import { gspoLoss, meanLogRatio } from './gspo.ts';
+import { countLossTokens } from './aggregation.ts';
 import { lossStructure } from './inputs.ts';
 import { klEstimate } from './kl.ts';
 import { offPolicyWeights } from './off-policy.ts';
-import { numericLoss } from './oracle.ts';
-import { clippedSurrogate } from './policy-loss.ts';
-import { ppoLoss } from './ppo.ts';
+import {
+  cispoLoss,
+  clippedSurrogate,
+  gspoLoss,
+  meanLogRatio,
+  ppoLoss,
+} from './policy-reference.test-data.ts';
+import { aggregate, numericLoss, valueLoss } from './reference.test-data.ts';
 import { type Aggregation, DEFAULT_LOSS_SETTINGS, type KlEstimator, type LossSettings } from './settings.ts';
-import { valueLoss } from './value.ts';
 
 type Matrix = number[][];
 type LossCase = Record<string, Matrix> &

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { gspoLoss } from './gspo.ts';
+import { gspoLoss } from './policy-reference.test-data.ts';
 
 const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 

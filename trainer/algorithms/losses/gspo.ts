@@ -1,16 +1,18 @@
+import type { GraphBuilder } from '../../tensor/graph/graph.ts';
 import {
-  type ClipSettings,
   clippedSurrogate,
-  emptyOutput,
+  LOG_RATIO_LIMIT,
+  type PolicyLoss,
   type PolicyLossInput,
-  type PolicyLossOutput,
+  type TokenLosses,
 } from './policy-loss.ts';
+import type { LossSettings } from './settings.ts';
 
 /** The sequence's log-ratio is clamped from above (verl 0.6.1). */
 export const SEQUENCE_LOG_RATIO_LIMIT = 10;
 
 /**
- * Group sequence policy optimisation: one ratio per sequence, its geometric mean, clipped like PPO's.
+ * Group sequence policy optimization: one ratio per sequence, its geometric mean, clipped like PPO's.
  *
  * s = exp(mean over trained tokens of log π_θ − log π_old); each token's loss is max(−A·s, −A·clip(s)), and its
  * gradient flows through s·π_θ,t / stop_gradient(π_θ,t), so a sequence moves all of its tokens alike. There is no
@@ -18,31 +20,24 @@ export const SEQUENCE_LOG_RATIO_LIMIT = 10;
  *
  * Source: Zheng et al., 2025 (equations of GSPO-token); verl 0.6.1 `compute_policy_loss_gspo`.
  */
-export function gspoLoss(input: PolicyLossInput, settings: ClipSettings): PolicyLossOutput {
-  const { mask, advantages } = input;
-  const output = emptyOutput(mask.length);
-  const logRatio = meanLogRatio(input);
-  const ratio = Math.exp(Math.min(logRatio, SEQUENCE_LOG_RATIO_LIMIT));
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
-    const token = clippedSurrogate(ratio, advantages[t], { ...settings, dualClip: 0 });
-    output.losses[t] = token.loss;
-    const flat = token.clipped || logRatio > SEQUENCE_LOG_RATIO_LIMIT;
-    output.derivatives[t] = flat ? 0 : -advantages[t] * ratio;
-    output.clipped[t] = token.clipped ? 1 : 0;
-  }
-  return output;
-}
-
-/** Mean of log π_θ − log π_old over the trained tokens; 0 when there are none. */
-export function meanLogRatio(input: Pick<PolicyLossInput, 'mask' | 'logProbs' | 'oldLogProbs'>): number {
-  const { mask, logProbs, oldLogProbs } = input;
-  let sum = 0;
-  let count = 0;
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
-    sum += logProbs[t] - oldLogProbs[t];
-    count++;
-  }
-  return count === 0 ? 0 : sum / count;
-}
+export const gspo = {
+  name: 'gspo',
+  kind: 'ratio',
+  reads: ['meanWeights'],
+  check({ aggregation }: LossSettings) {
+    if (aggregation === 'seq_mean_token_mean') return;
+    throw new RangeError(
+      `loss.aggregation is ${aggregation}, but gspo has one ratio per sequence and weighs sequences alike: use seq_mean_token_mean`,
+    );
+  },
+  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+    const { logProbs } = input;
+    const difference = g.sub(logProbs, input.token('oldLogProbs'));
+    const mean = input.sequenceSum(g.mul(difference, input.token('meanWeights')));
+    const ownGradient = g.sub(logProbs, g.stopGradient(logProbs));
+    const logSequenceRatio = g.add(ownGradient, g.stopGradient(mean));
+    const ratio = g.exp(g.minimum(logSequenceRatio, SEQUENCE_LOG_RATIO_LIMIT));
+    const logRatios = g.clip(difference, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
+    return { ...clippedSurrogate(g, input, ratio), logRatios };
+  },
+} as const satisfies PolicyLoss;

@@ -1,7 +1,9 @@
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
 import { offPolicyWeights } from './off-policy.ts';
-import type { KlEstimator, LossSettings, PolicyLossName } from './settings.ts';
+import type { LossScalarInput, LossTokenInput } from './policy-loss.ts';
+import { policyLoss } from './registry.ts';
+import type { KlEstimator, LossSettings } from './settings.ts';
 
 /**
  * What a loss is made of. Two updates with equal structures run the same graph: coefficients, clip ranges,
@@ -9,7 +11,7 @@ import type { KlEstimator, LossSettings, PolicyLossName } from './settings.ts';
  */
 export interface LossStructure {
   /** Null for a critic, which learns values alone. */
-  readonly policy: PolicyLossName | null;
+  readonly policy: string | null;
   readonly dualClip: boolean;
   readonly kl: KlEstimator | null;
   readonly entropy: boolean;
@@ -28,7 +30,7 @@ export interface LossOffer {
 }
 
 export function lossStructure(settings: LossSettings, offer: LossOffer): LossStructure {
-  const supervised = settings.policy === 'cross_entropy';
+  const supervised = policyLoss(settings.policy).kind === 'likelihood';
   const value = offer.value && !supervised;
   const policy = offer.policy ?? true;
   return {
@@ -41,52 +43,15 @@ export function lossStructure(settings: LossSettings, offer: LossOffer): LossStr
   };
 }
 
-/**
- * Arrays over tokens that a loss of some structure reads. All are float32, have the length of the sequence, are
- * 0 where not trained, and may be padded with zeros or packed at will.
- *
- * - `mask` 1 on trained tokens
- * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
- * - `policyWeights` aggregation × sequence weight × off-policy weight; `klWeights`, `entropyWeights` the same for
- *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
- * - `entropyMask` 1 on tokens whose entropy is rewarded
- * - `meanWeights` 1 / trained tokens of the sequence
- */
-export type LossTokenInput =
-  | 'mask'
-  | 'oldLogProbs'
-  | 'advantages'
-  | 'policyWeights'
-  | 'klWeights'
-  | 'referenceLogProbs'
-  | 'entropyMask'
-  | 'entropyWeights'
-  | 'valueWeights'
-  | 'returns'
-  | 'oldValues'
-  | 'meanWeights';
-
-/** Scalars that a loss of some structure reads; all float32. */
-export type LossScalarInput =
-  | 'inverseTokens'
-  | 'ratioLow'
-  | 'ratioHigh'
-  | 'dualClip'
-  | 'klCoefficient'
-  | 'entropyCoefficient'
-  | 'inverseEntropyTokens'
-  | 'valueCoefficient'
-  | 'valueClip';
-
 function hasRatios({ policy }: LossStructure): boolean {
-  return policy !== null && policy !== 'cross_entropy';
+  return policy !== null && policyLoss(policy).kind === 'ratio';
 }
 
 export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
   const names: LossTokenInput[] = ['mask'];
   if (structure.policy !== null) names.push('policyWeights');
   if (hasRatios(structure)) names.push('oldLogProbs', 'advantages');
-  if (structure.policy === 'gspo') names.push('meanWeights');
+  if (structure.policy !== null) names.push(...(policyLoss(structure.policy).reads ?? []));
   if (structure.kl) names.push('klWeights', 'referenceLogProbs');
   if (structure.entropy) names.push('entropyMask', 'entropyWeights');
   if (structure.value) names.push('valueWeights', 'returns');
@@ -169,9 +134,9 @@ export function lossInputs(
   return Object.fromEntries(lossTokenInputs(structure).map(name => [name, makers[name]()]));
 }
 
-/** Whether the ratio is taken against π_prox: in the decoupled loss and under any off-policy correction. */
+/** Whether the ratio is taken against π_prox: where the loss says so, and under any off-policy correction. */
 function usesProximal({ policy, offPolicy }: LossSettings): boolean {
-  return policy === 'decoupled_ppo' || offPolicy.kind !== 'none';
+  return policyLoss(policy).needsProximal === true || offPolicy.kind !== 'none';
 }
 
 /** log-probabilities in the ratio's denominator: π_prox where it is used, else π_behave. */

@@ -1,8 +1,15 @@
+import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import type { KlEstimator } from './settings.ts';
 
 /** k3 clamps its exponent and its result, so that one wild token cannot blow up a batch (verl 0.6.1). */
 export const K3_EXPONENT_LIMIT = 20;
 export const K3_RESULT_LIMIT = 10;
+
+/**
+ * Below this |d| k3 is taken from its series x²/2 + x³/6 + x⁴/24 + x⁵/120 (x = −d), because e^x − 1 − x loses all
+ * digits in float32; the series is off by 2e-11 at most.
+ */
+const K3_SERIES_LIMIT = 0.05;
 
 /**
  * Estimate of KL(π ‖ π_ref) from one sampled token, with d = log π − log π_ref (Schulman, "Approximating KL
@@ -25,20 +32,26 @@ export function klEstimate(estimator: KlEstimator, d: number): number {
   }
 }
 
-/** Derivative of {@link klEstimate} with respect to log π; 0 where k3 is clamped. */
-export function klDerivative(estimator: KlEstimator, d: number): number {
+/** {@link klEstimate} in the form that trains: d = log π − log π_ref per token → the estimate per token. */
+export function klLoss(g: GraphBuilder, estimator: KlEstimator, d: Tensor): Tensor {
   switch (estimator) {
     case 'k1':
-      return 1;
-    case 'k2':
       return d;
-    case 'k3': {
-      const clamped = Math.abs(d) > K3_EXPONENT_LIMIT || Math.expm1(-d) + d > K3_RESULT_LIMIT;
-      return clamped ? 0 : -Math.expm1(-d);
-    }
+    case 'k2':
+      return g.mul(g.mul(d, d), 0.5);
+    case 'k3':
+      return k3(g, d);
     case 'abs':
-      return Math.sign(d);
+      return g.abs(d);
   }
+}
+
+function k3(g: GraphBuilder, d: Tensor): Tensor {
+  const x = g.clip(g.neg(d), -K3_EXPONENT_LIMIT, K3_EXPONENT_LIMIT);
+  const full = g.clip(g.sub(g.sub(g.exp(x), 1), x), -K3_RESULT_LIMIT, K3_RESULT_LIMIT);
+  const bracket = g.add(g.mul(x, g.add(g.mul(x, g.add(g.mul(x, 1 / 120), 1 / 24)), 1 / 6)), 1 / 2);
+  const series = g.mul(g.mul(x, x), bracket);
+  return g.where(g.less(g.abs(x), K3_SERIES_LIMIT), series, full);
 }
 
 function clamp(x: number, limit: number): number {

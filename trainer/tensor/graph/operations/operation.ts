@@ -20,9 +20,24 @@ export interface GradientContext<A extends Attributes> {
   needs(index: number): boolean;
 }
 
+/** A function of numbers; flags are 0 or 1. */
+export type ScalarFunction = (...x: number[]) => number;
+
+/**
+ * What an operation does to single elements, broadcast by numpy's rule. Runtimes make their kernels of it: an elementwise
+ * operation needs no lowering.
+ */
+export interface Elementwise {
+  /** Operator of the ONNX standard that does the same; absent where the ONNX runtime has a lowering for the operation. */
+  readonly onnx?: string;
+  /** A plain typed function that gpu.js compiles for a GPU, precise in float32. */
+  readonly scalar: ScalarFunction;
+}
+
 /** One primitive: how its type follows from its inputs, how it differentiates, and what it computes. */
 export interface Operation<A extends Attributes = Attributes> {
   readonly name: string;
+  readonly elementwise?: Elementwise;
   /** @throws GraphError when the inputs do not fit */
   infer(inputs: readonly TensorType[], attributes: A): TensorType;
   /** Gradient per input; absent where the operation has none (comparisons, integers). */

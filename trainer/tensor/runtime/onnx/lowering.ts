@@ -1,3 +1,4 @@
+import { operations } from '../../graph/operations/index.ts';
 import type { MatmulAttributes } from '../../graph/operations/reduction/matmul.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
@@ -27,7 +28,7 @@ export function lower(graph: Graph, threads: number): OnnxModel {
       context.bind(node, context.valueOf(node.inputs[0]));
       continue;
     }
-    const lowering = lowerings[node.operation];
+    const lowering = loweringOf(node.operation);
     if (lowering === undefined) throw new Error(`the ONNX runtime has no lowering for '${node.operation}'`);
     const result = context.resultName(node);
     lowering(
@@ -39,6 +40,12 @@ export function lower(graph: Graph, threads: number): OnnxModel {
     if (!context.isLowered(node)) context.bind(node, result);
   }
   return context.finish();
+}
+
+/** The operation's own lowering, or the operator that an elementwise operation names. */
+function loweringOf(operation: string): Lowering | undefined {
+  const operator = operations.get(operation)?.elementwise?.onnx;
+  return lowerings[operation] ?? (operator === undefined ? undefined : direct(operator));
 }
 
 function direct(opType: string, options: EmitOptions = {}): Lowering {
@@ -228,34 +235,9 @@ const rope: Lowering = (context, node, [x, cos, sin], result) => {
 const lastAxis: EmitOptions = { attributes: { axis: -1 } };
 
 const lowerings: Readonly<Record<string, Lowering | undefined>> = {
-  neg: direct('Neg'),
-  exp: direct('Exp'),
-  log: direct('Log'),
-  sqrt: direct('Sqrt'),
-  reciprocal: direct('Reciprocal'),
-  abs: direct('Abs'),
-  sign: direct('Sign'),
-  sigmoid: direct('Sigmoid'),
   silu: (context, node, [x], result) => {
     context.emit('Mul', [x, sigmoidOf(context, node, x)], {}, result);
   },
-  tanh: direct('Tanh'),
-  cos: direct('Cos'),
-  sin: direct('Sin'),
-  relu: direct('Relu'),
-  add: direct('Add'),
-  sub: direct('Sub'),
-  mul: direct('Mul'),
-  div: direct('Div'),
-  maximum: direct('Max'),
-  minimum: direct('Min'),
-  less: direct('Less'),
-  greater: direct('Greater'),
-  equal: direct('Equal'),
-  logicalAnd: direct('And'),
-  logicalOr: direct('Or'),
-  logicalNot: direct('Not'),
-  where: direct('Where'),
   cast: (context, node, [x], result) => {
     context.emit('Cast', [x], { attributes: { to: TENSOR_TYPE[node.dtype] } }, result);
   },

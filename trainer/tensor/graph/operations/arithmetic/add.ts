@@ -1,6 +1,11 @@
 import { binary } from './elementwise.ts';
 
-export const add = binary('add', (a, b) => a + b, {
+export const add = binary({
+  name: 'add',
+  onnx: 'Add',
+  scalar: function add(a: number, b: number): number {
+    return a + b;
+  },
   accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream }) => [g.sumTo(upstream, a.shape), g.sumTo(upstream, b.shape)],
 });

@@ -1,6 +1,11 @@
 import { binary } from './elementwise.ts';
 
-export const div = binary('div', (a, b) => a / b, {
+export const div = binary({
+  name: 'div',
+  onnx: 'Div',
+  scalar: function div(a: number, b: number): number {
+    return a / b;
+  },
   accepts: ['float32'],
   gradient: ({ g, inputs: [a, b], output, upstream, needs }) => {
     const scaled = g.div(upstream, b);

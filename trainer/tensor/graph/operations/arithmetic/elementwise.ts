@@ -10,9 +10,13 @@ import {
   stridesOf,
   type Tensor,
 } from '../../tensor.ts';
-import { expectFloat, type GradientContext, type Operation } from '../operation.ts';
-
-export type NoAttributes = Record<string, never>;
+import {
+  type Elementwise,
+  expectFloat,
+  type GradientContext,
+  type Operation,
+  type ScalarFunction,
+} from '../operation.ts';
 
 /** Calls `visit(outputIndex, offsets…)` for each element of `shape`, with the broadcast offset into each input. */
 export function forEachBroadcast(
@@ -45,24 +49,33 @@ export function forEachBroadcast(
   }
 }
 
+interface ElementwiseOptions extends Elementwise {
+  readonly name: string;
+  /** The meaning in float64; `scalar` when absent. */
+  readonly exact?: ScalarFunction;
+}
+
 /** An operation on one float tensor, element by element. */
-export function unary(
-  name: string,
-  f: (x: number) => number,
-  gradient: (context: GradientContext<Attributes>) => Tensor,
-): Operation {
+export function unary({
+  name,
+  exact,
+  gradient,
+  ...elementwise
+}: ElementwiseOptions & { readonly gradient: (context: GradientContext<Attributes>) => Tensor }): Operation {
+  const { scalar } = elementwise;
   return {
     name,
+    elementwise,
     infer([x]) {
       expectFloat(name, x);
       return { dtype: x.dtype, shape: x.shape };
     },
     gradient: context => [gradient(context)],
-    evaluate: ([x]) => x.data.map(f),
+    evaluate: ([x]) => x.data.map(value => (exact ?? scalar)(value)),
   };
 }
 
-interface BinaryOptions {
+interface BinaryOptions extends ElementwiseOptions {
   /** Element types allowed for the inputs, which must be equal. */
   readonly accepts: readonly DType[];
   /** Element type of the result; that of the inputs when absent. */
@@ -71,18 +84,20 @@ interface BinaryOptions {
 }
 
 /** An operation on two tensors of one element type, broadcast by numpy's rule. */
-export function binary(name: string, f: (a: number, b: number) => number, options: BinaryOptions): Operation {
+export function binary({ name, exact, accepts, result, gradient, ...elementwise }: BinaryOptions): Operation {
+  const f = exact ?? elementwise.scalar;
   return {
     name,
+    elementwise,
     infer([a, b]) {
-      if (a.dtype !== b.dtype || !options.accepts.includes(a.dtype)) {
+      if (a.dtype !== b.dtype || !accepts.includes(a.dtype)) {
         throw new GraphError(
-          `${name} needs two tensors of one type (${options.accepts.join(' or ')}), got ${describe(a)} and ${describe(b)}`,
+          `${name} needs two tensors of one type (${accepts.join(' or ')}), got ${describe(a)} and ${describe(b)}`,
         );
       }
-      return { dtype: options.result ?? a.dtype, shape: broadcastShapes(a.shape, b.shape, name) };
+      return { dtype: result ?? a.dtype, shape: broadcastShapes(a.shape, b.shape, name) };
     },
-    gradient: options.gradient,
+    gradient,
     evaluate([a, b]: readonly NdArray[], _attributes, type) {
       const out = new Float64Array(sizeOf(type.shape));
       forEachBroadcast(type.shape, [a, b], (i, [ia, ib]) => {

@@ -1,7 +1,12 @@
 import { binary } from './elementwise.ts';
 
 /** Where both are equal the gradient goes half to each, as in PyTorch. */
-export const maximum = binary('maximum', Math.max, {
+export const maximum = binary({
+  name: 'maximum',
+  onnx: 'Max',
+  scalar: function maximum(a: number, b: number): number {
+    return Math.max(a, b);
+  },
   accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream, needs }) => {
     const half = g.mul(upstream, 0.5);

@@ -1,7 +1,12 @@
 import { binary } from './elementwise.ts';
 
 /** Where both are equal the gradient goes half to each, as in PyTorch. */
-export const minimum = binary('minimum', Math.min, {
+export const minimum = binary({
+  name: 'minimum',
+  onnx: 'Min',
+  scalar: function minimum(a: number, b: number): number {
+    return Math.min(a, b);
+  },
   accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream, needs }) => {
     const half = g.mul(upstream, 0.5);

@@ -1,7 +1,10 @@
 import { unary } from './elementwise.ts';
 
-export const neg = unary(
-  'neg',
-  x => -x,
-  ({ g, upstream }) => g.neg(upstream),
-);
+export const neg = unary({
+  name: 'neg',
+  onnx: 'Neg',
+  scalar: function neg(x: number): number {
+    return -x;
+  },
+  gradient: ({ g, upstream }) => g.neg(upstream),
+});

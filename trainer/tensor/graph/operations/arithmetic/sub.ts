@@ -1,6 +1,11 @@
 import { binary } from './elementwise.ts';
 
-export const sub = binary('sub', (a, b) => a - b, {
+export const sub = binary({
+  name: 'sub',
+  onnx: 'Sub',
+  scalar: function sub(a: number, b: number): number {
+    return a - b;
+  },
   accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream }) => [
     g.sumTo(upstream, a.shape),

@@ -1,6 +1,11 @@
 import { binary } from '../arithmetic/elementwise.ts';
 
-export const logicalAnd = binary('logicalAnd', (a, b) => a & b, {
+export const logicalAnd = binary({
+  name: 'logicalAnd',
+  onnx: 'And',
+  scalar: function logicalAnd(a: number, b: number): number {
+    return a * b;
+  },
   accepts: ['bool'],
   result: 'bool',
 });

@@ -3,6 +3,12 @@ import type { Operation } from '../operation.ts';
 
 export const logicalNot: Operation = {
   name: 'logicalNot',
+  elementwise: {
+    onnx: 'Not',
+    scalar: function logicalNot(x: number): number {
+      return 1 - x;
+    },
+  },
   infer([x]) {
     if (x.dtype !== 'bool') throw new GraphError(`logicalNot needs bool, got ${describe(x)}`);
     return { dtype: 'bool', shape: x.shape };

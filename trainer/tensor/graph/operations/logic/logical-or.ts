@@ -1,6 +1,11 @@
 import { binary } from '../arithmetic/elementwise.ts';
 
-export const logicalOr = binary('logicalOr', (a, b) => a | b, {
+export const logicalOr = binary({
+  name: 'logicalOr',
+  onnx: 'Or',
+  scalar: function logicalOr(a: number, b: number): number {
+    return Math.max(a, b);
+  },
   accepts: ['bool'],
   result: 'bool',
 });

@@ -5,6 +5,12 @@ import type { Operation } from '../operation.ts';
 /** `a` where the condition holds, `b` elsewhere; the value not taken is never read into the result, NaN included. */
 export const where: Operation = {
   name: 'where',
+  elementwise: {
+    onnx: 'Where',
+    scalar: function where(condition: number, a: number, b: number): number {
+      return condition !== 0 ? a : b;
+    },
+  },
   infer([condition, a, b]) {
     if (condition.dtype !== 'bool')
       throw new GraphError(`where needs a bool condition, got ${describe(condition)}`);

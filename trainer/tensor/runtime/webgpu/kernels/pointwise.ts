@@ -1,101 +1,20 @@
+import { operations } from '../../../graph/operations/index.ts';
+import type { ScalarFunction } from '../../../graph/operations/operation.ts';
 import type { KernelThread } from '../lowering/gpujs.ts';
-import { Kernel, type ScalarFunction } from '../lowering/kernel.ts';
+import { Kernel } from '../lowering/kernel.ts';
 import type { Walk } from '../lowering/layout.ts';
 import { cutBox, isBindable, offsetOf, partOf, type Room, spanOf } from '../lowering/parts.ts';
 import { asGiven, into } from '../lowering/pieces.ts';
 import type { Step, Value } from '../lowering/step.ts';
 import { copyBox } from '../shaders/copy.ts';
 
-/** Functions of the graph's element-wise operations: flags are 0 or 1. */
-const functions: Readonly<Record<string, ScalarFunction>> = {
-  neg: function neg(x: number): number {
-    return -x;
-  },
-  exp: function exp(x: number): number {
-    return Math.exp(x);
-  },
-  log: function log(x: number): number {
-    return Math.log(x);
-  },
-  sqrt: function sqrt(x: number): number {
-    return Math.sqrt(x);
-  },
-  reciprocal: function reciprocal(x: number): number {
-    return 1 / x;
-  },
-  abs: function abs(x: number): number {
-    return Math.abs(x);
-  },
-  sign: function sign(x: number): number {
-    return x > 0 ? 1 : x < 0 ? -1 : 0;
-  },
-  // Both from exp(−|x|), which never overflows.
-  sigmoid: function sigmoid(x: number): number {
-    const e = Math.exp(-Math.abs(x));
-    return x < 0 ? e / (1 + e) : 1 / (1 + e);
-  },
-  silu: function silu(x: number): number {
-    const e = Math.exp(-Math.abs(x));
-    return x < 0 ? (x * e) / (1 + e) : x / (1 + e);
-  },
-  tanh: function tanh(x: number): number {
-    const e = Math.exp(-2 * Math.abs(x));
-    const t = (1 - e) / (1 + e);
-    return x < 0 ? -t : t;
-  },
-  cos: function cos(x: number): number {
-    return Math.cos(x);
-  },
-  sin: function sin(x: number): number {
-    return Math.sin(x);
-  },
-  relu: function relu(x: number): number {
-    return Math.max(x, 0);
-  },
-  logicalNot: function logicalNot(x: number): number {
-    return 1 - x;
-  },
+/** Functions besides those of the graph's elementwise operations. */
+const functions: Readonly<Record<string, ScalarFunction | undefined>> = {
   truncate: function truncate(x: number): number {
     return x < 0 ? Math.ceil(x) : Math.floor(x);
   },
   isNotZero: function isNotZero(x: number): number {
     return x === 0 ? 0 : 1;
-  },
-  add: function add(a: number, b: number): number {
-    return a + b;
-  },
-  sub: function sub(a: number, b: number): number {
-    return a - b;
-  },
-  mul: function mul(a: number, b: number): number {
-    return a * b;
-  },
-  div: function div(a: number, b: number): number {
-    return a / b;
-  },
-  maximum: function maximum(a: number, b: number): number {
-    return Math.max(a, b);
-  },
-  minimum: function minimum(a: number, b: number): number {
-    return Math.min(a, b);
-  },
-  less: function less(a: number, b: number): number {
-    return a < b ? 1 : 0;
-  },
-  greater: function greater(a: number, b: number): number {
-    return a > b ? 1 : 0;
-  },
-  equal: function equal(a: number, b: number): number {
-    return a === b ? 1 : 0;
-  },
-  logicalAnd: function logicalAnd(a: number, b: number): number {
-    return a * b;
-  },
-  logicalOr: function logicalOr(a: number, b: number): number {
-    return Math.max(a, b);
-  },
-  where: function where(condition: number, a: number, b: number): number {
-    return condition !== 0 ? a : b;
   },
   /** exp(x − shift) / total: a softmax whose rows' sums are known. */
   weight: function weight(x: number, shift: number, total: number): number {
@@ -168,6 +87,12 @@ function boxOfThree(
   );
 }
 
+function functionOf(name: string): ScalarFunction {
+  const found = functions[name] ?? operations.get(name)?.elementwise?.scalar;
+  if (found === undefined) throw new Error(`no elementwise operation is named ${name}`);
+  return found;
+}
+
 /** Axes that a kernel can walk with strides of its own. */
 export const MAX_AXES = 3;
 
@@ -229,7 +154,7 @@ function kernelOf(name: string, operands: number, flat: boolean): Kernel {
   const strides = operands * (flat ? 1 : MAX_AXES);
   const kernel = new Kernel(form, [...Array(operands).fill('Array'), ...Array(strides).fill('Integer')], {
     name,
-    calls: { f: functions[name] },
+    calls: { f: functionOf(name) },
   });
   kernels.set(key, kernel);
   return kernel;

@@ -1,3 +1,4 @@
+import type { ScalarFunction } from '../../../graph/operations/operation.ts';
 import {
   type ArgumentType,
   arrayArgument,
@@ -12,9 +13,6 @@ import { foldedGroups, type Groups, type Step, TILE_THREADS, type Value } from '
 
 /** A kernel: computes one element of the result, `this.thread` naming which. */
 export type KernelFunction = (this: KernelThread, ...args: never[]) => number;
-
-/** A function of numbers that a kernel may call. */
-export type ScalarFunction = (...args: number[]) => number;
 
 /** An array as a kernel sees it: indexed `a[z][y][x]` by extents innermost first, or flat. */
 export interface ArrayView {

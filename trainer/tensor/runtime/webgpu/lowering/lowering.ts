@@ -1,5 +1,6 @@
 import { DRAW_SETTINGS } from '../../../graph/operations/device/draw.ts';
 import type { PagedAttentionAttributes } from '../../../graph/operations/device/paged-attention.ts';
+import { operations } from '../../../graph/operations/index.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { FLOAT32_PRODUCTS, type Products } from '../device/precision.ts';
@@ -33,13 +34,19 @@ export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS
     if (node.operation === 'input' || node.operation === 'parameter') builder.place(node);
     else if (node.operation === 'constant') builder.constant(node);
     else {
-      const lowering = lowerings[node.operation];
+      const lowering = loweringOf(node.operation);
       if (lowering === undefined)
         throw new Error(`the WebGPU runtime has no lowering for '${node.operation}'`);
       lowering(builder, node);
     }
   }
   return builder.finish();
+}
+
+/** The operation's own lowering, or that of all elementwise operations. */
+function loweringOf(operation: string): Lowering | undefined {
+  if (operations.get(operation)?.elementwise !== undefined) return elementwise(operation);
+  return lowerings[operation];
 }
 
 /** An element-wise operation; operands that cannot be walked with three strides are repeated first. */
@@ -164,13 +171,6 @@ const rmsNormalize: Lowering = (builder, node) => {
 };
 
 const lowerings: Readonly<Record<string, Lowering | undefined>> = {
-  ...Object.fromEntries(
-    [
-      ...['neg', 'exp', 'log', 'sqrt', 'reciprocal', 'abs', 'sign', 'sigmoid', 'silu', 'tanh', 'cos', 'sin'],
-      ...['relu', 'add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'less', 'greater', 'equal'],
-      ...['logicalAnd', 'logicalOr', 'logicalNot', 'where'],
-    ].map(name => [name, elementwise(name)]),
-  ),
   cast,
   stopGradient: alias,
   reshape: alias,

@@ -1,11 +1,10 @@
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
-import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
+import { countLossTokens, countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
 import { type LossStructure, ratioDenominator, sequenceOffPolicyWeights } from './inputs.ts';
-import { klDerivative, klEstimate } from './kl.ts';
+import { K3_EXPONENT_LIMIT, K3_RESULT_LIMIT, klEstimate } from './kl.ts';
 import { clampLogRatio } from './policy-loss.ts';
-import { policyLoss } from './registry.ts';
-import type { LossSettings } from './settings.ts';
-import { valueLoss } from './value.ts';
+import { POLICY_REFERENCES } from './policy-reference.test-data.ts';
+import type { Aggregation, KlEstimator, LossSettings } from './settings.ts';
 
 /** What the model says about one sequence under the weights being trained. */
 export interface CurrentOutputs {
@@ -27,8 +26,8 @@ export interface LossResult {
 }
 
 /**
- * The whole loss of an update in float64 on plain arrays, with its derivatives by hand: what the graph form is
- * tested against.
+ * The whole loss of an update in float64 on plain arrays, with its derivatives by hand: what `buildUpdateLoss` is tested
+ * against.
  *
  * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value
  *
@@ -56,7 +55,7 @@ export function numericLoss(
     const aggregation = factor(counts.tokens, counts.sequences, countTrained(mask));
     const oldLogProbs = ratioDenominator(sequence, settings);
     const offPolicy = sequenceOffPolicyWeights(sequence, settings);
-    const policy = policyLoss(settings.policy)(
+    const policy = POLICY_REFERENCES[settings.policy](
       { mask, logProbs, oldLogProbs, advantages: sequence.advantages },
       settings,
     );
@@ -105,4 +104,60 @@ export function numericLoss(
     }
   });
   return { loss, metrics: Object.fromEntries(sums), gradients };
+}
+
+/** Derivative of {@link klEstimate} with respect to log π; 0 where k3 is clamped. */
+export function klDerivative(estimator: KlEstimator, d: number): number {
+  switch (estimator) {
+    case 'k1':
+      return 1;
+    case 'k2':
+      return d;
+    case 'k3': {
+      const clamped = Math.abs(d) > K3_EXPONENT_LIMIT || Math.expm1(-d) + d > K3_RESULT_LIMIT;
+      return clamped ? 0 : -Math.expm1(-d);
+    }
+    case 'abs':
+      return Math.sign(d);
+  }
+}
+
+/** One token's value loss, its derivative with respect to the prediction, and whether the clip decided it. */
+export interface ValueLoss {
+  readonly loss: number;
+  readonly derivative: number;
+  readonly clipped: boolean;
+}
+
+/**
+ * Clipped value regression: ½·max((v − R)², (clip(v, v_old ± ε) − R)²); ε = 0 leaves ½·(v − R)².
+ *
+ * Source: Schulman et al., 2017 (baselines' implementation); verl 0.6.1 `compute_value_loss`.
+ */
+export function valueLoss(value: number, oldValue: number, target: number, clip: number): ValueLoss {
+  const error = value - target;
+  const plain = error * error;
+  if (clip === 0) return { loss: plain / 2, derivative: error, clipped: false };
+  const bounded = Math.min(Math.max(value, oldValue - clip), oldValue + clip);
+  const boundedSquare = (bounded - target) ** 2;
+  const clipped = boundedSquare > plain;
+  return { loss: (clipped ? boundedSquare : plain) / 2, derivative: clipped ? 0 : error, clipped };
+}
+
+/** Aggregates token losses of whole sequences; masked entries are selected away, whatever they hold. */
+export function aggregate(
+  losses: readonly ArrayLike<number>[],
+  masks: readonly ArrayLike<number>[],
+  aggregation: Aggregation,
+  maxResponseLength: number,
+): number {
+  const counts = countLossTokens(masks.map(mask => ({ mask })));
+  let sum = 0;
+  for (let i = 0; i < losses.length; i++) {
+    const mask = masks[i];
+    const own = countTrained(mask);
+    const factor = tokenFactor(aggregation, counts.tokens, counts.sequences, own, maxResponseLength);
+    for (let t = 0; t < mask.length; t++) if (mask[t]) sum += factor * losses[i][t];
+  }
+  return sum;
 }

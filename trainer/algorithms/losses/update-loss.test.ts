@@ -5,16 +5,11 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
-import { buildPolicyLoss, declareLossInputs, lossInputName } from './graph-form.ts';
 import { type LossOffer, lossInputs, lossScalars, lossStructure } from './inputs.ts';
-import { type CurrentOutputs, type LossResult, numericLoss } from './oracle.ts';
-import {
-  AGGREGATIONS,
-  DEFAULT_LOSS_SETTINGS,
-  KL_ESTIMATORS,
-  type LossSettings,
-  POLICY_LOSSES,
-} from './settings.ts';
+import { type CurrentOutputs, type LossResult, numericLoss } from './reference.test-data.ts';
+import { POLICY_LOSSES } from './registry.ts';
+import { AGGREGATIONS, DEFAULT_LOSS_SETTINGS, KL_ESTIMATORS, type LossSettings } from './settings.ts';
+import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const LENGTH = 9;
 const offer: LossOffer = { value: true, entropy: true };
@@ -64,7 +59,7 @@ function graphLoss(
   const entropies = g.input('entropies', 'float32', shape);
   const values = g.input('values', 'float32', shape);
   const inputs = declareLossInputs(g, structure, shape);
-  const { loss, metrics } = buildPolicyLoss(g, { logProbs, entropies, values }, inputs, structure);
+  const { loss, metrics } = buildUpdateLoss(g, { logProbs, entropies, values }, inputs, structure);
   g.output('loss', loss);
   for (const [name, metric] of metrics) g.output(name, metric);
   const wrt = gradients(g, loss, [logProbs, entropies, values]);
@@ -142,7 +137,7 @@ function variants(): [string, LossSettings][] {
 const FLOAT32 = 1e-6;
 
 for (const [name, settings] of variants()) {
-  t.test(`graph form equals numeric form: ${name}`, async t => {
+  t.test(`the graph equals the reference: ${name}`, async t => {
     for (const seed of [1, 2, 3]) {
       const { sequences, outputs } = makeBatch(seed);
       const counts = countLossTokens(sequences);

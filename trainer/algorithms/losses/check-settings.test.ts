@@ -1,5 +1,6 @@
 import t from 'tap';
-import { checkLossSettings, DEFAULT_LOSS_SETTINGS, type LossSettings } from './settings.ts';
+import { checkLossSettings } from './check-settings.ts';
+import { DEFAULT_LOSS_SETTINGS, type LossSettings } from './settings.ts';
 
 const refuse = (change: Partial<LossSettings>, message: string | RegExp) =>
   t.throws(() => checkLossSettings({ ...DEFAULT_LOSS_SETTINGS, ...change }), { message });
@@ -10,7 +11,7 @@ t.test('the defaults are valid', async t => {
 
 t.test('unknown names are refused with the valid ones', async () => {
   refuse(
-    { policy: 'pp0' as 'ppo' },
+    { policy: 'pp0' },
     'loss.policy is "pp0"; choose one of ppo, gspo, cispo, decoupled_ppo, cross_entropy',
   );
   refuse({ aggregation: 'mean' as 'token_mean' }, /choose one of token_mean, seq_mean_token_mean/);
@@ -18,14 +19,14 @@ t.test('unknown names are refused with the valid ones', async () => {
 });
 
 t.test('numbers out of range are refused with the range', async () => {
-  refuse({ clipLow: 1 }, 'loss.clipLow is 1; it must be below 1');
-  refuse({ clipHigh: -0.1 }, 'loss.clipHigh is -0.1; it must be at least 0');
-  refuse({ dualClip: 0.5 }, 'loss.dualClip is 0.5; it must be above 1, or 0 to turn it off');
-  refuse({ entropyCoefficient: Number.NaN }, 'loss.entropyCoefficient is NaN; it must be at least 0');
-  refuse({ offPolicy: { kind: 'tis', cap: 0 } }, 'loss.offPolicy.cap is 0; it must be above 0 (2 is usual)');
+  refuse({ clipLow: 1 }, 'loss.clip_low is 1; it must be below 1');
+  refuse({ clipHigh: -0.1 }, 'loss.clip_high is -0.1; it must be at least 0');
+  refuse({ dualClip: 0.5 }, 'loss.dual_clip is 0.5; it must be above 1, or 0 to turn it off');
+  refuse({ entropyCoefficient: Number.NaN }, 'loss.entropy_coefficient is NaN; it must be at least 0');
+  refuse({ offPolicy: { kind: 'tis', cap: 0 } }, 'loss.off_policy.cap is 0; it must be above 0 (2 is usual)');
   refuse(
     { offPolicy: { kind: 'icepop', low: 2, high: 1 } },
-    'loss.offPolicy.low … high is 2 … 1; it must be 0 ≤ low < high',
+    'loss.off_policy.low … high is 2 … 1; it must be 0 ≤ low < high',
   );
 });
 

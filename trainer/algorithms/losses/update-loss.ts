@@ -1,0 +1,181 @@
+import type { GraphBuilder, Shape, Tensor } from '../../tensor/graph/graph.ts';
+import { type LossStructure, lossScalarInputs, lossTokenInputs } from './inputs.ts';
+import { klLoss } from './kl.ts';
+import type { LossScalarInput, LossTokenInput } from './policy-loss.ts';
+import { policyLoss } from './registry.ts';
+import type { KlEstimator } from './settings.ts';
+import { valueSquares } from './value.ts';
+
+/** The loss's own inputs in a graph, by name; which exist depends on the structure. */
+export interface LossGraphInputs {
+  readonly tokens: ReadonlyMap<LossTokenInput, Tensor>;
+  readonly scalars: ReadonlyMap<LossScalarInput, Tensor>;
+}
+
+/** What the model computes in the graph, each of the same shape as the token inputs. */
+export interface ModelOutputs {
+  readonly logProbs?: Tensor;
+  readonly entropies?: Tensor;
+  readonly values?: Tensor;
+}
+
+export interface LossGraphOptions {
+  /**
+   * Sum over the tokens of a sequence, given back at each of its tokens (or broadcastable to them). Only gspo
+   * asks. Default: a row is a sequence, so the sum runs over the last axis.
+   */
+  readonly sequenceSum?: (x: Tensor) => Tensor;
+}
+
+export interface LossGraph {
+  /** The scalar to differentiate. */
+  readonly loss: Tensor;
+  /** Scalars by their logged names; summed over micro-batches and workers they are the step's metrics. */
+  readonly metrics: ReadonlyMap<string, Tensor>;
+}
+
+/** Name of a loss input among the graph's inputs. */
+export function lossInputName(name: LossTokenInput | LossScalarInput): string {
+  return `loss.${name}`;
+}
+
+/** Declares the loss's inputs: `loss.<name>`, float32, token inputs in the given shape, scalars in []. */
+export function declareLossInputs(g: GraphBuilder, structure: LossStructure, shape: Shape): LossGraphInputs {
+  return {
+    tokens: new Map(
+      lossTokenInputs(structure).map(name => [name, g.input(lossInputName(name), 'float32', shape)]),
+    ),
+    scalars: new Map(
+      lossScalarInputs(structure).map(name => [name, g.input(lossInputName(name), 'float32', [])]),
+    ),
+  };
+}
+
+/** The terms of a loss while they are put together. */
+class LossTerms {
+  readonly g: GraphBuilder;
+  readonly outputs: ModelOutputs;
+  readonly metrics = new Map<string, Tensor>();
+  loss: Tensor;
+  readonly #inputs: LossGraphInputs;
+  readonly #mask: Tensor;
+
+  constructor(g: GraphBuilder, outputs: ModelOutputs, inputs: LossGraphInputs) {
+    this.g = g;
+    this.outputs = outputs;
+    this.#inputs = inputs;
+    this.#mask = g.greater(this.token('mask'), 0.5);
+    this.loss = g.constant(0);
+  }
+
+  readonly token = (name: LossTokenInput): Tensor =>
+    given(this.#inputs.tokens.get(name), `token input ${name}`);
+  readonly scalar = (name: LossScalarInput): Tensor =>
+    given(this.#inputs.scalars.get(name), `scalar input ${name}`);
+
+  /** A model output on trained tokens, 0 elsewhere. */
+  trained(name: keyof ModelOutputs): Tensor {
+    return this.g.where(this.#mask, given(this.outputs[name], `model output ${name}`), 0);
+  }
+
+  /** Sum over all tokens ÷ trained tokens of the step. */
+  perToken(x: Tensor): Tensor {
+    return this.g.mul(this.g.sum(x), this.scalar('inverseTokens'));
+  }
+
+  /** Share of the trained tokens where a condition holds. */
+  share(condition: Tensor): Tensor {
+    return this.perToken(this.g.where(this.g.and(this.#mask, condition), 1, 0));
+  }
+
+  /** Σ x · weights over all tokens. */
+  weighted(x: Tensor, weights: LossTokenInput): Tensor {
+    return this.g.sum(this.g.mul(x, this.token(weights)));
+  }
+}
+
+/**
+ * Builds the loss of an update in the tensor program.
+ *
+ * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value, of which a critic has the last
+ *
+ * Everything is a sum over tokens with weights that already hold the averages of the whole optimizer step, so
+ * the losses, gradients and metrics of micro-batches add up to those of the step. Masked tokens are selected away
+ * before any arithmetic; what they hold, NaN included, reaches neither the loss nor a gradient.
+ *
+ * @throws RangeError when the structure needs a model output or input that is not given
+ */
+export function buildUpdateLoss(
+  g: GraphBuilder,
+  outputs: ModelOutputs,
+  inputs: LossGraphInputs,
+  structure: LossStructure,
+  options: LossGraphOptions = {},
+): LossGraph {
+  const terms = new LossTerms(g, outputs, inputs);
+  const { sequenceSum = x => g.sum(x, [-1], true) } = options;
+  if (structure.policy !== null) addPolicyTerm(terms, structure.policy, structure.dualClip, sequenceSum);
+  if (structure.kl) addKlTerm(terms, structure.kl);
+  if (structure.entropy) addEntropyTerm(terms);
+  if (structure.value) addValueTerm(terms, structure.valueClip);
+  return { loss: terms.loss, metrics: terms.metrics };
+}
+
+function addPolicyTerm(
+  terms: LossTerms,
+  name: string,
+  dualClip: boolean,
+  sequenceSum: (x: Tensor) => Tensor,
+): void {
+  const { g, metrics, token, scalar } = terms;
+  const loss = policyLoss(name);
+  const logProbs = terms.trained('logProbs');
+  const policy = loss.tokenLosses(g, { logProbs, token, scalar, dualClip, sequenceSum });
+  terms.loss = terms.weighted(policy.losses, 'policyWeights');
+  if (loss.kind === 'likelihood') {
+    metrics.set('sft/loss', terms.loss);
+    return;
+  }
+  metrics.set('actor/pg_loss', terms.loss);
+  metrics.set('actor/pg_clipfrac', terms.share(given(policy.clipped, 'clip flags')));
+  metrics.set(
+    'actor/pg_clipfrac_lower',
+    policy.clippedLower ? terms.share(policy.clippedLower) : g.constant(0),
+  );
+  metrics.set('actor/ppo_kl', g.neg(terms.perToken(given(policy.logRatios, 'log-ratios'))));
+}
+
+function addKlTerm(terms: LossTerms, estimator: KlEstimator): void {
+  const { g } = terms;
+  const difference = g.sub(terms.trained('logProbs'), terms.token('referenceLogProbs'));
+  const kl = terms.weighted(klLoss(g, estimator, difference), 'klWeights');
+  terms.metrics.set('actor/kl_loss', kl);
+  terms.loss = g.add(terms.loss, g.mul(kl, terms.scalar('klCoefficient')));
+}
+
+function addEntropyTerm(terms: LossTerms): void {
+  const { g, outputs } = terms;
+  const rewarded = g.greater(terms.token('entropyMask'), 0.5);
+  const entropies = g.where(rewarded, given(outputs.entropies, 'model output entropies'), 0);
+  const bonus = terms.weighted(entropies, 'entropyWeights');
+  terms.metrics.set('actor/entropy', g.mul(g.sum(entropies), terms.scalar('inverseEntropyTokens')));
+  terms.loss = g.sub(terms.loss, g.mul(bonus, terms.scalar('entropyCoefficient')));
+}
+
+function addValueTerm(terms: LossTerms, clips: boolean): void {
+  const { g, metrics } = terms;
+  const values = terms.trained('values');
+  const clip = clips ? { oldValues: terms.token('oldValues'), move: terms.scalar('valueClip') } : undefined;
+  const { squares, clipped } = valueSquares(g, { values, returns: terms.token('returns'), clip });
+  const flagged = clipped ? terms.share(clipped) : g.constant(0);
+  const regression = g.mul(terms.weighted(squares, 'valueWeights'), 0.5);
+  metrics.set('critic/vf_loss', regression);
+  metrics.set('critic/vf_clipfrac', flagged);
+  metrics.set('critic/vpred_mean', terms.perToken(values));
+  terms.loss = g.add(terms.loss, g.mul(regression, terms.scalar('valueCoefficient')));
+}
+
+function given<T>(value: T | undefined, what: string): T {
+  if (value === undefined) throw new RangeError(`this loss structure needs ${what}, which was not given`);
+  return value;
+}
