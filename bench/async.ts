@@ -16,7 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { createApp } from '../env-server/app.ts';
-import type { AnyEnvironment } from '../env-server/environments/environment.ts';
+import type { AnyEnvironment } from '../env-server/environments/core/environment.ts';
 import { BUILT_IN, createRegistry } from '../env-server/environments/registry.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';

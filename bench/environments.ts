@@ -8,9 +8,9 @@
  * RAGEN's Python environments on this class of machine.
  */
 
-import type { AnyEnvironment } from '../env-server/environments/environment.ts';
+import type { AnyEnvironment } from '../env-server/environments/core/environment.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
-import { resolveConfig, resolveOptions } from '../env-server/environments/settings.ts';
+import { resolveConfig, resolveOptions } from '../env-server/environments/core/settings.ts';
 import type { Json, JsonObject } from '../shared/json.ts';
 import { Random } from '../shared/random.ts';
 

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import { hashToken } from '../env-server/http/auth.ts';
+import { hashToken } from '../env-server/transports/access/auth.ts';
 import { median } from './median.ts';
 import {
   type Client,

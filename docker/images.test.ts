@@ -4,9 +4,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
-import { hashToken } from '../env-server/http/auth.ts';
-import { SETTINGS, variableOf } from '../env-server/settings.ts';
-import { freePort } from '../env-server/walkthrough.test-data.ts';
+import { hashToken } from '../env-server/transports/access/auth.ts';
+import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
+import { freePort } from '../test/walkthrough.test-data.ts';
 import {
   assemble,
   copies,
@@ -75,11 +75,11 @@ t.test('tests, tools and the work of a day stay out of images', async t => {
     '.git/config',
     'node_modules/fastify/package.json',
     'runs/quickstart-001/config.yaml',
-    'env-server/app.test-data.ts',
+    'test/app.test-data.ts',
     'env-server/main.test.ts',
     'bench/server.ts',
     'docs/errors.md',
-    'test-data/golden',
+    'test/golden',
     'docker/compose.yaml',
     '.env',
   ]) {

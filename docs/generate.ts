@@ -4,17 +4,17 @@
  * ids).
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { encodePng } from '../env-server/environments/png.ts';
+import { encodePng } from '../env-server/environments/core/drawing/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
-import { PICTURES } from '../env-server/pages/environment-page.ts';
-import { measure } from '../env-server/pages/measure.ts';
+import { PICTURES } from './generator/environment-page.ts';
+import { measure } from './generator/measure.ts';
 import {
   environmentPages,
   environmentPictures,
   MEASURED_FILE,
   readMeasured,
-} from '../env-server/pages/pages.ts';
-import { SETTINGS_PAGE, withSettings } from '../env-server/pages/settings-table.ts';
+} from './generator/pages.ts';
+import { SETTINGS_PAGE, withSettings } from './generator/settings-table.ts';
 
 const EPISODES = 500;
 /** Where an episode of the best policy takes a second or more. */

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import { checkEnvironment } from './environments/checker/checker.ts';
-import { formatReport } from './environments/checker/report.ts';
+import { checkEnvironment } from './environments/core/checker/checker.ts';
+import { formatReport } from './environments/core/checker/report.ts';
 import { createRegistry } from './environments/registry.ts';
 
 /** `npm run check-env -- <id>…`: whether environments keep their contract. Exits with 1 when one does not. */

@@ -1,10 +1,10 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { VERSION } from '../shared/version.ts';
 import { createApp } from './app.ts';
-import { readConfigFile } from './config-file.ts';
-import { NO_DATA } from './environments/datasets/records.ts';
+import { readConfigFile } from './config/config-file.ts';
+import { NO_DATA } from './environments/core/datasets/records.ts';
 import { BUILT_IN } from './environments/registry.ts';
-import { Authenticator, hashToken, refuseOpenServer } from './http/auth.ts';
+import { Authenticator, hashToken, refuseOpenServer } from './transports/access/auth.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,
@@ -13,9 +13,9 @@ import {
   type SettingDeclaration,
   type Settings,
   variableOf,
-} from './settings.ts';
+} from './config/settings.ts';
 import { stopperOf } from './stopping.ts';
-import { describeRepair, repairDatabase } from './store/repair.ts';
+import { describeRepair, repairDatabase } from './persistence/repair.ts';
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -129,7 +129,7 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Serv
 async function serveTogether(settings: Settings, portChosen: boolean): Promise<Serving> {
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
-  const { Supervisor } = await import('./workers/supervisor.ts');
+  const { Supervisor } = await import('./cluster/supervisor.ts');
   const supervisor = new Supervisor(settings);
   const port = await freePort(settings.port, portChosen, port => supervisor.listen(port));
   await supervisor.start();

@@ -1,5 +1,5 @@
 import type { App } from './app.ts';
-import type { Settings } from './settings.ts';
+import type { Settings } from './config/settings.ts';
 
 const MS_PER_S = 1000;
 /** What the server gets to close after the last operation. */

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import openapiTS, { astToString, type OpenAPI3 } from 'openapi-typescript';
-import { openApiDocument } from '../env-server/http/openapi.ts';
+import { openApiDocument } from '../env-server/transports/rest/openapi.ts';
 import { errorsPage } from './errors-page.ts';
 
 /** Every generated file: path from the repository's root → content. */

@@ -31,11 +31,13 @@ export class Assets {
   readonly #files: ReadonlySet<string>;
   readonly #made = new Map<string, Promise<Asset>>();
 
-  /** @param folders from the root of the repository; what lies in folders below them is not handed out */
+  /** @param folders from the root of the repository, with all folders below them */
   constructor(folders: readonly string[]) {
     this.#files = new Set(
       folders
-        .flatMap(folder => readdirSync(join(ROOT, folder)).map(name => `${folder}/${name}`))
+        .flatMap(folder =>
+          readdirSync(join(ROOT, folder), { recursive: true }).map(name => `${folder}/${name}`),
+        )
         .filter(isPublic),
     );
   }

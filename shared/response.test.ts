@@ -16,7 +16,7 @@ interface GoldenRow {
 }
 
 const golden = JSON.parse(
-  readFileSync(new URL('../test-data/golden/response_parsing.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../test/golden/response_parsing.json', import.meta.url), 'utf8'),
 ) as { rows: GoldenRow[] };
 const SOKOBAN = { names: ['Up', 'Down', 'Left', 'Right'], start: 1 };
 

@@ -13,7 +13,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'env-server/sessions': [
     'env-server/environments',
     'env-server/persistence',
-    'env-server/store',
+    'env-server/persistence',
     'env-server/wrappers',
     'shared',
   ],
@@ -22,7 +22,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'env-server/environments',
     'env-server/persistence',
     'env-server/sessions',
-    'env-server/store',
+    'env-server/persistence',
     'env-server/wrappers',
     'shared',
   ],
@@ -109,8 +109,8 @@ const KNOWN_CIRCLES: readonly (readonly string[])[] = [
   ],
   [
     'env-server/operations/operation.ts',
-    'env-server/operations/peers.ts',
-    'env-server/operations/tracing.ts',
+    'env-server/operations/dispatch/peers.ts',
+    'env-server/operations/dispatch/tracing.ts',
   ],
   ['env-server/environments/game2048/game2048.ts', 'env-server/environments/game2048/reference.ts'],
   ['env-server/environments/rubikscube/render.ts', 'env-server/environments/rubikscube/rubikscube.ts'],

@@ -1,4 +1,4 @@
-import type { EnvironmentSpec } from '../environments/environment.ts';
+import type { EnvironmentSpec } from '../environments/core/environment.ts';
 
 const VERSION = /-v(\d+)$/;
 

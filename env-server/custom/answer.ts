@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { StepInfo } from '../environments/environment.ts';
+import type { StepInfo } from '../environments/core/environment.ts';
 import { REWARD } from './definition-parts.ts';
 
 /** What somebody else's code says of a state. */

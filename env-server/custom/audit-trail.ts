@@ -4,7 +4,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import { Problem } from '../../shared/problems.ts';
 import { UnknownEnvironment } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
-import type { AuditAction, AuditEntry, Store } from '../store/store.ts';
+import type { AuditAction, AuditEntry, Store } from '../persistence/store.ts';
 import { withoutSecrets } from './remote/secrets.ts';
 
 /** Outcome of what was not refused. */

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
-import type { AnyEnvironment } from '../environments/environment.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
 import type { Definition } from './definition.ts';

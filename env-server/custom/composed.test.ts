@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { checkEnvironment } from '../environments/checker/checker.ts';
-import type { AnyEnvironment } from '../environments/environment.ts';
+import { checkEnvironment } from '../environments/core/checker/checker.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { createRegistry } from '../environments/registry.ts';
-import { resolveConfig, stepLimit } from '../environments/settings.ts';
+import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
 import { composedEnvironment } from './composed.ts';
 import type { ComposedDefinition } from './definition.ts';
 

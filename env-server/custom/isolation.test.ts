@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { createApp } from '../app.ts';
-import type { Settings } from '../settings.ts';
+import type { Settings } from '../config/settings.ts';
 import { EXAMPLES } from './examples.ts';
 import { testService } from './remote/service.test-data.ts';
 

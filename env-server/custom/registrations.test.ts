@@ -2,12 +2,12 @@ import { hash } from 'node:crypto';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { isProblem, type Reply } from '../app.test-data.ts';
+import { isProblem, type Reply } from '../../test/app.test-data.ts';
 import { createApp } from '../app.ts';
 import { createRegistry } from '../environments/registry.ts';
-import { hashToken } from '../http/auth.ts';
-import type { Settings } from '../settings.ts';
-import { openStore } from '../store/store.ts';
+import { hashToken } from '../transports/access/auth.ts';
+import type { Settings } from '../config/settings.ts';
+import { openStore } from '../persistence/store.ts';
 import { EXAMPLES } from './examples.ts';
 
 const tabular = EXAMPLES.tabular.value as { env_id: string; definition: JsonObject };

@@ -3,7 +3,7 @@ import { Compile } from 'typebox/compile';
 import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Problem } from '../../shared/problems.ts';
-import { resolveAgainst } from '../environments/settings.ts';
+import { resolveAgainst } from '../environments/core/settings.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
 

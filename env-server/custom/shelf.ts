@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
-import type { AnyEnvironment } from '../environments/environment.ts';
-import type { StoredEnvironment } from '../store/store.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
+import type { StoredEnvironment } from '../persistence/store.ts';
 import { buildEnvironment, type Workshop } from './build.ts';
 import { dependentsOf, type StoredEnvironments } from './compositions.ts';
 import type { Definition } from './definition.ts';

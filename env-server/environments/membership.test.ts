@@ -2,9 +2,9 @@ import t from 'tap';
 import { Compile } from 'typebox/compile';
 import type { Json } from '../../shared/json.ts';
 import type { Space } from '../../shared/spaces.ts';
-import { gymnasiumSpace, jsonSchema } from '../operations/spaces.ts';
-import { whyOutside } from './membership.ts';
-import { cell, choice, dict, FLAG, integers, list, number, orNull, text, tuple } from './spaces.ts';
+import { gymnasiumSpace, jsonSchema } from '../operations/environments/spaces.ts';
+import { whyOutside } from './core/membership.ts';
+import { cell, choice, dict, FLAG, integers, list, number, orNull, text, tuple } from './core/spaces.ts';
 
 interface Case {
   readonly space: Space;

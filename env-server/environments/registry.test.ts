@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AnyEnvironment } from './environment.ts';
+import type { AnyEnvironment } from './core/environment.ts';
 import { createRegistry, ENVIRONMENT_ID } from './registry.ts';
 
 t.test('built-ins are listed and found by id', async t => {

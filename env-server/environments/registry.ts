@@ -2,7 +2,7 @@ import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
 import { countdown } from './countdown/countdown.ts';
 import { deepCoder } from './deepcoder/deepcoder.ts';
-import type { AnyEnvironment } from './environment.ts';
+import type { AnyEnvironment } from './core/environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
 import { lean } from './lean/lean.ts';

@@ -7,10 +7,10 @@ import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
-import type { AuditAction } from '../store/store.ts';
-import type { Peers } from './peers.ts';
+import type { AuditAction } from '../persistence/store.ts';
+import type { Peers } from './dispatch/peers.ts';
 import { SessionId } from './schemas.ts';
-import type { Tracing } from './tracing.ts';
+import type { Tracing } from './dispatch/tracing.ts';
 
 export interface Services {
   readonly sessions: SessionManager;

@@ -1,24 +1,24 @@
-import { checkOperation } from './check.ts';
-import { clone } from './clone.ts';
-import { close } from './close.ts';
-import { create } from './create.ts';
-import { describeEnvironment } from './describe-environment.ts';
-import { get } from './get.ts';
-import { getDefinition } from './get-definition.ts';
-import { getEnvironment } from './get-environment.ts';
-import { list } from './list.ts';
-import { listEnvironments } from './list-environments.ts';
+import { checkOperation } from './environments/check.ts';
+import { clone } from './sessions/clone.ts';
+import { close } from './sessions/close.ts';
+import { create } from './sessions/create.ts';
+import { describeEnvironment } from './environments/describe-environment.ts';
+import { get } from './sessions/get.ts';
+import { getDefinition } from './environments/get-definition.ts';
+import { getEnvironment } from './environments/get-environment.ts';
+import { list } from './sessions/list.ts';
+import { listEnvironments } from './environments/list-environments.ts';
 import type { Operation } from './operation.ts';
-import { reference } from './reference.ts';
-import { register } from './register.ts';
-import { remove } from './remove.ts';
-import { render } from './render.ts';
-import { replace } from './replace.ts';
-import { reset } from './reset.ts';
-import { restore } from './restore.ts';
-import { snapshot } from './snapshot.ts';
-import { step } from './step.ts';
-import { trajectory } from './trajectory.ts';
+import { reference } from './sessions/reference.ts';
+import { register } from './environments/register.ts';
+import { remove } from './environments/remove.ts';
+import { render } from './sessions/render.ts';
+import { replace } from './environments/replace.ts';
+import { reset } from './sessions/reset.ts';
+import { restore } from './sessions/restore.ts';
+import { snapshot } from './sessions/snapshot.ts';
+import { step } from './sessions/step.ts';
+import { trajectory } from './sessions/trajectory.ts';
 
 /** Every operation there is; each door offers all of them. */
 export const OPERATIONS: readonly Operation[] = [

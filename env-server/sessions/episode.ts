@@ -4,7 +4,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
-import type { ObservationFormat } from '../environments/environment.ts';
+import type { ObservationFormat } from '../environments/core/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';

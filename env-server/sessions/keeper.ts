@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import type { Json } from '../../shared/json.ts';
-import { type FolderLock, lockFolder } from '../store/lock.ts';
+import { type FolderLock, lockFolder } from '../persistence/lock.ts';
 import {
   type DroppedKeysRow,
   type PartRow,
@@ -9,7 +9,7 @@ import {
   type SessionChanges,
   type SessionRow,
   SessionRows,
-} from '../store/session-rows.ts';
+} from '../persistence/session-rows.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { EndedSession, Ending } from './ended.ts';
 import type { SessionManager } from './manager.ts';

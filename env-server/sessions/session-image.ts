@@ -1,4 +1,4 @@
-import type { PartRow } from '../store/session-rows.ts';
+import type { PartRow } from '../persistence/session-rows.ts';
 import { ActionChunk, actionSize, chunksOf, type LogPosition } from './action-log.ts';
 import { inMb } from './budgets.ts';
 import { type EpisodeState, episodeSize } from './episode.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
-import type { ObservationFormat } from '../environments/environment.ts';
+import type { ObservationFormat } from '../environments/core/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { type LogPosition, logOf } from './action-log.ts';
 import type { EpisodeState, Restart } from './episode.ts';

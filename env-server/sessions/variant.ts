@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
-import type { AnyEnvironment, ObservationFormat } from '../environments/environment.ts';
-import { resolveConfig, resolveOptions, stepLimit } from '../environments/settings.ts';
+import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
+import { resolveConfig, resolveOptions, stepLimit } from '../environments/core/settings.ts';
 import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
 import type { ByteAccount } from './budgets.ts';

@@ -3,9 +3,9 @@ import type { Json } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Random } from '../../shared/random.ts';
 import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
-import type { AnyEnvironment, StepInfo, Transition } from '../environments/environment.ts';
-import { stepLimit } from '../environments/settings.ts';
-import { charactersOf, LINES } from '../environments/spaces.ts';
+import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
+import { stepLimit } from '../environments/core/settings.ts';
+import { charactersOf, LINES } from '../environments/core/spaces.ts';
 import {
   type Nested,
   nested,

@@ -1,8 +1,8 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import type { Transition } from '../environments/environment.ts';
-import { stepLimit } from '../environments/settings.ts';
+import type { Transition } from '../environments/core/environment.ts';
+import { stepLimit } from '../environments/core/settings.ts';
 import { type Nested, nested, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Space } from '../../shared/spaces.ts';
-import { dict, list, longerText, number, observationSpaces } from '../environments/spaces.ts';
+import { dict, list, longerText, number, observationSpaces } from '../environments/core/spaces.ts';
 import { alsoTold, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
 
 const optionsSchema = Type.Object(

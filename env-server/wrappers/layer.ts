@@ -8,7 +8,7 @@ import type {
   ObservationFormat,
   ReferencePolicy,
   Transition,
-} from '../environments/environment.ts';
+} from '../environments/core/environment.ts';
 
 /** Turns an environment into another one. */
 export interface Wrapper {

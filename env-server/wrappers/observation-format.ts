@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
-import type { ObservationFormat } from '../environments/environment.ts';
-import { observationSpaces } from '../environments/spaces.ts';
+import type { ObservationFormat } from '../environments/core/environment.ts';
+import { observationSpaces } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const FORMATS = [

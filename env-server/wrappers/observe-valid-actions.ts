@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
 import type { Space } from '../../shared/spaces.ts';
-import { anyText, dict, list, longerText, observationSpaces } from '../environments/spaces.ts';
+import { anyText, dict, list, longerText, observationSpaces } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
 
 export const observeValidActions: Wrapper = {

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import type { AnyEnvironment } from '../environments/environment.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { alsoTold, altered, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { stepLimit } from '../environments/settings.ts';
+import { stepLimit } from '../environments/core/settings.ts';
 import { nested, stepInner, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(

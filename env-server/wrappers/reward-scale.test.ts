@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AnyEnvironment } from '../environments/environment.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { sokoban } from '../environments/sokoban/sokoban.ts';
 import { begin } from './wrapped.test-data.ts';
 

@@ -1,8 +1,8 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { checkContract } from '../environments/contract.test-data.ts';
-import type { AnyEnvironment } from '../environments/environment.ts';
+import { checkContract } from '../../test/environment-contract.test-data.ts';
+import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { sokoban } from '../environments/sokoban/sokoban.ts';
 import { WRAPPERS, type WrapperChoice, wrap } from './wrap.ts';

@@ -24,7 +24,7 @@ t.test('settings as YAML, and sizes with the vocabulary of the environments', as
 t.test('without a server the vocabulary is left open, and a folder needs none', async t => {
   const settings = tinySettings('http://127.0.0.1:1', t.testdir(), 'tiny');
   t.match(await dryRun(settings, never), /with one word, and 16 for each other: .* no server answered/);
-  const init = new URL('../../test-data/golden/models/qwen2-tiny', import.meta.url).pathname;
+  const init = new URL('../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
   const folder = { ...settings, policy: { ...settings.policy, init } };
   t.match(await dryRun(folder, never), new RegExp(`from ${init}`));
   const lora = { rank: 2, alpha: 4, rank_stabilized: false, target_modules: ['q_proj' as const], dropout: 0 };

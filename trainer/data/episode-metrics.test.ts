@@ -19,7 +19,7 @@ interface GoldenTurn {
 }
 
 t.test("the state manager's metrics of the golden episodes", async t => {
-  const file = new URL('../../test-data/golden/manager_episodes.json', import.meta.url);
+  const file = new URL('../../test/golden/manager_episodes.json', import.meta.url);
   const { episodes } = JSON.parse(readFileSync(file, 'utf8'));
   for (const golden of episodes) {
     const turns = new Map<number, Turn[]>();

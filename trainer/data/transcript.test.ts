@@ -14,7 +14,7 @@ import { planGroups } from '../rollout/tag.ts';
 import { demonstrate } from './demonstrations.ts';
 import { episodeConversations } from './transcript.ts';
 
-const QWEN = fileURLToPath(new URL('../../test-data/golden/models/qwen2-tiny', import.meta.url));
+const QWEN = fileURLToPath(new URL('../../test/golden/models/qwen2-tiny', import.meta.url));
 const plans = planGroups({ tags: [{ tag: 'Room', groups: 6 }], groupSize: 1, firstSeed: 40 });
 const tag = { name: 'Room', environmentId: 'Sokoban-v0', config: { preset: 'simple' }, ...CAPS };
 

@@ -12,7 +12,7 @@ interface Case {
   readonly metrics_step2: Record<string, number>;
 }
 
-const file = new URL('../../test-data/golden/collapse_metrics.json', import.meta.url);
+const file = new URL('../../test/golden/collapse_metrics.json', import.meta.url);
 const { cases } = JSON.parse(readFileSync(file, 'utf8')) as { cases: Case[] };
 
 function scores(data: Case, scale: number): CrossScores {

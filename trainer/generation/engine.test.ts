@@ -84,7 +84,7 @@ const pairs = <A, B>(a: readonly A[], b: readonly B[]) => a.flatMap(x => b.map(y
 
 for (const [model, program] of pairs(['qwen2-tiny', 'qwen3-tiny', 'llama-tiny'], PROGRAMS)) {
   t.test(`${model} in ${program} continues the golden prompt greedily as transformers does`, async t => {
-    const folder = new URL(`../../test-data/golden/models/${model}/`, import.meta.url);
+    const folder = new URL(`../../test/golden/models/${model}/`, import.meta.url);
     const read = (name: string) => JSON.parse(readFileSync(new URL(name, folder), 'utf8'));
     const { greedy: golden } = read('expected.json');
     const goldenConfig = parseConfig(read('config.json'));

@@ -6,7 +6,7 @@ import { configToJson, parseConfig } from './config-json.ts';
 
 const golden = (model: string): JsonObject =>
   JSON.parse(
-    readFileSync(new URL(`../../test-data/golden/models/${model}/config.json`, import.meta.url), 'utf8'),
+    readFileSync(new URL(`../../test/golden/models/${model}/config.json`, import.meta.url), 'utf8'),
   );
 
 const old = {

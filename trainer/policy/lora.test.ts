@@ -91,7 +91,7 @@ t.test('four steps are two steps, a save, a load and two steps, bit for bit', as
 });
 
 t.test("PEFT's adapter is scored as PEFT scores it", async t => {
-  const golden = new URL('../../test-data/golden/models/qwen2-tiny/', import.meta.url).pathname;
+  const golden = new URL('../../test/golden/models/qwen2-tiny/', import.meta.url).pathname;
   const { forward, lora: expected } = JSON.parse(await readFile(join(golden, 'expected.json'), 'utf8'));
   const options = { grammars: {}, valueHead: false, base: golden };
   const policy = await closing(t, policyWith({ ...options, model: join(golden, 'lora') }));

@@ -8,7 +8,7 @@ import { chatPrompt } from './chat.ts';
 import { promptMessages, type TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND } from './tasks.test-data.ts';
 
-const MODELS = fileURLToPath(new URL('../../test-data/golden/models/', import.meta.url));
+const MODELS = fileURLToPath(new URL('../../test/golden/models/', import.meta.url));
 const FIRST: TurnView = { turn: 1, state: POND, actionsLeft: 10, lastInvalid: false };
 const SECOND: TurnView = { turn: 2, state: POND, actionsLeft: 8, lastReward: -0.2, lastInvalid: false };
 

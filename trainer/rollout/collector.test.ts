@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
-import type { AnyEnvironment } from '../../env-server/environments/environment.ts';
+import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { frozenLake } from '../../env-server/environments/frozenlake/frozenlake.ts';
 import type { WaitEvent } from '../client/availability.ts';
 import type { ServerProblem } from '../client/errors.ts';
@@ -24,7 +24,7 @@ import { CAPS, serve } from './server.test-data.ts';
 import { serverProcess } from './server-process.test-data.ts';
 import { type GroupPlan, planGroups, type Tag } from './tag.ts';
 
-const QWEN = fileURLToPath(new URL('../../test-data/golden/models/qwen2-tiny', import.meta.url));
+const QWEN = fileURLToPath(new URL('../../test/golden/models/qwen2-tiny', import.meta.url));
 const RESPONSE = { responseLength: 8, think: true };
 const SAMPLING = { temperature: 1, topK: 0, topP: 1 };
 const TAGS: readonly Tag[] = [

@@ -46,7 +46,7 @@ interface GoldenEpisodes {
 }
 
 const { episodes: GOLDEN } = JSON.parse(
-  readFileSync(new URL('../../test-data/golden/manager_episodes.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../test/golden/manager_episodes.json', import.meta.url), 'utf8'),
 ) as { episodes: GoldenEpisodes[] };
 
 const TOLERANCE = 1e-6;

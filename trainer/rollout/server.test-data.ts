@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
-import type { AnyEnvironment } from '../../env-server/environments/environment.ts';
+import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { BUILT_IN, createRegistry } from '../../env-server/environments/registry.ts';
 import type { EnvServerSettings } from '../client/server.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { startCapacity } from './staleness.ts';
 
-const file = new URL('../../test-data/golden/closed_form.json', import.meta.url);
+const file = new URL('../../test/golden/closed_form.json', import.meta.url);
 const golden = JSON.parse(readFileSync(file, 'utf8')) as { capacity: number };
 
 const state = { maxStaleness: 2, version: 3, batchSize: 8, concurrency: 40, accepted: 40, running: 5 };

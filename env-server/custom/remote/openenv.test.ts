@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
 import { Random } from '../../../shared/random.ts';
-import { until } from '../../../shared/until.test-data.ts';
-import { checkEnvironment } from '../../environments/checker/checker.ts';
+import { until } from '../../../test/until.test-data.ts';
+import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from './openenv.ts';
 import { type Answer, localNetwork, type Received, testService } from './service.test-data.ts';

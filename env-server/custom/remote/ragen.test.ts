@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { type App, createApp } from '../../app.ts';
-import { checkEnvironment } from '../../environments/checker/checker.ts';
-import type { AnyEnvironment } from '../../environments/environment.ts';
+import { checkEnvironment } from '../../environments/core/checker/checker.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { frozenLake } from '../../environments/frozenlake/frozenlake.ts';
-import { resolveConfig } from '../../environments/settings.ts';
+import { resolveConfig } from '../../environments/core/settings.ts';
 import type { RagenDefinition } from './definition.ts';
 import { learnRagen, ragenEnvironment } from './ragen.ts';
 import { localNetwork, testService } from './service.test-data.ts';

@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { createApp } from '../../app.ts';
-import type { Settings } from '../../settings.ts';
+import type { Settings } from '../../config/settings.ts';
 import { HeaderSecrets, type HeaderValue, withoutSecrets } from './secrets.ts';
 import { testService } from './service.test-data.ts';
 

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { checkEnvironment } from '../../environments/checker/checker.ts';
-import { resolveConfig } from '../../environments/settings.ts';
+import { checkEnvironment } from '../../environments/core/checker/checker.ts';
+import { resolveConfig } from '../../environments/core/settings.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { localNetwork, type Received, testService } from './service.test-data.ts';
 import { webhookEnvironment } from './webhook.ts';

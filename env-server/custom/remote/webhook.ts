@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { AnyEnvironment, Environment, Transition } from '../../environments/environment.ts';
+import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
 import { readOutcome, readSeen, type Seen } from '../answer.ts';
 import { compileBehaviour } from '../behaviour.ts';

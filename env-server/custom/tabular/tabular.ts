@@ -2,15 +2,15 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { Space } from '../../../shared/spaces.ts';
-import { namedActions } from '../../environments/actions.ts';
+import { namedActions } from '../../environments/core/actions.ts';
 import {
   type AnyEnvironment,
   type Environment,
   InvalidOptions,
   type ReferencePolicy,
   type StepInfo,
-} from '../../environments/environment.ts';
-import { COUNT, charactersOf, choice, dict, list } from '../../environments/spaces.ts';
+} from '../../environments/core/environment.ts';
+import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
 import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import type { Sliced } from '../slices.ts';

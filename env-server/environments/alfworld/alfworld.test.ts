@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
-import { splitOf } from '../splits.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { splitOf } from '../core/splits.ts';
 import { admissible, canonical } from './actions.ts';
 import { alfworld } from './alfworld.ts';
 import { RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';

@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import { isInSplit, type Split } from '../splits.ts';
+import { isInSplit, type Split } from '../core/splits.ts';
 import { overview } from './actions.ts';
 import { BARE, LAMP_PLACES, RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
 import {

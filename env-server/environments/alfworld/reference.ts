@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { ReferencePolicy } from '../environment.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
 import { act, admissible } from './actions.ts';
 import {
   carried,

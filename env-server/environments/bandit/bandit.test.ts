@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { bandit } from './bandit.ts';
 import { TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 

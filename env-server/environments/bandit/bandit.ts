@@ -11,8 +11,8 @@ import {
   type ReferencePolicy,
   type StepInfo,
   type Transition,
-} from '../environment.ts';
-import { choice, dict, LINES, number, orNull, text, tuple } from '../spaces.ts';
+} from '../core/environment.ts';
+import { choice, dict, LINES, number, orNull, text, tuple } from '../core/spaces.ts';
 import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 
 const LONGEST_NAME = 64;

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { dataFile } from '../datasets/question.ts';
-import { splitSchema } from '../splits.ts';
+import { dataFile } from '../core/datasets/question.ts';
+import { splitSchema } from '../core/splits.ts';
 
 const count = (fallback: number, description: string) =>
   Type.Integer({ default: fallback, minimum: 2, maximum: 6, description });

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
-import { golden } from '../golden.test-data.ts';
-import { splitOf } from '../splits.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { golden } from '../../../test/golden.test-data.ts';
+import { splitOf } from '../core/splits.ts';
 import { countdown } from './countdown.ts';
 import { puzzleKey } from './data.ts';
 import { evaluate } from './expression.ts';

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import { readRecords } from '../datasets/records.ts';
+import { readRecords } from '../core/datasets/records.ts';
 import {
   type Description,
   type Environment,
@@ -11,9 +11,9 @@ import {
   type ObservationFormat,
   type ReferencePolicy,
   type Transition,
-} from '../environment.ts';
-import { COUNT, dict, LINES, list, number, orNull, text } from '../spaces.ts';
-import { isInSplit } from '../splits.ts';
+} from '../core/environment.ts';
+import { COUNT, dict, LINES, list, number, orNull, text } from '../core/spaces.ts';
+import { isInSplit } from '../core/splits.ts';
 import {
   type CountdownConfig,
   type CountdownOptions,

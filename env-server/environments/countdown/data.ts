@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { InvalidField, numberField, numbersField } from '../datasets/records.ts';
+import { InvalidField, numberField, numbersField } from '../core/datasets/records.ts';
 
 export type Puzzle = { readonly nums: readonly number[]; readonly target: number };
 

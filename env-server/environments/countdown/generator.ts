@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import { InvalidConfig } from '../environment.ts';
-import { isInSplit } from '../splits.ts';
+import { InvalidConfig } from '../core/environment.ts';
+import { isInSplit } from '../core/splits.ts';
 import type { CountdownConfig } from './config.ts';
 import { type Puzzle, puzzleKey } from './data.ts';
 

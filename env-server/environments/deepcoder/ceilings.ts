@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { InvalidConfig } from '../environment.ts';
+import { InvalidConfig } from '../core/environment.ts';
 import { configSchema, type DeepCoderConfig } from './config.ts';
 import type { QueueLimits } from './sandbox/fair-queue.ts';
 import type { Limits } from './sandbox/sandbox.ts';

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { dataFile, indexOption } from '../datasets/question.ts';
-import { splitSchema } from '../splits.ts';
+import { dataFile, indexOption } from '../core/datasets/question.ts';
+import { splitSchema } from '../core/splits.ts';
 import type { Task } from './task.ts';
 import { CALL_TASKS } from './tasks-call.ts';
 import { STDIN_TASKS } from './tasks-stdin.ts';

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { InvalidField, textField } from '../datasets/records.ts';
+import { InvalidField, textField } from '../core/datasets/records.ts';
 import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './task.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
-import { InvalidOptions } from '../environment.ts';
+import { chooseRecord, partOf, pick } from '../core/datasets/choose.ts';
+import { InvalidOptions } from '../core/environment.ts';
 import { tooManyTests } from './ceilings.ts';
 import { type DeepCoderConfig, type DeepCoderOptions, TASKS } from './config.ts';
 import { readTask } from './records.ts';

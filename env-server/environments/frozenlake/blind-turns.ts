@@ -1,4 +1,4 @@
-import type { Parts } from '../parts.ts';
+import type { Parts } from '../core/slices.ts';
 import { backedUp } from './backup.ts';
 import { ACTIONS, isOver, type Lake } from './rules.ts';
 

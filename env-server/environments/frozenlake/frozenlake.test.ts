@@ -1,11 +1,11 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { checkContract } from '../contract.test-data.ts';
-import type { ObservationFormat } from '../environment.ts';
-import { golden } from '../golden.test-data.ts';
-import { resolveConfig, resolveOptions } from '../settings.ts';
-import { splitOf } from '../splits.ts';
+import { checkContract } from '../../../test/environment-contract.test-data.ts';
+import type { ObservationFormat } from '../core/environment.ts';
+import { golden } from '../../../test/golden.test-data.ts';
+import { resolveConfig, resolveOptions } from '../core/settings.ts';
+import { splitOf } from '../core/splits.ts';
 import type { FrozenLakeConfig } from './config.ts';
 import { frozenLake } from './frozenlake.ts';
 import { groundKey, isReachable } from './generator.ts';

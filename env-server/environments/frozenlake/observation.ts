@@ -1,6 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import type { ObservationFormat } from '../environment.ts';
+import type { ObservationFormat } from '../core/environment.ts';
 import {
   type Backdrop,
   backdrop,
@@ -10,8 +10,8 @@ import {
   gridRows,
   inForm,
   rowCol,
-} from '../grid.ts';
-import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../spaces.ts';
+} from '../core/drawing/grid.ts';
+import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../core/spaces.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig } from './config.ts';
 import { render } from './render.ts';
 import { type FrozenLakeState, HOLE, isHole, type Lake } from './rules.ts';

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
-import { randomPolicy } from '../actions.ts';
-import type { ReferencePolicy } from '../environment.ts';
-import { inTurns, type Parts } from '../parts.ts';
+import { randomPolicy } from '../core/actions.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
+import { inTurns, type Parts } from '../core/slices.ts';
 import { backedUp } from './backup.ts';
 import { bestTurn } from './blind-turns.ts';
 import {

@@ -1,5 +1,5 @@
-import { namedActions } from '../actions.ts';
-import type { StepInfo } from '../environment.ts';
+import { namedActions } from '../core/actions.ts';
+import type { StepInfo } from '../core/environment.ts';
 import type { FrozenLakeConfig, Symbols } from './config.ts';
 
 export const HOLE = 'H';

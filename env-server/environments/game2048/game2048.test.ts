@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
-import { golden } from '../golden.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { golden } from '../../../test/golden.test-data.ts';
 import { game2048 } from './game2048.ts';
 import { ACTIONS, openDirections, rewardOf, slide } from './rules.ts';
 

@@ -1,8 +1,8 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
-import { type Environment, InvalidOptions, type Transition } from '../environment.ts';
-import { COUNT, choice, dict, integers, list, text } from '../spaces.ts';
-import { isInSplit, type Split, splitSchema } from '../splits.ts';
+import { type Environment, InvalidOptions, type Transition } from '../core/environment.ts';
+import { COUNT, choice, dict, integers, list, text } from '../core/spaces.ts';
+import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { heuristic, random } from './reference.ts';
 import { renderTiles } from './render.ts';
 import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts';

@@ -1,5 +1,5 @@
-import { randomPolicy } from '../actions.ts';
-import type { ReferencePolicy } from '../environment.ts';
+import { randomPolicy } from '../core/actions.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
 import type { Game2048State } from './game2048.ts';
 import { ACTIONS, openDirections, slide, type Tiles } from './rules.ts';
 

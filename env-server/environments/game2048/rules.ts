@@ -1,4 +1,4 @@
-import { namedActions } from '../actions.ts';
+import { namedActions } from '../core/actions.ts';
 
 /** Ids follow the clock: 0 Up, 1 Right, 2 Down, 3 Left. */
 export const ACTIONS = namedActions(['Up', 'Right', 'Down', 'Left'], 0);

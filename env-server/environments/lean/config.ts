@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
-import { dataFile, indexOption } from '../datasets/question.ts';
-import { splitSchema } from '../splits.ts';
+import { dataFile, indexOption } from '../core/datasets/question.ts';
+import { splitSchema } from '../core/splits.ts';
 import { AUTOMATION } from './builtin/tactics.ts';
 import { TOPICS } from './theorems.ts';
 

@@ -1,5 +1,5 @@
 import { request } from 'undici';
-import { checkServiceAddress } from '../datasets/service-address.ts';
+import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
   type Backend,

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { axiomsCommand, sourceOf, verdictOnAxioms } from './backend.ts';
 import { lean } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';

@@ -1,16 +1,16 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import { chooseRecord } from '../datasets/choose.ts';
-import { words } from '../datasets/question.ts';
+import { chooseRecord } from '../core/datasets/choose.ts';
+import { words } from '../core/datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
   type Transition,
-} from '../environment.ts';
-import { COUNT, charactersOf, choice, dict, LINES, list } from '../spaces.ts';
+} from '../core/environment.ts';
+import { COUNT, charactersOf, choice, dict, LINES, list } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
 import { LeanError } from './builtin/parser.ts';

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { InvalidConfig } from '../environment.ts';
+import { InvalidConfig } from '../core/environment.ts';
 import {
   axiomsCommand,
   type Backend,

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidField, textField } from '../datasets/records.ts';
-import { isInSplit, type Split } from '../splits.ts';
+import { InvalidField, textField } from '../core/datasets/records.ts';
+import { isInSplit, type Split } from '../core/splits.ts';
 import type { Theorem } from './backend.ts';
 
 /** Theorems for the built-in checker, made from schemes; each comes with a proof. */

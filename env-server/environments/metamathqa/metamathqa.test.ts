@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { checkContract, playing } from '../contract.test-data.ts';
-import { golden } from '../golden.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { golden } from '../../../test/golden.test-data.ts';
 import { labelOf, metaMathQa } from './metamathqa.ts';
 
 const play = playing(metaMathQa);

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { chooseRecord } from '../datasets/choose.ts';
+import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,
   LONGEST_ANSWER,
@@ -9,12 +9,12 @@ import {
   MARKED_QUESTION,
   questionOptions,
   words,
-} from '../datasets/question.ts';
-import { InvalidField, textField } from '../datasets/records.ts';
-import { drawWordProblem } from '../datasets/word-problems.ts';
-import { type Environment, InvalidOptions } from '../environment.ts';
-import { dict, FLAG, list } from '../spaces.ts';
-import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
+} from '../core/datasets/question.ts';
+import { InvalidField, textField } from '../core/datasets/records.ts';
+import { drawWordProblem } from '../core/datasets/word-problems.ts';
+import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { dict, FLAG, list } from '../core/spaces.ts';
+import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 
 const MOST_STEPS = 5;
 

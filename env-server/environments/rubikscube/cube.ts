@@ -1,4 +1,4 @@
-import { namedActions } from '../actions.ts';
+import { namedActions } from '../core/actions.ts';
 
 /**
  * 24 stickers, four a face in the order U L F R B D, each face read row by row as in an unfolded net

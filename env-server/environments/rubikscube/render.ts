@@ -1,5 +1,5 @@
-import type { Picture } from '../environment.ts';
-import { Canvas, type Color } from '../painting.ts';
+import type { Picture } from '../core/environment.ts';
+import { Canvas, type Color } from '../core/drawing/painting.ts';
 import { FACES, faceOf } from './cube.ts';
 import type { RubiksCubeState } from './rubikscube.ts';
 

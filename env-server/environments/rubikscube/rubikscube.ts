@@ -1,11 +1,11 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import type { Space } from '../../../shared/spaces.ts';
-import { randomPolicy } from '../actions.ts';
-import { type Environment, InvalidOptions, type StepInfo } from '../environment.ts';
-import { inTurns } from '../parts.ts';
-import { charactersOf, dict, integers, LINES, text } from '../spaces.ts';
-import { isInSplit, type Split, splitSchema } from '../splits.ts';
+import { randomPolicy } from '../core/actions.ts';
+import { type Environment, InvalidOptions, type StepInfo } from '../core/environment.ts';
+import { inTurns } from '../core/slices.ts';
+import { charactersOf, dict, integers, LINES, text } from '../core/spaces.ts';
+import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
 import { render } from './render.ts';
 import { solve } from './solver.ts';

@@ -1,4 +1,4 @@
-import type { Parts } from '../parts.ts';
+import type { Parts } from '../core/slices.ts';
 import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
 
 /**

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { golden } from '../golden.test-data.ts';
+import { golden } from '../../../test/golden.test-data.ts';
 import { extractAnswer, markAnswer, normalizeAnswer } from './answer.ts';
 
 interface Golden {

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { InvalidField, textField } from '../datasets/records.ts';
+import { InvalidField, textField } from '../core/datasets/records.ts';
 import type { Document, QuestionRecord } from './world.ts';
 
 const ANSWER_FIELDS = ['ground_truth', 'answer', 'answers', 'golden_answers'];

@@ -1,8 +1,8 @@
 import { request } from 'undici';
 import type { Json } from '../../../shared/json.ts';
-import { Bm25Index } from '../datasets/bm25.ts';
-import { checkServiceAddress } from '../datasets/service-address.ts';
-import { InvalidConfig } from '../environment.ts';
+import { Bm25Index } from '../core/datasets/bm25.ts';
+import { checkServiceAddress } from '../core/datasets/service-address.ts';
+import { InvalidConfig } from '../core/environment.ts';
 import type { Document } from './world.ts';
 
 export interface Found {

@@ -2,18 +2,18 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import { partOf, pick } from '../datasets/choose.ts';
-import { dataFile, indexOption, MARKED_WORDS, words } from '../datasets/question.ts';
-import { readRecords } from '../datasets/records.ts';
+import { partOf, pick } from '../core/datasets/choose.ts';
+import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
+import { readRecords } from '../core/datasets/records.ts';
 import {
   type Environment,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
   type Transition,
-} from '../environment.ts';
-import { dict, LINES, list, number, orNull } from '../spaces.ts';
-import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
+} from '../core/environment.ts';
+import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
+import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
 import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { layoutSchema, textFormSchema } from '../grid.ts';
-import { splitSchema } from '../splits.ts';
+import { layoutSchema, textFormSchema } from '../core/drawing/grid.ts';
+import { splitSchema } from '../core/splits.ts';
 
 const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
 

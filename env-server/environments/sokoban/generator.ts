@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { Parts } from '../parts.ts';
+import type { Parts } from '../core/slices.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
 import { FLOOR, neighbour, TARGET, WALL } from './rules.ts';
 

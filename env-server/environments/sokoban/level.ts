@@ -1,9 +1,9 @@
 import { chain } from '../../../shared/maybe-promise.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidConfig, InvalidOptions } from '../environment.ts';
-import { readLayout } from '../grid.ts';
-import { inTurns, type Parts } from '../parts.ts';
-import { isInSplit } from '../splits.ts';
+import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
+import { readLayout } from '../core/drawing/grid.ts';
+import { inTurns, type Parts } from '../core/slices.ts';
+import { isInSplit } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
 import type { SearchBudget } from './reverse.ts';

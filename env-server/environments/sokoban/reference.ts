@@ -1,6 +1,6 @@
-import { randomPolicy } from '../actions.ts';
-import type { ReferencePolicy } from '../environment.ts';
-import { inTurns } from '../parts.ts';
+import { randomPolicy } from '../core/actions.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
+import { inTurns } from '../core/slices.ts';
 import { ACTIONS, isSolved, move, type Room, type SokobanState } from './rules.ts';
 import { solve } from './solver.ts';
 

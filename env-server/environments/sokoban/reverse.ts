@@ -1,4 +1,4 @@
-import type { Parts } from '../parts.ts';
+import type { Parts } from '../core/slices.ts';
 
 /** States the search visits at most. */
 const MOST_STATES = 300_000;

@@ -1,4 +1,4 @@
-import type { Parts } from '../parts.ts';
+import type { Parts } from '../core/slices.ts';
 import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { splitSchema } from '../splits.ts';
+import { splitSchema } from '../core/splits.ts';
 import { QUESTION_KINDS } from './questions.ts';
 import { FACINGS } from './room.ts';
 

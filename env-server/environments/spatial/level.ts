@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import { InvalidOptions } from '../environment.ts';
-import { isInSplit } from '../splits.ts';
+import { InvalidOptions } from '../core/environment.ts';
+import { isInSplit } from '../core/splits.ts';
 import { NAMES, type SpatialConfig, type SpatialOptions } from './config.ts';
 import { drawQuestion, QUESTION_KINDS, type Question, questionsOf } from './questions.ts';
 import { FACINGS, type Facing, type Place, type Room, thingAt } from './room.ts';

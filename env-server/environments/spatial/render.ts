@@ -1,5 +1,5 @@
-import type { Picture } from '../environment.ts';
-import { Canvas, type Color, cellSize, textWidth } from '../painting.ts';
+import type { Picture } from '../core/environment.ts';
+import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
 import { FACINGS } from './room.ts';
 import type { SpatialState } from './spatial.ts';
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { QUESTION_KINDS, questionsOf } from './questions.ts';
 import { compassDirection, FACINGS, type Room, relative, visible } from './room.ts';
 import { spatial } from './spatial.ts';

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import type { Environment, ObservationFormat, Transition } from '../environment.ts';
-import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../spaces.ts';
+import type { Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
 import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';

@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import { drawWordProblem } from '../datasets/word-problems.ts';
-import { isInSplit, type Split } from '../splits.ts';
+import { drawWordProblem } from '../core/datasets/word-problems.ts';
+import { isInSplit, type Split } from '../core/splits.ts';
 import { type Item, LETTERS } from './records.ts';
 
 export const KINDS = ['word_problem', 'multiple_choice', 'mixed'] as const;

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { InvalidField, textField } from '../datasets/records.ts';
+import { InvalidField, textField } from '../core/datasets/records.ts';
 import { readQuestion } from '../metamathqa/metamathqa.ts';
 
 export interface Item {

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
-import { chooseRecord } from '../datasets/choose.ts';
+import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,
   LONGEST_ANSWER,
@@ -8,10 +8,10 @@ import {
   MARKED_QUESTION,
   questionOptions,
   words,
-} from '../datasets/question.ts';
-import { type Environment, InvalidOptions } from '../environment.ts';
-import { dict, FLAG, list, orNull } from '../spaces.ts';
-import { splitSchema } from '../splits.ts';
+} from '../core/datasets/question.ts';
+import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { dict, FLAG, list, orNull } from '../core/spaces.ts';
+import { splitSchema } from '../core/splits.ts';
 import { drawItem, KINDS } from './generator.ts';
 import { isRight } from './marking.ts';
 import { type Item, LETTERS, readItem } from './records.ts';

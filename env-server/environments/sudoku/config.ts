@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { splitSchema } from '../splits.ts';
+import { splitSchema } from '../core/splits.ts';
 import { SIZES } from './board.ts';
 
 /** Share of the cells that is emptied, rounded down. */

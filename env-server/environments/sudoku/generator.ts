@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import type { Parts } from '../parts.ts';
-import { isInSplit, type Split } from '../splits.ts';
+import type { Parts } from '../core/slices.ts';
+import { isInSplit, type Split } from '../core/splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
 

@@ -1,4 +1,4 @@
-import { InvalidOptions } from '../environment.ts';
+import { InvalidOptions } from '../core/environment.ts';
 import { type Cells, isConflicting, isSolved } from './board.ts';
 import type { SudokuOptions } from './config.ts';
 import { solve } from './solver.ts';

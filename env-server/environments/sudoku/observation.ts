@@ -1,7 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import type { ObservationFormat } from '../environment.ts';
-import { COUNT, dict, integers, text } from '../spaces.ts';
+import type { ObservationFormat } from '../core/environment.ts';
+import { COUNT, dict, integers, text } from '../core/spaces.ts';
 import { type Cells, countBlanks, isConflicting, toRows } from './board.ts';
 import type { SudokuConfig } from './config.ts';
 import type { SudokuState } from './sudoku.ts';

@@ -1,4 +1,4 @@
-import type { ReferencePolicy } from '../environment.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
 import { spellPlacement } from './action.ts';
 import { type Cells, isLegal } from './board.ts';
 import type { SudokuState } from './sudoku.ts';

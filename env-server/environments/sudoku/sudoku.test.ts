@@ -1,9 +1,9 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
-import { golden } from '../golden.test-data.ts';
-import { atOnce } from '../parts.ts';
-import { splitOf } from '../splits.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { golden } from '../../../test/golden.test-data.ts';
+import { atOnce } from '../core/slices.ts';
+import { splitOf } from '../core/splits.ts';
 import { parsePlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';

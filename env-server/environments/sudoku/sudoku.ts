@@ -1,7 +1,7 @@
 import { chain } from '../../../shared/maybe-promise.ts';
-import type { Environment, Transition } from '../environment.ts';
-import { inTurns } from '../parts.ts';
-import { LINES } from '../spaces.ts';
+import type { Environment, Transition } from '../core/environment.ts';
+import { inTurns } from '../core/slices.ts';
+import { LINES } from '../core/spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';

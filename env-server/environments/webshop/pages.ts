@@ -1,4 +1,4 @@
-import type { PagePart } from '../painting.ts';
+import type { PagePart } from '../core/drawing/painting.ts';
 import { type Goal, type Product, priceTag } from './product.ts';
 import type { Shop } from './shop.ts';
 

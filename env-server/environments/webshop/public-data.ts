@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { jsonParts, NotJson } from '../datasets/json-stream.ts';
-import { findFile, InvalidField, readRecords, textField } from '../datasets/records.ts';
-import { InvalidConfig } from '../environment.ts';
+import { jsonParts, NotJson } from '../core/datasets/json-stream.ts';
+import { findFile, InvalidField, readRecords, textField } from '../core/datasets/records.ts';
+import { InvalidConfig } from '../core/environment.ts';
 import { upperPrice } from './catalogue.ts';
 import { type Goal, type Product, priceOf } from './product.ts';
 

@@ -1,4 +1,4 @@
-import type { ReferencePolicy } from '../environment.ts';
+import type { ReferencePolicy } from '../core/environment.ts';
 import { BACK, BUY, NEXT, PER_PAGE, PREVIOUS } from './pages.ts';
 import { openShop } from './shop.ts';
 import type { WebShopState } from './webshop.ts';

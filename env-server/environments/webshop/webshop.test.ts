@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { checkContract, playing } from '../contract.test-data.ts';
+import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { tokenSetRatio } from './fuzzy.ts';
 import { paintedParts } from './pages.ts';
 import type { Goal, Product } from './product.ts';

@@ -2,18 +2,18 @@ import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import { pick } from '../datasets/choose.ts';
-import { dataFile, MARKED_WORDS, words } from '../datasets/question.ts';
+import { pick } from '../core/datasets/choose.ts';
+import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
   type Transition,
-} from '../environment.ts';
-import { paintPage } from '../painting.ts';
-import { COUNT, choice, dict, FLAG, LINES, list, orNull } from '../spaces.ts';
-import { SPLIT_PRESETS, SPLITS } from '../splits.ts';
+} from '../core/environment.ts';
+import { paintPage } from '../core/drawing/painting.ts';
+import { COUNT, choice, dict, FLAG, LINES, list, orNull } from '../core/spaces.ts';
+import { SPLIT_PRESETS, SPLITS } from '../core/splits.ts';
 import {
   BACK,
   BUY,

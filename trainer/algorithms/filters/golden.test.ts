@@ -25,7 +25,7 @@ interface Full {
   readonly metrics: Record<string, number>;
 }
 
-const file = new URL('../../../test-data/golden/rollout_filter.json', import.meta.url);
+const file = new URL('../../../test/golden/rollout_filter.json', import.meta.url);
 const golden = JSON.parse(readFileSync(file, 'utf8')) as { selection: Selection[]; full: Full[] };
 
 t.test('golden selections: strategy by value by order by mass', async t => {

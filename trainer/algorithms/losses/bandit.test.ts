@@ -10,7 +10,7 @@ import { DEFAULT_LOSS_SETTINGS } from './settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const closed = JSON.parse(
-  readFileSync(new URL('../../../test-data/golden/closed_form.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../../test/golden/closed_form.json', import.meta.url), 'utf8'),
 );
 
 /** Gradient of the loss with respect to the two logits of a bandit, both arms pulled once under π = (½, ½). */

@@ -29,7 +29,7 @@ interface Case {
   readonly loss: LossCase;
 }
 
-const folder = new URL('../../../test-data/golden/', import.meta.url);
+const folder = new URL('../../../test/golden/', import.meta.url);
 const read = (name: string) => JSON.parse(readFileSync(new URL(name, folder), 'utf8'));
 const { cases } = read('advantages_losses.json') as { cases: Case[] };
 const closed = read('closed_form.json');

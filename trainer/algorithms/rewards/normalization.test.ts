@@ -14,7 +14,7 @@ interface GoldenEpisode {
   readonly normalised: Record<string, number[]>;
 }
 
-const file = new URL('../../../test-data/golden/manager_episodes.json', import.meta.url);
+const file = new URL('../../../test/golden/manager_episodes.json', import.meta.url);
 const { episodes } = JSON.parse(readFileSync(file, 'utf8')) as { episodes: GoldenEpisode[] };
 
 episodes.forEach((golden, number) => {

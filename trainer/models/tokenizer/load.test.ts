@@ -7,7 +7,7 @@ import { buildWordTokenizer, saveTokenizer } from './builder.ts';
 import type { ChatMessage } from './chat-template.ts';
 import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
 
-const MODELS = fileURLToPath(new URL('../../../test-data/golden/models/', import.meta.url));
+const MODELS = fileURLToPath(new URL('../../../test/golden/models/', import.meta.url));
 
 interface Expected {
   tokenizer: { text: string; ids: number[]; decoded: string }[];

@@ -52,7 +52,7 @@ t.test('a saved folder is a model to start from, and another model is refused', 
 t.test(
   'a checkpoint of transformers is scored as transformers scores it, with a value head of 0',
   async t => {
-    const golden = new URL('../../../test-data/golden/models/qwen3-tiny/', import.meta.url);
+    const golden = new URL('../../../test/golden/models/qwen3-tiny/', import.meta.url);
     const { forward } = JSON.parse(await readFile(new URL('expected.json', golden), 'utf8'));
     const policy = await closing(t, policyWith({ model: golden.pathname, grammars: {} }));
     const tokenIds = Int32Array.from(forward.input_ids[0]);

@@ -6,7 +6,7 @@ import { mergedWeight } from '../../models/lora.ts';
 import { mergeAdapter } from './merge-adapter.ts';
 import { assertSameModel, findModel, findTokenizer, isModelFolder, readModelConfig } from './model-folder.ts';
 
-const base = new URL('../../../test-data/golden/models/qwen2-tiny', import.meta.url).pathname;
+const base = new URL('../../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
 const adapter = join(base, 'lora');
 const up = 'model.layers.1.mlp.up_proj';
 

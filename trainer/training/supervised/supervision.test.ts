@@ -17,7 +17,7 @@ import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const LONGEST_MS = 300_000;
-const QWEN = fileURLToPath(new URL('../../../test-data/golden/models/qwen2-tiny', import.meta.url));
+const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
 
 const sftRows = (file: string) => (readJsonLines(file) as Row[]).filter(row => 'sft/epoch' in row);
 

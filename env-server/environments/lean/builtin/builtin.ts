@@ -1,4 +1,4 @@
-import { inTurns, type Parts } from '../../parts.ts';
+import { inTurns, type Parts } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import { LeanError } from './parser.ts';
 import { type Goal, readStatement, showGoal } from './statement.ts';

@@ -1,0 +1,54 @@
+import type { FastifyInstance, InjectOptions } from 'fastify';
+import type { Logger } from 'pino';
+import type { Registry } from 'prom-client';
+import { chain } from '../../shared/maybe-promise.ts';
+import { Problem } from '../../shared/problems.ts';
+import type { Registrations } from '../custom/registrations.ts';
+import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
+import { newCall, run } from '../operations/dispatch/execute.ts';
+import { type ListQuestion, listHere } from '../operations/sessions/list.ts';
+import type { PeerRequest } from '../operations/dispatch/peers.ts';
+import type { Answers } from './mesh.ts';
+
+export interface AnswerParts {
+  readonly server: FastifyInstance;
+  readonly dispatcher: Dispatcher;
+  readonly registrations: Registrations;
+  readonly metrics: Registry;
+  readonly log: Logger;
+}
+
+/** What a process answers to the others that serve together with it. */
+export function answersOf({ server, dispatcher, registrations, metrics, log }: AnswerParts): Answers {
+  const { services } = dispatcher;
+  return {
+    operation({ operation, principal, request, input }) {
+      const compiled = dispatcher.find(operation);
+      const call = newCall(services, principal, undefined, request);
+      return chain(run(services, call, compiled.operation, input), value => compiled.serialise(value));
+    },
+    topic(topic, payload) {
+      switch (topic) {
+        case 'list':
+          return listHere(services, payload as ListQuestion);
+        case 'sessions_of':
+          return services.catalogue.sessionsOf(payload as string);
+        case 'refresh':
+          return registrations.refresh();
+        case 'metrics':
+          return metrics.getMetricsAsJSON();
+        case 'http':
+          return inject(server, payload as PeerRequest);
+      }
+    },
+    failed(error) {
+      const cause = error instanceof Problem ? error.cause : error;
+      if (cause !== undefined) log.error({ err: cause }, 'what another process asked for failed');
+    },
+  };
+}
+
+async function inject(server: FastifyInstance, { method, url, headers, body }: PeerRequest) {
+  const reply = await server.inject({ method, url, headers, payload: body } as InjectOptions);
+  return { status: reply.statusCode, headers: reply.headers, body: reply.body };
+}

@@ -1,0 +1,164 @@
+import { rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import { Foreign } from '../operations/dispatch/foreign.ts';
+import type { Operation, OperationInput } from '../operations/operation.ts';
+import type { Peers, Topic } from '../operations/dispatch/peers.ts';
+import { problemOf } from '../operations/dispatch/problem-of.ts';
+import { MOST_PROCESSES, type Placement } from '../sessions/placement.ts';
+import type { Principal, Scope } from '../sessions/principal.ts';
+import { LineWriter, readLines } from './lines.ts';
+import { Link, RESULT } from './link.ts';
+import { problemText } from './problem-text.ts';
+
+const OPERATION = 'operation';
+const POLL_MS = 5;
+
+/** What a process is asked to run for another. */
+export interface PeerOperation {
+  readonly operation: string;
+  readonly principal: Principal;
+  /** Differs from request to request of all processes. */
+  readonly request: number;
+  readonly input: OperationInput;
+}
+
+/** Answers of one process to the others. */
+export interface Answers {
+  /** Runs an operation whose input was checked, and gives its result as JSON text. */
+  operation(asked: PeerOperation): MaybePromise<string>;
+  /** Gives what is asked about, as a value that JSON can hold. */
+  topic(topic: Topic, payload: unknown): MaybePromise<unknown>;
+  /** Is told of what was thrown, before it is told to the other process without its cause. */
+  failed(error: unknown): void;
+}
+
+/** Connects a process with the others that serve together with it: each listens on a Unix socket in a folder of theirs. */
+export class Mesh implements Peers {
+  readonly placement: Placement;
+  readonly #folder: string;
+  readonly #links: readonly (Link | undefined)[];
+  readonly #sockets = new Set<Socket>();
+  #server: Server | undefined;
+
+  constructor(folder: string, placement: Placement) {
+    this.#folder = folder;
+    this.placement = placement;
+    this.#links = Array.from({ length: placement.count }, (_, index) =>
+      index === placement.index ? undefined : new Link(this.#pathOf(index)),
+    );
+  }
+
+  #pathOf(index: number): string {
+    return join(this.#folder, `${index}.sock`);
+  }
+
+  async perform(
+    index: number,
+    { name, scopes }: Principal,
+    request: number,
+    operation: Operation,
+    input: OperationInput,
+  ): Promise<Foreign> {
+    // Below zero, unlike those that began over there.
+    const foreign = -(request * MOST_PROCESSES + this.placement.index + 1);
+    const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input]);
+    return new Foreign(await this.#link(index).ask(OPERATION, payload));
+  }
+
+  askAll(topic: Topic, payload: unknown): Promise<unknown>[] {
+    const text = JSON.stringify(payload);
+    return this.#links.flatMap(link => (link ? [link.ask(topic, text).then(JSON.parse)] : []));
+  }
+
+  async ask(index: number, topic: Topic, payload: unknown): Promise<unknown> {
+    return JSON.parse(await this.#link(index).ask(topic, JSON.stringify(payload)));
+  }
+
+  #link(index: number): Link {
+    const link = this.#links[index];
+    if (!link) throw new Error(`process ${this.placement.index} has no link to ${index}`);
+    return link;
+  }
+
+  /** Begins to answer the others. */
+  async listen(answers: Answers): Promise<void> {
+    const server = createServer(socket => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+      socket.on('error', () => socket.destroy());
+      const writer = new LineWriter(socket);
+      readLines(socket, line => this.#answer(line, answers, writer));
+    });
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      // A process that was killed leaves its own behind.
+      const path = this.#pathOf(this.placement.index);
+      rmSync(path, { force: true });
+      server.listen(path, resolve);
+    });
+    this.#server = server;
+  }
+
+  /**
+   * Waits until all that was asked of others is answered.
+   * @returns how much of it is not, after so long
+   */
+  async settle(graceMs: number): Promise<number> {
+    const end = performance.now() + graceMs;
+    const waiting = () => this.#links.reduce((sum, link) => sum + (link?.waiting ?? 0), 0);
+    while (waiting() > 0 && performance.now() < end) await delay(POLL_MS);
+    return waiting();
+  }
+
+  /** Hangs up when everything written has left. */
+  async close(): Promise<void> {
+    for (const link of this.#links) link?.close();
+    const server = this.#server;
+    if (!server) return;
+    const left = [...this.#sockets].map(socket => new Promise<void>(resolve => socket.end(resolve)));
+    server.close();
+    await Promise.all(left);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #answer(line: string, answers: Answers, writer: LineWriter): void {
+    const space = line.indexOf(' ');
+    const number = line.slice(0, space);
+    const next = line.indexOf(' ', space + 1);
+    const topic = line.slice(space + 1, next);
+    const succeed = (text: string) => writer.write(`${number} ${RESULT} ${text}`);
+    const fail = (error: unknown) => {
+      answers.failed(error);
+      writer.write(`${number} - ${problemText(problemOf(error))}`);
+    };
+    try {
+      const text = this.#answerTo(topic, line.slice(next + 1), answers);
+      if (text instanceof Promise) text.then(succeed, fail);
+      else succeed(text);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  #answerTo(topic: string, payload: string, answers: Answers): MaybePromise<string> {
+    const given: unknown = JSON.parse(payload);
+    if (topic === OPERATION) {
+      const [operation, name, scopes, request, input] = given as [
+        string,
+        string,
+        Scope[],
+        number,
+        OperationInput,
+      ];
+      const principal = { name, scopes: new Set(scopes) };
+      return answers.operation({ operation, principal, request, input });
+    }
+    const answer = answers.topic(topic as Topic, given);
+    return answer instanceof Promise ? answer.then(toText) : toText(answer);
+  }
+}
+
+const toText = (value: unknown): string => JSON.stringify(value ?? null);

@@ -1,0 +1,216 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Logger, pino } from 'pino';
+import type { Settings } from '../config/settings.ts';
+import { type FolderLock, lockFolder } from '../persistence/lock.ts';
+import { Connections } from './connections.ts';
+import { Ledger } from './ledger.ts';
+import type { ToSupervisor, ToWorker } from './messages.ts';
+import { Pulse } from './pulse.ts';
+
+const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
+/** A worker that ends sooner is started again with a delay. */
+const SHORT_LIFE_MS = 10_000;
+const FIRST_DELAY_MS = 100;
+const LONGEST_DELAY_MS = 10_000;
+
+/** One of the places that are always to be filled by a worker. */
+interface Place {
+  readonly index: number;
+  worker: ChildProcess | undefined;
+  startedAt: number;
+  restarts: number;
+  delayMs: number;
+  ready: boolean;
+}
+
+/**
+ * Starts the workers of a server, hands them its connections, keeps the counts that they have in common, and starts again
+ * what ends. Connections are handed out in turn, as the kernel (`SO_REUSEPORT`) would hand few of them out unevenly;
+ * and not by node:cluster, which loses those that it hands to a worker that has just been killed.
+ */
+export class Supervisor {
+  readonly #settings: Settings;
+  readonly #log: Logger;
+  readonly #folder: string;
+  readonly #lock: FolderLock | undefined;
+  readonly #ledger: Ledger;
+  readonly #places: readonly Place[];
+  readonly #connections = new Connections();
+  readonly #pulse: Pulse;
+  readonly #begun: Promise<void>;
+  #begin!: () => void;
+  #complete = false;
+  #stopping: string | undefined;
+  #exitCode = 0;
+
+  constructor(settings: Settings) {
+    this.#settings = settings;
+    this.#log = pino({ level: settings.logLevel });
+    this.#ledger = new Ledger(settings);
+    this.#pulse = new Pulse(settings.workerSilenceSeconds, performance.now());
+    this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);
+    // Only its owner may look into such a folder, so nobody else may talk to the sockets in it.
+    this.#folder = mkdtempSync(join(tmpdir(), 'ragen-'));
+    this.#begun = new Promise(resolve => {
+      this.#begin = resolve;
+    });
+    this.#places = Array.from({ length: settings.workers }, (_, index) => ({
+      index,
+      worker: undefined,
+      startedAt: 0,
+      restarts: 0,
+      delayMs: FIRST_DELAY_MS,
+      ready: false,
+    }));
+  }
+
+  /**
+   * Takes the port.
+   * @returns its number
+   * @throws Error of the system, e.g. `EADDRINUSE`
+   */
+  listen(port: number): Promise<number> {
+    return this.#connections.listen(this.#settings.host, port);
+  }
+
+  /** Starts the workers; resolves when all are there. Ends the process where one cannot be started. */
+  start(): Promise<void> {
+    for (const place of this.#places) this.#fork(place);
+    this.#pulse.watch(index => this.#killHung(this.#places[index]));
+    return this.#begun;
+  }
+
+  /** Lets the workers end, in order; a second time, at once. */
+  stop(reason: string): void {
+    this.#stopping = reason;
+    this.#log.info(`${reason}: ending ${this.#places.length} workers`);
+    for (const { worker } of this.#places) if (worker) send(worker, { kind: 'stop', reason });
+    this.#finish();
+  }
+
+  #fork(place: Place): void {
+    const { index, restarts } = place;
+    const worker = fork(PROGRAM);
+    this.#log.info({ worker: index, worker_pid: worker.pid }, `worker ${index} starts`);
+    place.worker = worker;
+    place.startedAt = performance.now();
+    place.ready = false;
+    worker.on('message', (message: ToSupervisor) => this.#take(place, worker, message));
+    worker.on('error', error => this.#log.error({ err: error, worker: index }, 'a worker cannot be told'));
+    worker.once('exit', (code, signal) => this.#lose(place, signal ?? `exit status ${code}`, code));
+    send(worker, {
+      kind: 'start',
+      start: {
+        settings: this.#settings,
+        placement: { index, count: this.#places.length },
+        folder: this.#folder,
+        keeps: this.#lock !== undefined,
+        restarts,
+      },
+    });
+  }
+
+  /** It would never end by itself, nor answer anybody. */
+  #killHung({ index, worker }: Place): void {
+    this.#log.error(
+      { worker: index },
+      `worker ${index} has given no sign of life for ${this.#settings.workerSilenceSeconds} s; it is killed`,
+    );
+    worker?.kill('SIGKILL');
+  }
+
+  #take(place: Place, worker: ChildProcess, message: ToSupervisor): void {
+    if (place.worker === worker) this.#pulse.heard(place.index, performance.now());
+    switch (message.kind) {
+      case 'alive':
+        break;
+      case 'ready':
+        this.#open(place, worker);
+        break;
+      case 'taken':
+        this.#connections.taken(message.number);
+        break;
+      case 'admit': {
+        const { number, owner, envId, count } = message;
+        const refusal = this.#ledger.admit(place.index, owner, envId, count);
+        send(worker, { kind: 'admitted', number, refusal });
+        break;
+      }
+      case 'changes':
+        for (const change of message.changes) this.#ledger.change(place.index, ...change);
+        break;
+    }
+  }
+
+  /** Lets a worker take connections: the first ones when all are ready, so that none is asked for what another has not resumed yet. */
+  #open(place: Place, worker: ChildProcess): void {
+    place.ready = true;
+    if (this.#complete) {
+      this.#admit(place.index, worker);
+      return;
+    }
+    if (this.#places.some(({ ready }) => !ready)) return;
+    this.#complete = true;
+    for (const { index, worker } of this.#places) if (worker) this.#admit(index, worker);
+    this.#begin();
+  }
+
+  #admit(index: number, worker: ChildProcess): void {
+    this.#connections.add({
+      index,
+      pass(number, socket) {
+        // Whether it has arrived is told by the worker, or by its end.
+        if (worker.connected)
+          worker.send({ kind: 'connection', number }, socket, { keepOpen: true }, () => undefined);
+      },
+    });
+  }
+
+  #lose(place: Place, how: string, code: number | null): void {
+    place.worker = undefined;
+    place.ready = false;
+    this.#connections.remove(place.index);
+    this.#pulse.forget(place.index);
+    this.#ledger.forget(place.index);
+    if (this.#stopping !== undefined) {
+      if (code !== 0) this.#exitCode = 1;
+      this.#finish();
+      return;
+    }
+    if (!this.#complete) {
+      // What kept it from starting keeps the others, too; it has said so itself.
+      this.#exitCode = 1;
+      this.stop(`worker ${place.index} did not start: ${how}`);
+      return;
+    }
+    const lived = performance.now() - place.startedAt;
+    place.delayMs = lived < SHORT_LIFE_MS ? Math.min(2 * place.delayMs, LONGEST_DELAY_MS) : FIRST_DELAY_MS;
+    place.restarts++;
+    this.#log.error(
+      { worker: place.index, how, restarts: place.restarts },
+      `worker ${place.index} ended without being told to (${how}); it is started again`,
+    );
+    setTimeout(
+      () => {
+        if (this.#stopping === undefined) this.#fork(place);
+      },
+      lived < SHORT_LIFE_MS ? place.delayMs : 0,
+    );
+  }
+
+  #finish(): void {
+    if (this.#places.some(({ worker }) => worker)) return;
+    this.#connections.close();
+    this.#lock?.release();
+    rmSync(this.#folder, { recursive: true, force: true });
+    process.exit(this.#exitCode);
+  }
+}
+
+function send(worker: ChildProcess, message: ToWorker): void {
+  if (worker.connected) worker.send(message);
+}

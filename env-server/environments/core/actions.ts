@@ -1,0 +1,46 @@
+import type { Json } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import type { ReferencePolicy } from './environment.ts';
+
+/** A discrete action space whose actions have names; ids run from `start`. */
+export interface NamedActions {
+  readonly names: readonly string[];
+  readonly space: Extract<Space, { type: 'Discrete' }>;
+  /** Position in `names` (from 0) of an action given as id or as name in any case; −1 when there is no such action. */
+  indexOf(action: Json): number;
+}
+
+/**
+ * @example
+ * const actions = namedActions(['Left', 'Down', 'Right', 'Up'], 1);
+ * actions.indexOf(1); // 0
+ * actions.indexOf(' up '); // 3
+ * actions.indexOf('Jump'); // -1
+ */
+export function namedActions(names: readonly string[], start: number): NamedActions {
+  const exact = new Map(names.map((name, index) => [name, index]));
+  const folded = new Map(names.map((name, index) => [name.toLowerCase(), index]));
+  return {
+    names,
+    space: { type: 'Discrete', n: names.length, start, names },
+    indexOf(action) {
+      if (typeof action === 'number') {
+        const index = action - start;
+        return Number.isInteger(index) && index >= 0 && index < names.length ? index : -1;
+      }
+      if (typeof action !== 'string') return -1;
+      return exact.get(action) ?? folded.get(action.trim().toLowerCase()) ?? -1;
+    },
+  };
+}
+
+/** Uniformly random actions by name. */
+export function randomPolicy<State>(actions: NamedActions): ReferencePolicy<State> {
+  return {
+    title: 'Uniformly random actions',
+    plan(_state: State, count: number, rng: Random) {
+      return Array.from({ length: count }, () => rng.choice(actions.names));
+    },
+  };
+}

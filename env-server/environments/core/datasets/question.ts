@@ -1,0 +1,53 @@
+import Type from 'typebox';
+import type { Space } from '../../../../shared/spaces.ts';
+import type { EnvironmentSpec } from '../environment.ts';
+import { anyText, LINES, text } from '../spaces.ts';
+
+export const LONGEST_QUESTION = 20_000;
+export const LONGEST_ANSWER = 2000;
+
+/** What is alike in environments made of words whose best outcome pays 1. */
+export const MARKED_WORDS = {
+  observationFormats: ['text', 'structured'],
+  rewardRange: [0, 1],
+  rewardThreshold: 1,
+} as const satisfies Partial<EnvironmentSpec>;
+
+/** The same for a question that is shown whole and answered in a few words. */
+export const MARKED_QUESTION = {
+  ...MARKED_WORDS,
+  observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER, charset: LINES },
+  knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
+} as const satisfies Partial<EnvironmentSpec>;
+
+/**
+ * The space of texts that come from the environment itself or from a file.
+ * @param files the configuration's files, which may hold any characters
+ */
+export function words(files: readonly (string | undefined)[], charset = LINES): (maxLength: number) => Space {
+  const own = files.every(file => file === undefined);
+  return maxLength => (own ? text(maxLength, charset) : anyText(maxLength));
+}
+
+/** Reset options that pin a question and its answer. */
+export const questionOptions = (answer: string) => ({
+  question: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: LONGEST_QUESTION,
+      description: 'The question; goes with answer.',
+    }),
+  ),
+  answer: Type.Optional(Type.String({ pattern: '\\S', maxLength: LONGEST_ANSWER, description: answer })),
+  index: indexOption('Record of the data file within the split, from 0.'),
+});
+
+/** A reset option that pins a record by its place. */
+export const indexOption = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+
+const LONGEST_PATH = 4096;
+
+/** A configuration key that names a file on the server's disk. */
+export const dataFile = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: LONGEST_PATH, description }));

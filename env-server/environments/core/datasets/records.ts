@@ -1,0 +1,234 @@
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
+import { extname, relative, resolve } from 'node:path';
+import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+import type { Json, JsonObject } from '../../../../shared/json.ts';
+import { InvalidConfig } from '../environment.ts';
+import { jsonParts, NotJson, textLines } from './json-stream.ts';
+
+/** When set, data files must lie under this folder, and relative paths start there. */
+export const DATA_FOLDER_VARIABLE = 'RAGEN_DATA_DIR';
+/** Its value where no file may be read. */
+export const NO_DATA = 'none';
+
+/** What is wrong with one field of a record; `readRecords` adds file and row. */
+export class InvalidField extends Error {
+  readonly field: string;
+  constructor(field: string, message: string) {
+    super(message);
+    this.name = 'InvalidField';
+    this.field = field;
+  }
+}
+
+/**
+ * Makes what an environment keeps of one record; undefined leaves the record out.
+ * @throws InvalidField
+ */
+export type RecordReader<T> = (record: JsonObject) => T | undefined;
+
+interface Kept {
+  readonly version: string;
+  readonly rows: Promise<readonly unknown[]>;
+}
+
+/** Files already read, by reader and path; a changed file is read again. */
+const kept = new WeakMap<RecordReader<unknown>, Map<string, Kept>>();
+
+/**
+ * The records of a `.jsonl`, `.json` (one array) or `.parquet` file, streamed and cut down by `read`, which must
+ * be the same function every time: files are kept by it.
+ * @param pointer where the path stands in the configuration, e.g. `/data`
+ * @throws InvalidConfig naming file, row (from 1) and field
+ */
+export async function readRecords<T>(
+  pointer: string,
+  path: string,
+  read: RecordReader<T>,
+): Promise<readonly T[]> {
+  const { file, version } = await findFile(pointer, path);
+  let files = kept.get(read);
+  if (!files) {
+    files = new Map();
+    kept.set(read, files);
+  }
+  const known = files.get(file);
+  if (known?.version === version) return known.rows as Promise<readonly T[]>;
+  const rows = collect(pointer, path, file, read);
+  files.set(file, { version, rows });
+  rows.catch(() => files.delete(file));
+  return rows;
+}
+
+/** The file that a path in a configuration names, and a text that changes when the file does. @throws InvalidConfig */
+export async function findFile(pointer: string, path: string): Promise<{ file: string; version: string }> {
+  const file = locate(pointer, path);
+  const found = await stat(file).catch(() => undefined);
+  if (!found?.isFile()) throw new InvalidConfig(pointer, `there is no data file ${path}`);
+  await access(file, constants.R_OK).catch(() => {
+    throw new InvalidConfig(pointer, `the data file ${path} may not be read by this server`);
+  });
+  return { file, version: `${found.mtimeMs} ${found.size}` };
+}
+
+/** The file that a path in a configuration names. @throws InvalidConfig when it lies where data may not be */
+function locate(pointer: string, path: string): string {
+  const folder = process.env[DATA_FOLDER_VARIABLE];
+  if (!folder) return resolve(path);
+  if (folder === NO_DATA) {
+    throw new InvalidConfig(
+      pointer,
+      `this server reads no data files; its operator can name a folder for them by ${DATA_FOLDER_VARIABLE}`,
+    );
+  }
+  const file = resolve(folder, path);
+  if (relative(folder, file).startsWith('..')) {
+    throw new InvalidConfig(
+      pointer,
+      `data files must lie under the folder that ${DATA_FOLDER_VARIABLE} names`,
+    );
+  }
+  return file;
+}
+
+async function collect<T>(
+  pointer: string,
+  path: string,
+  file: string,
+  read: RecordReader<T>,
+): Promise<readonly T[]> {
+  const rows: T[] = [];
+  let row = 0;
+  const fault = (message: string) => new InvalidConfig(pointer, `data file ${path}, row ${row}: ${message}`);
+  for await (const record of records(pointer, path, file)) {
+    row++;
+    if (typeof record === 'string') throw fault(record);
+    try {
+      const item = read(record);
+      if (item !== undefined) rows.push(item);
+    } catch (error) {
+      throw error instanceof InvalidField ? fault(`field ${error.field}: ${error.message}`) : error;
+    }
+  }
+  if (rows.length === 0) throw new InvalidConfig(pointer, `data file ${path} has no usable record`);
+  return rows;
+}
+
+/** Records one by one; a string says why one could not be read. */
+async function* records(pointer: string, path: string, file: string): AsyncGenerator<JsonObject | string> {
+  switch (extname(file).toLowerCase()) {
+    case '.jsonl':
+    case '.ndjson':
+      return yield* jsonLines(file);
+    case '.json':
+      return yield* jsonArray(file);
+    case '.parquet':
+      return yield* parquet(pointer, path, file);
+    default:
+      throw new InvalidConfig(pointer, `data file ${path} must end in .jsonl, .json or .parquet`);
+  }
+}
+
+async function* jsonLines(file: string): AsyncGenerator<JsonObject | string> {
+  for await (const line of textLines(file)) if (line.trim() !== '') yield parseRecord(line);
+}
+
+async function* jsonArray(file: string): AsyncGenerator<JsonObject | string> {
+  try {
+    for await (const { of, text } of jsonParts(file)) {
+      if (of !== 'array') {
+        yield 'the file is not an array of objects';
+        return;
+      }
+      yield parseRecord(text);
+    }
+  } catch (error) {
+    if (!(error instanceof NotJson)) throw error;
+    yield error.message;
+  }
+}
+
+function parseRecord(line: string): JsonObject | string {
+  try {
+    const record = JSON.parse(line) as Json;
+    return isObject(record) ? record : 'the record is not an object';
+  } catch {
+    return 'the record is not JSON';
+  }
+}
+
+async function* parquet(pointer: string, path: string, name: string): AsyncGenerator<JsonObject | string> {
+  try {
+    const file = await asyncBufferFromFile(name);
+    const metadata = await parquetMetadataAsync(file);
+    let start = 0;
+    for (const group of metadata.row_groups) {
+      const end = start + Number(group.num_rows);
+      const rows = await parquetReadObjects({ file, metadata, compressors, rowStart: start, rowEnd: end });
+      for (const row of rows) yield present(row);
+      start = end;
+    }
+  } catch (error) {
+    throw new InvalidConfig(
+      pointer,
+      `data file ${path} is not readable Parquet: ${(error as Error).message}`,
+    );
+  }
+}
+
+/** A row without its empty columns: every row of Parquet has all of them. */
+function present(row: object): JsonObject {
+  const entries = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(entries.map(([name, value]) => [name, toJson(value)]));
+}
+
+/** Parquet's 64-bit integers, typed arrays and dates as plain JSON. */
+function toJson(value: unknown): Json {
+  if (typeof value === 'bigint') return Number(value);
+  if (Array.isArray(value) || ArrayBuffer.isView(value))
+    return Array.from(value as ArrayLike<unknown>, toJson);
+  if (value instanceof Date) return value.toISOString();
+  if (typeof value === 'object' && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, toJson(part)]));
+  }
+  return value === undefined ? null : (value as Json);
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A text field. @throws InvalidField */
+export function textField(record: JsonObject, field: string): string {
+  const value = record[field];
+  if (typeof value !== 'string') throw new InvalidField(field, `expected text, got ${kind(value)}`);
+  return value;
+}
+
+/** A field that holds a finite number. @throws InvalidField */
+export function numberField(record: JsonObject, field: string): number {
+  const value = record[field];
+  if (typeof value !== 'number' || !Number.isFinite(value)) {
+    throw new InvalidField(field, `expected a number, got ${kind(value)}`);
+  }
+  return value;
+}
+
+/** A field that holds a list of finite numbers. @throws InvalidField */
+export function numbersField(record: JsonObject, field: string): number[] {
+  const value = record[field];
+  if (!Array.isArray(value)) throw new InvalidField(field, `expected a list of numbers, got ${kind(value)}`);
+  for (const [i, item] of value.entries()) {
+    if (typeof item !== 'number' || !Number.isFinite(item)) {
+      throw new InvalidField(`${field}[${i}]`, `expected a number, got ${kind(item)}`);
+    }
+  }
+  return value as number[];
+}
+
+function kind(value: Json | undefined): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}

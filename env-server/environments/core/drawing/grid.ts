@@ -1,0 +1,185 @@
+import Type from 'typebox';
+import type { Json } from '../../../../shared/json.ts';
+import type { Space } from '../../../../shared/spaces.ts';
+import {
+  type Description,
+  type EnvironmentSpec,
+  InvalidConfig,
+  InvalidOptions,
+  type ObservationFormat,
+  type Picture,
+} from '../environment.ts';
+import { pictureUrl } from './png.ts';
+import { charactersOf, LINES, text } from '../spaces.ts';
+
+type Legend = NonNullable<Description['legend']>;
+
+/** `(1, 1), (1, 3)`: cells of a row-major grid as zero-indexed (row, col). */
+export function coordinates(cells: readonly number[], cols: number): string {
+  return cells.map(cell => coordinate(cell, cols)).join(', ');
+}
+
+/** `(1, 3)`. */
+export function coordinate(cell: number, cols: number): string {
+  return `(${Math.floor(cell / cols)}, ${cell % cols})`;
+}
+
+/** [row, col]. */
+export function rowCol(cell: number, cols: number): [number, number] {
+  return [Math.floor(cell / cols), cell % cols];
+}
+
+export interface Layout {
+  readonly rows: number;
+  readonly cols: number;
+  /** Row-major; one symbol a cell. */
+  readonly cells: readonly string[];
+}
+
+/**
+ * Reads a level drawn as rows of symbols, one character a cell, or one string with line breaks.
+ * @throws InvalidOptions under `/layout` when the rows differ in length or there are none
+ */
+export function readLayout(layout: string | readonly string[]): Layout {
+  const lines = typeof layout === 'string' ? layout.replace(/\n$/, '').split('\n') : layout;
+  const rows = lines.map(line => Array.from(line));
+  const cols = rows[0]?.length ?? 0;
+  if (cols === 0) throw new InvalidOptions('/layout', 'the layout has no cells');
+  for (let r = 1; r < rows.length; r++) {
+    if (rows[r].length !== cols) {
+      throw new InvalidOptions(
+        `/layout/${r}`,
+        `row ${r} has ${rows[r].length} cells, row 0 has ${cols}: all rows must be equally long`,
+      );
+    }
+  }
+  return { rows: rows.length, cols, cells: rows.flat() };
+}
+
+/**
+ * A cell given as [row, col].
+ * @throws InvalidOptions when it lies outside
+ */
+export function cellAt(pointer: string, [row, col]: readonly number[], rows: number, cols: number): number {
+  if (row >= rows || col >= cols) {
+    throw new InvalidOptions(pointer, `(${row}, ${col}) is outside the ${rows} × ${cols} board`);
+  }
+  return row * cols + col;
+}
+
+/**
+ * Symbols of a custom vocabulary must be told apart and must fit in a line.
+ * @throws InvalidConfig under `/symbols`
+ */
+export function checkSymbols(symbols: { readonly [name: string]: string }): void {
+  const seen = new Map<string, string>();
+  for (const [name, symbol] of Object.entries(symbols)) {
+    const pointer = `/symbols/${name}`;
+    if (/\s/.test(symbol)) throw new InvalidConfig(pointer, `the symbol of ${name} contains white space`);
+    const other = seen.get(symbol);
+    if (other) throw new InvalidConfig(pointer, `${name} and ${other} have the same symbol ${symbol}`);
+    seen.set(symbol, name);
+  }
+}
+
+/** Text of a board that stays as it is while a few cells on it change: where each cell's symbol starts and ends. */
+export interface Backdrop {
+  readonly text: string;
+  readonly starts: readonly number[];
+  readonly ends: readonly number[];
+}
+
+/** Lays out one symbol a cell, row-major, as lines. */
+export function backdrop(symbols: readonly string[], cols: number): Backdrop {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  let text = '';
+  for (const [cell, symbol] of symbols.entries()) {
+    if (cell > 0 && cell % cols === 0) text += '\n';
+    starts.push(text.length);
+    text += symbol;
+    ends.push(text.length);
+  }
+  return { text, starts, ends };
+}
+
+/** The forms that the configuration of a grid may choose for its text observation. */
+const TEXT_FORMS = ['grid', 'coord', 'grid_coord', 'image'] as const;
+
+export const textFormSchema = Type.Union(
+  TEXT_FORMS.map(form => Type.Literal(form)),
+  {
+    default: 'grid',
+    description: 'The form of the text observation; image is a PNG as `data:` URL, for policies that see.',
+  },
+);
+
+/** Most characters of a board's text, and of its picture as text. */
+const LONGEST_OBSERVATION = 100_000;
+
+/** How boards are seen. */
+export const BOARD_SPEC = {
+  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  observationFormats: ['text', ...TEXT_FORMS, 'structured'],
+} as const satisfies Partial<EnvironmentSpec>;
+
+/** The space of a board's text in every form, whose symbols may be custom ones. */
+export function boardText(symbols: { readonly [name: string]: string }): Space {
+  return text(LONGEST_OBSERVATION, charactersOf(LINES, ...Object.values(symbols)));
+}
+
+/** Rows of a row-major grid. */
+export function gridRows<T>(cells: readonly T[], cols: number): T[][] {
+  return Array.from({ length: cells.length / cols }, (_, row) => cells.slice(row * cols, (row + 1) * cols));
+}
+
+/** A reset option that pins a board: its rows, or one text with line breaks. */
+export const layoutSchema = (description: string) =>
+  Type.Optional(
+    Type.Union(
+      [
+        Type.String({ maxLength: 4096 }),
+        Type.Array(Type.String({ maxLength: 256 }), { minItems: 1, maxItems: 64 }),
+      ],
+      { description },
+    ),
+  );
+
+/** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
+interface Forms<State> {
+  readonly grid: (state: State) => string;
+  readonly coord: (state: State) => string;
+  readonly structured: (state: State) => Json;
+  readonly render: (state: State) => Picture;
+}
+
+/** The observation of a grid in one of RAGEN's forms; any other form gets the data. */
+export function inForm<State>(state: State, form: ObservationFormat, forms: Forms<State>): Json {
+  switch (form) {
+    case 'grid':
+      return forms.grid(state);
+    case 'coord':
+      return forms.coord(state);
+    case 'grid_coord':
+      return `Coordinates: \n${forms.coord(state)}\nGrid Map: \n${forms.grid(state)}`;
+    case 'image':
+      return pictureUrl(forms.render(state));
+    default:
+      return forms.structured(state);
+  }
+}
+
+/**
+ * What belongs into the description of a grid shown in `form`: coordinates need no legend, a picture one of what is
+ * painted, and only a bare grid is made of a closed vocabulary.
+ */
+export function describeInForm(
+  form: ObservationFormat,
+  full: { instruction: string; legend: Legend; painted: Legend; actions: readonly string[] },
+): Description {
+  const { instruction, legend, painted, actions } = full;
+  if (form === 'image') return { instruction, legend: painted, actions };
+  if (form === 'coord') return { instruction, actions };
+  if (form === 'grid_coord') return { instruction, legend, actions };
+  return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
+}

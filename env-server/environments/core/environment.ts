@@ -1,0 +1,190 @@
+import type { TSchema } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces, Space } from '../../../shared/spaces.ts';
+
+/**
+ * The contract of an environment: functions over plain data.
+ *
+ * - **State is immutable JSON.** `step` returns a new state (unchanged parts may be shared) and never
+ *   alters the one it was given. A snapshot is therefore a reference, a clone is free, and replay, drain
+ *   and worker transport are one mechanism for every environment.
+ * - **Randomness comes from `rng` only.** The session hands it over, seeded at reset; its state is saved
+ *   with the environment's.
+ * - **State holds all it needs**, the parts of the configuration that matter included.
+ * - **Unknown actions change nothing**: `info.action_is_valid` is false and the reward is what the
+ *   environment's rules say. `step` throws only for faults, never for an action.
+ */
+export interface Environment<Config = JsonObject, State = Json> {
+  readonly spec: EnvironmentSpec;
+
+  /**
+   * What a player is told under this configuration: instruction, legend, actions. Built from the effective
+   * configuration, so that a custom symbol vocabulary reaches the prompt.
+   */
+  describe(config: Config): Description;
+
+  /**
+   * What observations are made of under this configuration; without it, `spec.observationSpace` and any object. A level
+   * pinned by reset options may have another size.
+   */
+  observationSpaces?(config: Config): ObservationSpaces;
+
+  /**
+   * Rules between keys of the configuration that its schema cannot say. `resolveConfig` calls it.
+   * @throws InvalidConfig
+   */
+  checkConfig?(config: Config): void;
+
+  /**
+   * The first state of an episode.
+   * @param options pins the start (a level is data); validated against `spec.optionsSchema` before the call
+   * @throws InvalidOptions when the options are well-formed but cannot make a level
+   */
+  reset(config: Config, rng: Random, options: JsonObject): State | Promise<State>;
+
+  step(state: State, action: Json, rng: Random): Transition<State> | Promise<Transition<State>>;
+
+  /** The state as its player sees it. `structured` gives plain JSON, every other format text. */
+  observe(state: State, format: ObservationFormat): Json;
+
+  /** The actions that are legal now, for environments where that depends on the state. */
+  validActions?(state: State): readonly Json[];
+
+  /** The state as a picture. */
+  render?(state: State): Picture;
+
+  /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
+  readonly references?: { readonly [name: string]: ReferencePolicy<State> };
+
+  /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
+  condition?(): Promise<Condition>;
+
+  /**
+   * Runs a reset or step, and what follows from it, for the owner of a session; for an environment that shares something
+   * scarce out among owners.
+   */
+  playFor?<T>(owner: string, play: () => T): T;
+
+  /** Releases what the environment holds outside its states (a process, a connection). */
+  dispose?(state: State): void | Promise<void>;
+}
+
+/** An environment whose own types are not known here: what the registry, sessions and wrappers hold. */
+export type AnyEnvironment = Environment<JsonObject, Json>;
+
+export interface Condition extends JsonObject {
+  /** One sentence, e.g. which isolation is in force. */
+  readonly summary: string;
+}
+
+export interface Transition<State> {
+  readonly state: State;
+  readonly reward: number;
+  /** The episode reached an end by the rules of the environment. */
+  readonly terminated: boolean;
+  /** The environment itself cut the episode short; `max_episode_steps` is the session's business. */
+  readonly truncated?: boolean;
+  readonly info: StepInfo;
+  /** The step ended an episode and has begun the next one, whose first state this is: what came before is needed no more. */
+  readonly restarted?: true;
+}
+
+/** `info` of every step; environments add keys of their own. */
+export interface StepInfo extends JsonObject {
+  readonly success: boolean;
+  readonly action_is_valid: boolean;
+  /** The state changed. */
+  readonly action_is_effective: boolean;
+}
+
+/**
+ * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
+ * is text too: a PNG as `data:` URL.
+ */
+export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
+
+export interface EnvironmentSpec {
+  /** `[namespace/]Name-vN`; changed behaviour means a new version. */
+  readonly id: string;
+  readonly title: string;
+  /** Markdown: the rules, in our own words. */
+  readonly description: string;
+  readonly tags: readonly string[];
+  readonly configSchema: TSchema;
+  readonly optionsSchema: TSchema;
+  /** Named configurations, e.g. `simple`, `larger`: each a partial config. */
+  readonly presets?: { readonly [name: string]: JsonObject };
+  /** Of text forms under any configuration; `observationSpaces` says more. */
+  readonly observationSpace: Space;
+  readonly actionSpace: Space;
+  readonly observationFormats: readonly ObservationFormat[];
+  /** Least and greatest reward of one step; ±Infinity where unbounded. */
+  readonly rewardRange: readonly [number, number];
+  /** Mean return at which the environment counts as solved. */
+  readonly rewardThreshold?: number;
+  /** Best mean success known under the default configuration, with how it was found. */
+  readonly knownOptimum?: { readonly success: number; readonly source: string };
+  /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
+  readonly maxEpisodeSteps: number;
+  /** Steps after which the wrapper `time_limit` truncates, whatever the configuration says. */
+  readonly timeLimit?: number;
+  readonly exampleAction: Json;
+  readonly history: readonly { readonly version: number; readonly change: string }[];
+  /** A step that ends an episode has begun the next one, so the session goes on; it counts its steps itself. */
+  readonly autoReset?: boolean;
+  /** False for an environment that draws nothing and refuses a seed. */
+  readonly seedable?: boolean;
+}
+
+export interface Description {
+  /** What the task is and how to win; one short paragraph. */
+  readonly instruction: string;
+  /** Symbol → meaning, where the observation is made of symbols. */
+  readonly legend?: readonly { readonly symbol: string; readonly meaning: string }[];
+  /** Names of the actions in id order for a discrete action space. */
+  readonly actions?: readonly string[];
+  /** How an action is written where the space is free text, e.g. `search[query]`. */
+  readonly actionFormat?: string;
+  /** The words that observations and actions are made of, for word-level tokenizers; absent for free text. */
+  readonly vocabulary?: readonly string[];
+}
+
+export interface ReferencePolicy<State> {
+  readonly title: string;
+  /**
+   * The next actions from this state, at most `count`, as if nothing random interfered.
+   * An empty list means that there is nothing useful left to do.
+   * @param rng for policies that draw; never the session's own generator, whose future it would change
+   * @param turns how many plans the player may still ask for, this one included, and carries out unseen: where chance
+   * interferes, fewer actions than `count` can then be better. Absent: as many as it likes.
+   */
+  plan(state: State, count: number, rng: Random, turns?: number): readonly Json[] | Promise<readonly Json[]>;
+}
+
+/** RGBA, 8 bits a channel, rows from the top: `data.length === 4 * width * height`. */
+export interface Picture {
+  readonly width: number;
+  readonly height: number;
+  readonly data: Uint8Array;
+}
+
+/** A configuration that fits the schema but cannot be played; answered with 422. `pointer` is a JSON pointer into it. */
+export class InvalidConfig extends Error {
+  readonly pointer: string;
+  constructor(pointer: string, message: string) {
+    super(message);
+    this.name = 'InvalidConfig';
+    this.pointer = pointer;
+  }
+}
+
+/** Options that fit the schema but cannot make a level; answered with 422. `pointer` is a JSON pointer into the options. */
+export class InvalidOptions extends Error {
+  readonly pointer: string;
+  constructor(pointer: string, message: string) {
+    super(message);
+    this.name = 'InvalidOptions';
+    this.pointer = pointer;
+  }
+}

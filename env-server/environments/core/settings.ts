@@ -1,0 +1,106 @@
+import type { TSchema } from 'typebox';
+import { Value } from 'typebox/value';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
+
+/** The key of a configuration that names one of the environment's presets. */
+export const PRESET_KEY = 'preset';
+
+/**
+ * The effective configuration: schema defaults, over them the preset that `given.preset` names, over
+ * them what was given.
+ * @throws InvalidConfig with a JSON pointer to the first fault
+ */
+export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
+  const { spec } = environment;
+  const { [PRESET_KEY]: presetName, ...own } = given;
+  let preset: JsonObject = {};
+  if (presetName !== undefined) {
+    const presets = spec.presets ?? {};
+    if (typeof presetName !== 'string' || !Object.hasOwn(presets, presetName)) {
+      const names = Object.keys(presets);
+      const choices = names.length > 0 ? `its presets are ${names.join(', ')}` : 'it has no presets';
+      throw new InvalidConfig(
+        `/${PRESET_KEY}`,
+        `${spec.id} has no preset ${JSON.stringify(presetName)}; ${choices}`,
+      );
+    }
+    preset = presets[presetName];
+  }
+  const { value: config, fault } = resolveAgainst(
+    spec.configSchema,
+    merge(preset, own),
+    spec.presets ? [PRESET_KEY] : [],
+  );
+  if (fault) throw new InvalidConfig(fault.pointer, `config of ${spec.id}: ${fault.message}`);
+  environment.checkConfig?.(config);
+  return config;
+}
+
+/**
+ * Reset options as the environment's schema wants them, defaults filled in.
+ * @throws InvalidOptions with a JSON pointer to the first fault
+ */
+export function resolveOptions(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
+  const { spec } = environment;
+  const { value: options, fault } = resolveAgainst(spec.optionsSchema, given);
+  if (fault) throw new InvalidOptions(fault.pointer, `options of ${spec.id}: ${fault.message}`);
+  return options;
+}
+
+/**
+ * Steps after which an episode is truncated: `max_steps` of the configuration where it has it, else the spec's; a time
+ * limit around the environment may end it earlier.
+ */
+export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
+  const own = typeof config.max_steps === 'number' ? config.max_steps : spec.maxEpisodeSteps;
+  return Math.min(own, spec.timeLimit ?? own);
+}
+
+export interface Fault {
+  /** JSON pointer into the value. */
+  readonly pointer: string;
+  readonly message: string;
+}
+
+/**
+ * A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it.
+ * @param besides keys that could have been meant and are not the schema's
+ */
+export function resolveAgainst(
+  schema: TSchema,
+  given: JsonObject,
+  besides: readonly string[] = [],
+): { value: JsonObject; fault?: Fault } {
+  const value = Value.Default(schema, structuredClone(given)) as JsonObject;
+  return { value, fault: firstFault(schema, value, besides) };
+}
+
+function merge(base: JsonObject, over: JsonObject): JsonObject {
+  const merged = new Map(Object.entries(base));
+  for (const [key, value] of Object.entries(over)) {
+    const under = merged.get(key);
+    merged.set(key, under !== undefined && isObject(under) && isObject(value) ? merge(under, value) : value);
+  }
+  return Object.fromEntries(merged);
+}
+
+function isObject(value: Json): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function firstFault(schema: TSchema, value: JsonObject, besides: readonly string[]): Fault | undefined {
+  const faults = Value.Errors(schema, value);
+  const fault = faults.find(f => f.keyword !== 'boolean') ?? faults[0];
+  if (!fault) return undefined;
+  if (fault.keyword === 'additionalProperties') {
+    const unknown = (fault.params as { additionalProperties: string[] }).additionalProperties[0];
+    const properties = (schema as { properties?: object }).properties;
+    const known =
+      fault.instancePath === '' && properties
+        ? `; it knows ${[...Object.keys(properties), ...besides].join(', ') || 'none'}`
+        : '';
+    return { pointer: `${fault.instancePath}/${unknown}`, message: `unknown key ${unknown}${known}` };
+  }
+  return { pointer: fault.instancePath, message: `${fault.instancePath || 'value'} ${fault.message}` };
+}

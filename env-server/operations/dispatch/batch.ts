@@ -1,0 +1,200 @@
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem, type ProblemDocument } from '../../../shared/problems.ts';
+import { type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
+import type { Call } from './execute.ts';
+import type { OperationInput } from '../operation.ts';
+import type { ReplyForm } from './reply-form.ts';
+
+export interface BatchRequest {
+  readonly items: readonly unknown[];
+  /** Stands for the request key of items that have none. */
+  readonly requestKey?: string;
+  /** Answer when this many items are ready. */
+  readonly wait?: number;
+  readonly mostItems: number;
+  /** Turns whatever an item threw into its problem document. */
+  readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
+}
+
+/**
+ * Runs many operations; results in order, each a result or a problem. What takes longer than a slice goes on in the
+ * next turn of the connection, before everything else that waits on it.
+ * @returns a `BatchResult` in the form asked for
+ * @throws Problem `body_too_large`, `invalid_request`
+ */
+export function runBatch<T, B>(
+  dispatcher: Dispatcher,
+  call: Call,
+  request: BatchRequest,
+  form: ReplyForm<T, B>,
+): MaybePromise<B> {
+  const { items, mostItems } = request;
+  if (items.length > mostItems) {
+    throw new Problem(
+      'body_too_large',
+      `the batch has ${items.length} items; at most ${mostItems} may come at once`,
+    );
+  }
+  const run = new BatchRun(dispatcher, call, request, form);
+  return run.advance() ? run.finish() : run.goOn(turns.current ?? BACKGROUND).then(() => run.finish());
+}
+
+/** For batches that came over no connection. */
+const BACKGROUND = turns.lane('background');
+/** Characters of replies above which the rest of a batch is not carried out. */
+const MOST_REPLY_LENGTH = 32 * 1024 * 1024;
+const RETRY_AFTER_SECONDS = 1;
+
+/** A batch that is carried out. */
+class BatchRun<T, B> {
+  readonly #dispatcher: Dispatcher;
+  readonly #call: Call;
+  readonly #request: BatchRequest;
+  readonly #form: ReplyForm<T, B>;
+  readonly #replies: T[];
+  readonly #late: Promise<void>[] = [];
+  #index = 0;
+  #length = 0;
+
+  constructor(dispatcher: Dispatcher, call: Call, request: BatchRequest, form: ReplyForm<T, B>) {
+    this.#dispatcher = dispatcher;
+    this.#call = call;
+    this.#request = request;
+    this.#form = form;
+    this.#replies = new Array<T>(request.items.length);
+  }
+
+  /** Carries out items for the length of a slice; true when none is left. */
+  advance(): boolean {
+    const { length } = this.#request.items;
+    const end = this.#call.mark + SLICE_MS;
+    while (this.#index < length) {
+      this.#runNext();
+      if (this.#call.mark >= end) break;
+    }
+    return this.#index === length;
+  }
+
+  /** Resolves when all items are begun. */
+  goOn(lane: Lane): Promise<void> {
+    return new Promise(resolve => {
+      const turn = (): void => {
+        this.#call.mark = performance.now();
+        if (this.advance()) resolve();
+        else lane.goOn(turn);
+      };
+      lane.goOn(turn);
+    });
+  }
+
+  #runNext(): void {
+    const index = this.#index++;
+    const reply =
+      this.#length > MOST_REPLY_LENGTH
+        ? failure(this.#tooLong(index), this.#request, index, this.#form)
+        : runItem(this.#dispatcher, this.#call, this.#request, index, this.#form);
+    if (reply instanceof Promise) {
+      this.#replies[index] = this.#form.pending;
+      this.#late.push(reply.then(item => this.#take(index, item)));
+    } else {
+      this.#take(index, reply);
+    }
+  }
+
+  #take(index: number, reply: T): void {
+    this.#replies[index] = reply;
+    this.#length += this.#form.lengthOf(reply);
+  }
+
+  #tooLong(index: number): Problem {
+    return new Problem(
+      'too_many_requests',
+      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MOST_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
+      { retryAfterSeconds: RETRY_AFTER_SECONDS },
+    );
+  }
+
+  /** The reply, when as many items are ready as the batch waits for. */
+  finish(): MaybePromise<B> {
+    const { items, wait } = this.#request;
+    const late = this.#late;
+    const reply = (): B =>
+      this.#form.batch(
+        this.#replies,
+        wait === undefined ? undefined : positionsOf(this.#form.pending, this.#replies),
+      );
+    if (late.length === 0) return reply();
+    const missing =
+      (wait === undefined ? items.length : Math.min(wait, items.length)) - (items.length - late.length);
+    return settled(late, missing).then(reply);
+  }
+}
+
+/** Resolves when so many of the promises are done; they never reject. */
+function settled(promises: readonly Promise<void>[], count: number): Promise<void> {
+  return new Promise(resolve => {
+    let missing = count;
+    if (missing <= 0) resolve();
+    for (const promise of promises) {
+      void promise.then(() => {
+        missing--;
+        if (missing === 0) resolve();
+      });
+    }
+  });
+}
+
+function runItem<T>(
+  dispatcher: Dispatcher,
+  call: Call,
+  request: BatchRequest,
+  index: number,
+  form: ReplyForm<T, unknown>,
+): MaybePromise<T> {
+  try {
+    const item = request.items[index];
+    if (typeof item !== 'object' || item === null || Array.isArray(item)) {
+      throw new Problem('invalid_request', 'a batch item must be an object with "op"');
+    }
+    const compiled = dispatcher.find((item as { op?: unknown }).op);
+    const result = dispatcher.perform(
+      call,
+      compiled,
+      withKey(item as OperationInput, request, index, compiled.operation.keyed),
+    );
+    if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
+    call.mark = performance.now();
+    return later(result, compiled, request, index, form);
+  } catch (error) {
+    call.mark = performance.now();
+    return failure(error, request, index, form);
+  }
+}
+
+function later<T>(
+  result: Promise<unknown>,
+  compiled: CompiledOperation,
+  request: BatchRequest,
+  index: number,
+  form: ReplyForm<T, unknown>,
+): Promise<T> {
+  return result.then(
+    value => form.success(form.result(compiled, value)),
+    error => failure(error, request, index, form),
+  );
+}
+
+function failure<T>(error: unknown, request: BatchRequest, index: number, form: ReplyForm<T, unknown>): T {
+  const sessionId = (request.items[index] as { session_id?: unknown } | null)?.session_id;
+  return form.failure(form.problem(request.problem(error, sessionId)));
+}
+
+function withKey(item: OperationInput, request: BatchRequest, index: number, keyed: boolean): OperationInput {
+  if (!keyed || request.requestKey === undefined || item.request_key !== undefined) return item;
+  return { ...item, request_key: `${request.requestKey}#${index}` };
+}
+
+function positionsOf<T>(wanted: T, items: readonly T[]): number[] {
+  return items.flatMap((item, index) => (item === wanted ? [index] : []));
+}

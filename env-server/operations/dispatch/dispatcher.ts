@@ -1,0 +1,57 @@
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import { type Call, execute } from './execute.ts';
+import type { Operation, OperationInput, Services } from '../operation.ts';
+import { type Serialise, serialiserOf } from './serialize.ts';
+import { OPERATIONS } from '../table.ts';
+import { type Check, compileInputCheck } from './validation.ts';
+
+/** Characters that are repeated of what is not known. */
+const LONGEST_SHOWN = 100;
+
+/** An operation with its compiled checks and its serialiser. */
+export interface CompiledOperation {
+  readonly operation: Operation;
+  readonly checkRest: Check;
+  readonly checkFrame: Check;
+  readonly serialise: Serialise;
+}
+
+/** What every door needs to serve frames and batch items: finds, checks and runs operations by name. */
+export class Dispatcher {
+  readonly services: Services;
+  readonly operations: readonly CompiledOperation[];
+  readonly #byName: ReadonlyMap<string, CompiledOperation>;
+
+  constructor(services: Services) {
+    this.services = services;
+    this.operations = OPERATIONS.map(operation => ({
+      operation,
+      checkRest: compileInputCheck(operation, 'rest'),
+      checkFrame: compileInputCheck(operation, 'frame'),
+      serialise: serialiserOf(operation),
+    }));
+    this.#byName = new Map(this.operations.map(compiled => [compiled.operation.name, compiled]));
+  }
+
+  /**
+   * The operation a frame or batch item names.
+   * @throws Problem `invalid_request` listing those there are
+   */
+  find(op: unknown, besides: readonly string[] = []): CompiledOperation {
+    const compiled = typeof op === 'string' ? this.#byName.get(op) : undefined;
+    if (compiled) return compiled;
+    const known = [...this.#byName.keys(), ...besides].join(', ');
+    const detail =
+      op === undefined
+        ? `"op" is required; one of ${known}`
+        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, LONGEST_SHOWN)) : `of type ${typeof op}`}; known are ${known}`;
+    throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
+  }
+
+  /** Runs a frame or batch item and gives its result, not yet in any form. */
+  perform(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
+    compiled.checkFrame(item);
+    return execute(this.services, call, compiled.operation, item);
+  }
+}

@@ -1,0 +1,57 @@
+import { PROBLEMS, type ProblemCode } from '../../../shared/problems.ts';
+import type { Operation } from '../operation.ts';
+
+/** What may come of any request. */
+const ANY: readonly ProblemCode[] = [
+  'bad_request',
+  'unauthorized',
+  'forbidden',
+  'invalid_request',
+  'internal',
+  'draining',
+  'worker_unavailable',
+];
+/** What may come of a request that has, or could have, a body. */
+const WITH_BODY: readonly ProblemCode[] = ['bad_json', 'body_too_large', 'unsupported_media_type'];
+/** What may come of a request that changes something, where the server keeps it on a disk. */
+const OF_CHANGES: readonly ProblemCode[] = ['storage_failed', 'storage_full'];
+/** What may come of asking for a session. */
+const OF_SESSIONS: readonly ProblemCode[] = [
+  'unknown_session',
+  'session_expired',
+  'session_closed',
+  'session_lost',
+  'too_many_requests',
+  'step_timeout',
+];
+/** What may come of letting an environment do something. */
+const OF_ENVIRONMENTS: readonly ProblemCode[] = [
+  'environment_fault',
+  'script_limit',
+  'remote_failed',
+  'remote_unavailable',
+  'isolation_unavailable',
+  'environment_busy',
+  'too_many_requests',
+  'step_timeout',
+];
+
+/** Every code that an operation may be answered with over its route, in the order of the table. */
+export function documentedProblems(operation: Operation): ProblemCode[] {
+  return inOrder([
+    ...ANY,
+    ...(operation.method === 'GET' ? [] : [...WITH_BODY, ...OF_CHANGES]),
+    ...(operation.keyed ? (['key_reused', 'request_key_expired', 'too_many_requests'] as const) : []),
+    ...(operation.target === 'session' ? OF_SESSIONS : []),
+    ...(operation.plays ? OF_ENVIRONMENTS : []),
+    ...(operation.problems ?? []),
+  ]);
+}
+
+/** Codes that a whole batch may be answered with; its items have those of their operations. */
+export const BATCH_PROBLEMS: readonly ProblemCode[] = inOrder([...ANY, ...WITH_BODY]);
+
+function inOrder(codes: readonly ProblemCode[]): ProblemCode[] {
+  const wanted = new Set(codes);
+  return (Object.keys(PROBLEMS) as ProblemCode[]).filter(code => wanted.has(code));
+}

@@ -1,0 +1,211 @@
+import { performance } from 'node:perf_hooks';
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { Session } from '../../sessions/session.ts';
+import { plainResult } from './foreign.ts';
+import type { Operation, OperationInput, ServerOperation, Services, SessionOperation } from '../operation.ts';
+import { elsewhere, workplace } from './peers.ts';
+import type { TraceContext, Tracing } from './tracing.ts';
+
+/** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
+export interface Call {
+  readonly principal: Principal;
+  /** Differs from request to request. */
+  readonly request: number;
+  /** When it came, in milliseconds since the epoch. */
+  readonly now: number;
+  /** When the operation that comes next began, in milliseconds of `performance.now`. */
+  mark: number;
+  readonly trace: TraceContext | undefined;
+}
+
+let requests = 0;
+
+/**
+ * Begins a request.
+ * @param request its number, where it began in another process
+ * @throws Problem `draining`
+ */
+export function newCall(
+  services: Services,
+  principal: Principal,
+  trace?: TraceContext,
+  request: number = ++requests,
+): Call {
+  services.sessions.requireServing();
+  return { principal, request, now: services.sessions.now(), mark: performance.now(), trace };
+}
+
+const MS_PER_S = 1000;
+
+/**
+ * Runs an operation whose input was checked against its schemas. What is ready at once comes at once.
+ * @throws Problem, or what the environment code threw (see `problemOf`)
+ */
+export function execute(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { tracing } = services;
+  return tracing
+    ? traced(tracing, services, call, operation, input)
+    : route(services, call, operation, input);
+}
+
+// A function with a closure in it makes room for what the closure sees whenever it is called, needed or not: so what
+// runs at every step has none, and what needs one has a function of its own.
+
+function traced(
+  tracing: Tracing,
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  return tracing.operation(call.trace, operation, input, () => route(services, call, operation, input));
+}
+
+/** Runs an operation here, or where its session or key is kept. */
+function route(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { peers } = services;
+  if (!peers) return run(services, call, operation, input);
+  const keeper = elsewhere(peers, call.principal, input, keyOf(operation, input));
+  return keeper === undefined
+    ? run(services, call, operation, input)
+    : peers.perform(keeper, call.principal, call.request, operation, input);
+}
+
+/** Runs an operation in this process, whoever asked for it. */
+export function run(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { scopes } = call.principal;
+  if (!scopes.has(operation.scope) && !scopes.has('admin')) throw forbidden(services, call, operation, input);
+  return operation.target === 'server'
+    ? onServer(services, call, operation, input)
+    : onSession(services, call, operation, input);
+}
+
+/** What to throw at a principal without the scope; the audit log hears of it where it keeps such attempts. */
+function forbidden(
+  services: Services,
+  { principal }: Call,
+  operation: Operation,
+  input: OperationInput,
+): Problem {
+  const problem = new Problem(
+    'forbidden',
+    `${operation.name} needs a token with the scope ${operation.scope}`,
+  );
+  if (operation.audited) {
+    const { env_id: envId, definition } = input;
+    const attempt = { principal, action: operation.audited, envId: String(envId), definition };
+    services.registrations.audit.refused(attempt, problem);
+  }
+  return problem;
+}
+
+function onSession(
+  services: Services,
+  call: Call,
+  operation: SessionOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const session = services.sessions.find(call.principal, input.session_id as string, call.now);
+  const key = keyOf(operation, input);
+  const result =
+    key === undefined
+      ? session.exclusive(operation.handle, services, input)
+      : once(key, services, session, operation, input);
+  if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
+  const start = call.mark;
+  call.mark = performance.now();
+  session.variant.tally.record(operation.name, (call.mark - start) / MS_PER_S);
+  return result;
+}
+
+function once(
+  key: string,
+  services: Services,
+  session: Session,
+  operation: SessionOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  return session.replies.once(key, operation.name, input, () =>
+    session.exclusive(operation.handle, services, input),
+  );
+}
+
+function recordedLater(
+  result: Promise<unknown>,
+  services: Services,
+  start: number,
+  session: Session,
+  operation: SessionOperation,
+  input: OperationInput,
+): Promise<unknown> {
+  const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
+  return inTime(result, timeout, operation).then(value => {
+    session.variant.tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+    return value;
+  });
+}
+
+function onServer(
+  services: Services,
+  call: Call,
+  operation: ServerOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const work = () => atWorkplace(services, call, operation, input);
+  const key = keyOf(operation, input);
+  const reply =
+    key === undefined
+      ? work()
+      : services.sessions.replies(call.principal.name).once(key, operation.name, input, work);
+  if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
+  call.mark = performance.now();
+  return reply;
+}
+
+function atWorkplace(
+  services: Services,
+  { principal, request }: Call,
+  operation: ServerOperation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  const { peers } = services;
+  const place = peers && workplace(peers, operation);
+  if (place === undefined) return operation.handle(services, principal, input);
+  // Its key is honoured here; over there it would be sent on to where it is kept.
+  const { request_key: _kept, ...asked } = input;
+  return peers!.perform(place, principal, request, operation, asked).then(plainResult);
+}
+
+function keyOf(operation: Operation, { request_key }: OperationInput): string | undefined {
+  return operation.keyed && typeof request_key === 'string' ? request_key : undefined;
+}
+
+function inTime<T>(result: Promise<T>, timeoutMs: number, operation: Operation): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      reject(
+        new Problem('step_timeout', `${operation.name} was not done within ${timeoutMs} ms; it goes on`, {
+          retryAfterSeconds: 1,
+        }),
+      );
+    }, timeoutMs);
+    result.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -1,0 +1,59 @@
+import type { ProblemDocument } from '../../../shared/problems.ts';
+import type { CompiledOperation } from './dispatcher.ts';
+import { plainResult } from './foreign.ts';
+
+/** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
+export interface ReplyForm<T, B = T> {
+  /** The result of an operation. */
+  result(compiled: CompiledOperation, value: unknown): T;
+  problem(document: ProblemDocument): T;
+  /** Batch items. */
+  success(result: T): T;
+  failure(problem: T): T;
+  /** About how many characters an item takes. */
+  lengthOf(item: T): number;
+  /** The item that has no reply yet; always the same value. */
+  readonly pending: T;
+  /**
+   * The result of a batch.
+   * @param pending positions of items without a reply; absent where the batch waited for all
+   */
+  batch(items: readonly T[], pending: readonly number[] | undefined): B;
+}
+
+/** Batches come in pieces that stand one behind the other: whoever writes them encodes each by itself. */
+export const textForm: ReplyForm<string, readonly string[]> = {
+  result: (compiled, value) => compiled.serialise(value),
+  problem: document => JSON.stringify(document),
+  success: result => `{"ok":true,"result":${result}}`,
+  failure: problem => `{"ok":false,"error":${problem}}`,
+  lengthOf: item => item.length,
+  pending: '{"ok":false,"pending":true}',
+  batch(items, pending) {
+    const pieces = new Array<string>(items.length + 1);
+    pieces[0] = `{"results":[${items[0]}`;
+    for (let index = 1; index < items.length; index++) pieces[index] = `,${items[index]}`;
+    pieces[items.length] = pending ? `],"pending":[${pending.join(',')}]}` : ']}';
+    return pieces;
+  },
+};
+
+export const plainForm: ReplyForm<unknown> = {
+  result: (_compiled, value) => plainResult(value),
+  problem: document => document,
+  success: result => ({ ok: true, result }),
+  failure: error => ({ ok: false, error }),
+  lengthOf: item => lengthOfTexts((item as { readonly result?: unknown }).result),
+  pending: Object.freeze({ ok: false, pending: true }),
+  // Replies that come later must not change what is being written.
+  batch: (items, pending) => ({ results: items.slice(), ...(pending && { pending }) }),
+};
+
+/** What is long in a result is a text in it or in its lists: a picture, the observations of a trajectory. */
+function lengthOfTexts(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let length = 0;
+  for (const key in value) length += lengthOfTexts((value as { [key: string]: unknown })[key]);
+  return length;
+}

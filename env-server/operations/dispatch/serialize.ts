@@ -1,0 +1,38 @@
+import type { StepResult } from '../../sessions/episode.ts';
+import { LiveResult } from '../../sessions/live-result.ts';
+import { Foreign } from './foreign.ts';
+import type { Operation } from '../operation.ts';
+
+/** Makes the JSON text of an operation's result. */
+export type Serialise = (result: unknown) => string;
+
+/** The serialiser of an operation: written out for the one that runs all the time. */
+export function serialiserOf(operation: Operation): Serialise {
+  const serialise = operation.name === 'step' ? (serialiseStep as Serialise) : JSON.stringify;
+  return result => (result instanceof Foreign ? result.text : serialise(result));
+}
+
+function serialiseStep(result: StepResult): string {
+  return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
+}
+
+interface KnownOutcome {
+  readonly reward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly text: string;
+}
+
+/** Environments share their frozen `info` objects between steps, so the text of an outcome is made once for many. */
+const knownOutcomes = new WeakMap<object, KnownOutcome>();
+
+/** What stands behind the observation. */
+function outcomeText({ reward, terminated, truncated, info }: StepResult): string {
+  const known = knownOutcomes.get(info);
+  if (known?.reward === reward && known.terminated === terminated && known.truncated === truncated) {
+    return known.text;
+  }
+  const text = `,"reward":${reward},"terminated":${terminated},"truncated":${truncated},"info":${JSON.stringify(info)}}`;
+  if (Object.isFrozen(info)) knownOutcomes.set(info, { reward, terminated, truncated, text });
+  return text;
+}

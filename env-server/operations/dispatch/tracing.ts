@@ -1,0 +1,21 @@
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import type { Operation, OperationInput } from '../operation.ts';
+
+/** Where a request stands in its trace. */
+export interface TraceContext {
+  /** 32 hexadecimal digits. */
+  readonly traceId: string;
+}
+
+/** Tells somebody else how long operations took. */
+export interface Tracing {
+  /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
+  below(traceparent: string): TraceContext;
+  /** Runs an operation in a span of its own. */
+  operation<T>(
+    parent: TraceContext | undefined,
+    operation: Operation,
+    input: OperationInput,
+    work: () => MaybePromise<T>,
+  ): MaybePromise<T>;
+}

@@ -1,0 +1,22 @@
+import { Type } from 'typebox';
+import { environmentDocument } from './environment-document.ts';
+import { serverOperation } from '../operation.ts';
+import { Config, EnvId, EnvironmentDocument, Wrappers } from '../schemas.ts';
+
+export const describeEnvironment = serverOperation({
+  name: 'describe_environment',
+  method: 'POST',
+  path: '/v1/envs/{env_id}/describe',
+  status: 200,
+  scope: 'play',
+  tag: 'environments',
+  summary: 'All about an environment under a configuration and wrappers',
+  keyed: false,
+  plays: true,
+  problems: ['unknown_environment'],
+  params: { env_id: EnvId },
+  body: { config: Type.Optional(Config), wrappers: Type.Optional(Wrappers) },
+  result: EnvironmentDocument,
+  handle: ({ catalogue }, _principal, input) =>
+    environmentDocument(catalogue.variant(input.env_id, input.config, input.wrappers)),
+});

@@ -1,0 +1,20 @@
+import { environmentDocument } from './environment-document.ts';
+import { serverOperation } from '../operation.ts';
+import { EnvId, EnvironmentDocument } from '../schemas.ts';
+
+export const getEnvironment = serverOperation({
+  name: 'get_environment',
+  method: 'GET',
+  path: '/v1/envs/{env_id}',
+  status: 200,
+  scope: 'play',
+  tag: 'environments',
+  summary: 'All about an environment, in its default configuration',
+  keyed: false,
+  revalidated: true,
+  plays: true,
+  problems: ['unknown_environment'],
+  params: { env_id: EnvId },
+  result: EnvironmentDocument,
+  handle: ({ catalogue }, _principal, input) => environmentDocument(catalogue.variant(input.env_id)),
+});

@@ -1,0 +1,56 @@
+import { Type } from 'typebox';
+import { chain } from '../../../shared/maybe-promise.ts';
+import { serverOperation } from '../operation.ts';
+import {
+  Config,
+  Count,
+  CreatedSession,
+  EnvId,
+  Format,
+  GroupId,
+  Options,
+  Seed,
+  TtlSeconds,
+  Wrappers,
+} from '../schemas.ts';
+import { viewsOf } from './views.ts';
+
+export const create = serverOperation({
+  name: 'create',
+  method: 'POST',
+  path: '/v1/sessions',
+  status: 201,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'Open a session, or a group of them',
+  description:
+    'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state.',
+  keyed: true,
+  plays: true,
+  problems: [
+    'unknown_environment',
+    'too_many_sessions',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+  ],
+  body: {
+    env_id: EnvId,
+    config: Type.Optional(Config),
+    wrappers: Type.Optional(Wrappers),
+    seed: Type.Optional(Seed),
+    options: Type.Optional(Options),
+    count: Type.Optional(Count),
+    group_id: Type.Optional(GroupId),
+    ttl_s: Type.Optional(TtlSeconds),
+    observation_format: Type.Optional(Format),
+  },
+  result: CreatedSession,
+  handle({ sessions, catalogue }, principal, input) {
+    const variant = catalogue.variant(input.env_id, input.config, input.wrappers);
+    return chain(sessions.create(principal.name, variant, input), members => {
+      const views = viewsOf(sessions, members);
+      return views.length > 1 ? { ...views[0], sessions: views } : views[0];
+    });
+  },
+});

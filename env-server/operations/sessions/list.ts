@@ -1,0 +1,87 @@
+import { type Static, Type } from 'typebox';
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { inTurns, type Parts } from '../../environments/core/slices.ts';
+import type { ListRequest } from '../../sessions/manager.ts';
+import type { Scope } from '../../sessions/principal.ts';
+import { type Services, serverOperation } from '../operation.ts';
+import { EnvId, GroupId, type Session, SessionPage } from '../schemas.ts';
+import { sessionView } from './views.ts';
+
+const DEFAULT_PAGE = 100;
+const LARGEST_PAGE = 1000;
+/** Sessions looked at before others have their turn on the event loop; of those that show pictures one. */
+const VIEWS_AT_A_TIME = 20;
+
+export const list = serverOperation({
+  name: 'list',
+  method: 'GET',
+  path: '/v1/sessions',
+  status: 200,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'List your sessions, oldest first',
+  keyed: false,
+  plays: true,
+  query: {
+    env_id: Type.Optional(EnvId),
+    group_id: Type.Optional(GroupId),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_PAGE, default: DEFAULT_PAGE })),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: '`next_cursor` of the page before.' }),
+    ),
+  },
+  result: SessionPage,
+  handle(services, { name, scopes }, input) {
+    const request = {
+      envId: input.env_id,
+      groupId: input.group_id,
+      after: input.cursor === undefined ? 0 : Number(input.cursor),
+      limit: input.limit ?? DEFAULT_PAGE,
+    };
+    const question = { name, scopes: [...scopes], request };
+    const asked = services.peers?.askAll('list', question) ?? [];
+    return Promise.all([listHere(services, question), ...asked]).then(lists => {
+      const listed = (lists as Listed[][]).flat();
+      return pageOf(
+        listed.sort((a, b) => a.serial - b.serial),
+        request.limit,
+      );
+    });
+  },
+});
+
+/** What processes ask each other for a list. */
+export interface ListQuestion {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly request: ListRequest;
+}
+
+interface Listed {
+  readonly serial: number;
+  readonly session: Session;
+}
+
+/** The sessions of this process for a page, and one more where there are more. */
+export function listHere(services: Services, question: ListQuestion): MaybePromise<Listed[]> {
+  return inTurns(partsOfList(services, question));
+}
+
+function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQuestion): Parts<Listed[]> {
+  const principal = { name, scopes: new Set(scopes) };
+  const listed: Listed[] = [];
+  for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {
+    if (session.closed) continue;
+    listed.push({ serial: session.serial, session: sessionView(session) });
+    if (session.format === 'image' || listed.length % VIEWS_AT_A_TIME === 0) yield;
+  }
+  return listed;
+}
+
+function pageOf(listed: readonly Listed[], limit: number): Static<typeof SessionPage> {
+  const page = listed.slice(0, limit);
+  return {
+    sessions: page.map(({ session }) => session),
+    next_cursor: listed.length > limit ? String(page[limit - 1].serial) : null,
+  };
+}

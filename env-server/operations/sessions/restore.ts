@@ -1,0 +1,22 @@
+import { Type } from 'typebox';
+import { sessionOperation } from '../operation.ts';
+import { Session } from '../schemas.ts';
+import { sessionView } from './views.ts';
+
+export const restore = sessionOperation({
+  name: 'restore',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/restore',
+  status: 200,
+  summary: 'Go back to a snapshot',
+  description: 'Under a new `episode_id`; random draws come out as they did.',
+  keyed: true,
+  plays: true,
+  problems: ['unknown_snapshot'],
+  body: { snapshot_id: Type.String({ minLength: 1, description: 'A snapshot this session took.' }) },
+  result: Session,
+  handle(_services, session, input) {
+    session.restore(input.snapshot_id);
+    return sessionView(session);
+  },
+});

@@ -1,0 +1,45 @@
+import { Type } from 'typebox';
+import { sessionOperation } from '../operation.ts';
+import { AnyJson, StepResult } from '../schemas.ts';
+
+const LONGEST_STEP_MS = 600_000;
+
+export const step = sessionOperation({
+  name: 'step',
+  method: 'POST',
+  path: '/v1/sessions/{session_id}/step',
+  status: 200,
+  summary: 'Take an action',
+  keyed: true,
+  plays: true,
+  problems: [
+    'episode_over',
+    'wrong_step',
+    'session_rolled_back',
+    'invalid_action',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+    'session_unsaved',
+  ],
+  body: {
+    action: AnyJson({ description: 'An action of the environment’s `action_space`.' }),
+    expected_step: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description:
+          'The `step` the result should carry: the session’s step + 1. Anything else is refused with `wrong_step`.',
+      }),
+    ),
+    timeout_ms: Type.Optional(
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: LONGEST_STEP_MS,
+        description:
+          'How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key.',
+      }),
+    ),
+  },
+  result: StepResult,
+  handle: (_services, session, input) => session.step(input.action, input.expected_step),
+});

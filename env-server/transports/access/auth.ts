@@ -1,0 +1,95 @@
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { isIPv4 } from 'node:net';
+import { type Static, Type } from 'typebox';
+import { Problem } from '../../../shared/problems.ts';
+import { compileCheck } from '../../operations/dispatch/validation.ts';
+import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';
+
+const TokenList = Type.Array(
+  Type.Object(
+    {
+      name: Type.String({ minLength: 1, maxLength: 128 }),
+      sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+      scopes: Type.Array(Type.Enum([...SCOPES], { type: 'string' }), { minItems: 1 }),
+    },
+    { additionalProperties: false },
+  ),
+);
+type TokenList = Static<typeof TokenList>;
+
+/** Who everybody is on a loopback server without tokens. */
+const LOCAL: Principal = { name: 'local', scopes: new Set<Scope>(SCOPES) };
+
+/** The digest that stands for a token in the configuration. */
+export function hashToken(token: string): string {
+  return hash('sha256', token, 'hex');
+}
+
+/** Headers whose principal is remembered, so that a client's token is hashed once and not for every request. */
+const HEADERS_REMEMBERED = 1024;
+
+/** Knows tokens by their digests. */
+export class Authenticator {
+  readonly #principals: ReadonlyMap<string, Principal>;
+  readonly #byHeader = new Map<string, Principal>();
+
+  /** @param tokens a path to a JSON file, the JSON itself, or empty for none */
+  constructor(tokens: string) {
+    this.#principals = new Map(
+      readTokens(tokens).map(({ name, sha256, scopes }) => [
+        sha256,
+        { name, scopes: new Set<Scope>(scopes) },
+      ]),
+    );
+  }
+
+  get required(): boolean {
+    return this.#principals.size > 0;
+  }
+
+  /**
+   * Who a request is from.
+   * @throws Problem `unauthorized`
+   */
+  principal(authorization: string | undefined): Principal {
+    if (!this.required) return LOCAL;
+    const known = authorization === undefined ? undefined : this.#byHeader.get(authorization);
+    if (known) return known;
+    if (authorization === undefined || !/^bearer /i.test(authorization)) {
+      throw new Problem('unauthorized', 'the header "Authorization: Bearer <token>" is missing');
+    }
+    const principal = this.#principals.get(hashToken(authorization.slice('bearer '.length).trim()));
+    if (!principal) throw new Problem('unauthorized', 'the token is not known to this server');
+    if (this.#byHeader.size >= HEADERS_REMEMBERED) this.#byHeader.clear();
+    this.#byHeader.set(authorization, principal);
+    return principal;
+  }
+}
+
+function readTokens(source: string): TokenList {
+  if (source === '') return [];
+  const inline = source.trimStart().startsWith('[');
+  const what = inline ? 'tokens' : source;
+  let list: unknown;
+  try {
+    list = JSON.parse(inline ? source : readFileSync(source, 'utf8'));
+  } catch (error) {
+    throw new Error(`${what}: no list of tokens in JSON could be read: ${(error as Error).message}`);
+  }
+  compileCheck(TokenList, what)(list);
+  return list as TokenList;
+}
+
+/** Whether only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
+}
+
+/** @throws Error when a server without tokens would be reachable from outside */
+export function refuseOpenServer(host: string, authenticator: Authenticator): void {
+  if (isLoopback(host) || authenticator.required) return;
+  throw new Error(
+    `refusing to listen on ${host} without tokens: anybody could use the server; set --tokens or listen on 127.0.0.1`,
+  );
+}

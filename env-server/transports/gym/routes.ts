@@ -1,0 +1,218 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Problem, type ProblemCode } from '../../../shared/problems.ts';
+import { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import { observationSpaces } from '../../environments/core/spaces.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import type { OperationInput } from '../../operations/operation.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import type { Variant } from '../../sessions/variant.ts';
+import { floatText } from '../replies/float.ts';
+import { operate } from '../operate.ts';
+import { sendJsonText } from '../replies/send.ts';
+import { Instances } from './instances.ts';
+import { contains, describes, sample, spaceInfo } from './spaces.ts';
+import { InvalidUsage, optional, readBody, required } from './usage.ts';
+import { actionFromZeroBased } from './zero-based.ts';
+
+const PREFIX = '/compat/gym/v1';
+const HTTP_NO_CONTENT = 204;
+const HTTP_BAD_REQUEST = 400;
+const HTTP_SERVER_ERROR = 500;
+/** Statuses that say more than 400 does. */
+const KEPT_STATUSES = new Set([401, 403, 413, 415, 429]);
+const SESSIONS_A_PAGE = 1000;
+/** Errors that mean that there is no such instance. */
+const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
+
+/** `/compat/gym/v1/…`: the routes of gym-http-api; an instance is a session. */
+export async function addGymRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  desk: ProblemDesk,
+): Promise<void> {
+  await app.register(
+    async door => {
+      door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
+      const instances = new Instances(dispatcher);
+      addInstances(door, dispatcher, instances);
+      addSpaces(door, dispatcher, instances);
+      addRefusals(door);
+    },
+    { prefix: PREFIX },
+  );
+}
+
+type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+/** A route with and without the slash at its end. */
+function route(door: FastifyInstance, method: 'GET' | 'POST', url: string, handler: Handler): void {
+  for (const each of [url, `${url}/`]) door.route({ method, url: each, handler });
+}
+
+function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+  const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
+    operate<T>(dispatcher, request.principal, op, input);
+  route(door, 'POST', '/envs', async (request, reply) => {
+    const body = readBody(request.body);
+    const envId = required(body, 'env_id');
+    const seed = optional(body, 'seed');
+    try {
+      const created = await run<CreatedSession>(request, 'create', {
+        env_id: envId,
+        ...(seed !== undefined && { seed }),
+      });
+      return sendJson(reply, { instance_id: created.session_id });
+    } catch (error) {
+      if (problemOf(error).code !== 'unknown_environment') throw error;
+      throw new InvalidUsage(
+        `Attempted to look up malformed environment ID '${envId}': ${problemOf(error).message}`,
+      );
+    }
+  });
+  route(door, 'GET', '/envs', async (request, reply) => {
+    const all: { [id: string]: string } = {};
+    let cursor: string | null = null;
+    do {
+      const page: { sessions: Session[]; next_cursor: string | null } = await run(request, 'list', {
+        limit: SESSIONS_A_PAGE,
+        ...(cursor !== null && { cursor }),
+      });
+      for (const { session_id, env_id } of page.sessions) all[session_id] = env_id;
+      cursor = page.next_cursor;
+    } while (cursor !== null);
+    return sendJson(reply, { all_envs: all });
+  });
+  route(door, 'POST', '/envs/:instance/reset', async (request, reply) => {
+    const id = instanceOf(request);
+    const now = await run<SessionDetail>(request, 'get', { session_id: id });
+    if (isFresh(now)) return sendJson(reply, { observation: now.observation as Json });
+    const seed = now.seed === null ? {} : { seed: nextSeed(now.seed) };
+    const { observation } = await run<Session>(request, 'reset', { session_id: id, ...seed });
+    return sendJson(reply, { observation: observation as Json });
+  });
+  route(door, 'POST', '/envs/:instance/step', async (request, reply) => {
+    const given = required(readBody(request.body), 'action');
+    const id = instanceOf(request);
+    const { environment } = await instances.variantOf(request.principal, id);
+    const action = actionFromZeroBased(environment.spec.actionSpace, given);
+    const result = await run<StepResult>(request, 'step', { session_id: id, action });
+    return sendJsonText(reply, stepText(result));
+  });
+  route(door, 'POST', '/envs/:instance/close', async (request, reply) => {
+    const id = instanceOf(request);
+    await run(request, 'get', { session_id: id });
+    await run(request, 'close', { session_id: id });
+    instances.forget(id);
+    return reply.code(HTTP_NO_CONTENT).send();
+  });
+}
+
+/** The episode that began when the instance was made, before its first step: what the first reset asks for. */
+function isFresh({ step, episode_id: id, session_id: session }: SessionDetail): boolean {
+  return step === 0 && id === `${session}.1`;
+}
+
+/** Where a seed leads at the next reset, so that an instance made with a seed is the same to its end. */
+function nextSeed(seed: number): number {
+  return Random.fromSeed(seed).uint32();
+}
+
+function stepText({ observation, reward, terminated, truncated, info }: StepResult): string {
+  const told = truncated && !terminated ? { ...info, 'TimeLimit.truncated': true } : info;
+  return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(told)}}`;
+}
+
+function addSpaces(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+  const variantOf = async (request: FastifyRequest): Promise<Variant> =>
+    instances.variantOf(request.principal, await owned(request));
+  /** The instance of a request, which must be the client's own. */
+  const owned = async (request: FastifyRequest): Promise<string> => {
+    const id = instanceOf(request);
+    await operate(dispatcher, request.principal, 'get', { session_id: id });
+    return id;
+  };
+  const actionSpace = async (request: FastifyRequest): Promise<Space> =>
+    (await variantOf(request)).environment.spec.actionSpace;
+  const observationSpace = async (request: FastifyRequest): Promise<Space> => {
+    const { environment, config } = await variantOf(request);
+    return observationSpaces(environment, config).text;
+  };
+  const path = '/envs/:instance';
+  route(door, 'GET', `${path}/action_space`, async (request, reply) =>
+    sendJson(reply, { info: spaceInfo(await actionSpace(request)) }),
+  );
+  route(door, 'GET', `${path}/action_space/sample`, async (request, reply) => {
+    const { spec, references = {} } = (await variantOf(request)).environment;
+    const drawn = sample(spec.actionSpace);
+    if (drawn !== undefined) return sendJson(reply, { action: drawn });
+    if (!Object.hasOwn(references, 'random')) {
+      throw new InvalidUsage(
+        `${spec.id} has no random actions; an action is, for example, ${JSON.stringify(spec.exampleAction)}`,
+      );
+    }
+    const plan = await operate<{ actions: Json[] }>(dispatcher, request.principal, 'reference', {
+      session_id: instanceOf(request),
+      policy: 'random',
+    });
+    return sendJson(reply, { action: plan.actions[0] ?? spec.exampleAction });
+  });
+  route(door, 'GET', `${path}/action_space/contains/:x`, async (request, reply) => {
+    const { x } = request.params as { x: string };
+    return sendJson(reply, { member: contains(await actionSpace(request), x) });
+  });
+  route(door, 'GET', `${path}/observation_space`, async (request, reply) =>
+    sendJson(reply, { info: spaceInfo(await observationSpace(request)) }),
+  );
+  route(door, 'POST', `${path}/observation_space/contains`, async (request, reply) => {
+    const claims = readBody(request.body);
+    return sendJson(reply, { member: describes(await observationSpace(request), claims) });
+  });
+}
+
+const NO_MONITOR =
+  'Monitoring is not offered: the episode is recorded anyway, see /v1/sessions/{instance_id}/trajectory';
+
+const NOT_OFFERED: readonly (readonly [path: string, why: string])[] = [
+  ['/envs/:instance/monitor/start', NO_MONITOR],
+  ['/envs/:instance/monitor/close', NO_MONITOR],
+  ['/upload', 'Uploading is not offered: the service it was for is gone'],
+  ['/shutdown', 'Clients may not stop the server: send its process SIGTERM'],
+];
+
+function addRefusals(door: FastifyInstance): void {
+  for (const [path, why] of NOT_OFFERED) {
+    route(door, 'POST', path, async () => {
+      throw new InvalidUsage(why);
+    });
+  }
+}
+
+function instanceOf(request: FastifyRequest): string {
+  return (request.params as { instance: string }).instance;
+}
+
+function sendJson(reply: FastifyReply, value: JsonObject): FastifyReply {
+  return sendJsonText(reply, JSON.stringify(value));
+}
+
+/** Errors in gym-http-api are `{message}`, with 400 where the request is to blame. */
+function replyError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  desk: ProblemDesk,
+): FastifyReply {
+  const counted = error instanceof InvalidUsage ? new Problem('invalid_request', error.message) : error;
+  const { status, code, detail, trace_id } = desk.prepare(counted, request, reply);
+  if (status < HTTP_SERVER_ERROR && !KEPT_STATUSES.has(status)) reply.code(HTTP_BAD_REQUEST);
+  return sendJson(reply, { message: messageOf(code, detail, request), code, trace_id });
+}
+
+function messageOf(code: ProblemCode, detail: string, request: FastifyRequest): string {
+  if (NO_INSTANCE.has(code)) return `Instance_id ${instanceOf(request)} unknown: ${detail}`;
+  return code === 'bad_json' ? `Request is not a valid json: ${detail}` : detail;
+}

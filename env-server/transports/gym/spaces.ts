@@ -1,0 +1,63 @@
+import { randomInt } from 'node:crypto';
+import { Compile } from 'typebox/compile';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Space } from '../../../shared/spaces.ts';
+import { gymnasiumSpace, jsonSchema } from '../../operations/environments/spaces.ts';
+import { actionFromZeroBased, withoutStart } from './zero-based.ts';
+
+/** What gym-http-api writes for a bound that is none. */
+const UNBOUNDED = 1e100;
+
+/** A space as gym-http-api describes it: its name and what bounds it; a `Box` with a list of bounds. */
+export function spaceInfo(space: Space): JsonObject {
+  const { type, ...bounds } = withoutStart(gymnasiumSpace(space));
+  if (space.type !== 'Box') return { name: type, ...bounds };
+  const size = space.shape.reduce((product, length) => product * length, 1);
+  const each = (bound: number): Json[] => new Array<Json>(size).fill(bound);
+  return {
+    name: type,
+    shape: [...space.shape],
+    low: each(space.low ?? -UNBOUNDED),
+    high: each(space.high ?? UNBOUNDED),
+  };
+}
+
+/** Whether a part of a path is a member of a space, as it stands or read as JSON; ids count from 0. */
+export function contains(space: Space, text: string): boolean {
+  const validator = Compile(jsonSchema(space));
+  return (
+    validator.Check(text) || readings(text).some(value => validator.Check(actionFromZeroBased(space, value)))
+  );
+}
+
+function readings(text: string): Json[] {
+  try {
+    return [JSON.parse(text)];
+  } catch {
+    return [];
+  }
+}
+
+/** Whether a description of a space says nothing that the space is not. */
+export function describes(space: Space, claims: JsonObject): boolean {
+  const info = spaceInfo(space);
+  return Object.entries(claims).every(
+    ([key, value]) => key in info && JSON.stringify(info[key]) === JSON.stringify(value),
+  );
+}
+
+/**
+ * A member drawn evenly, ids counting from 0; or undefined for spaces of texts and other JSON, most of whose members make
+ * no sense.
+ */
+export function sample(space: Space): Json | undefined {
+  if (space.type === 'Discrete') return randomInt(space.n);
+  if (space.type !== 'Dict') return undefined;
+  const drawn: { [name: string]: Json } = {};
+  for (const [name, inner] of Object.entries(space.spaces)) {
+    const value = sample(inner);
+    if (value === undefined) return undefined;
+    drawn[name] = value;
+  }
+  return drawn;
+}

@@ -1,0 +1,56 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyInstance } from 'fastify';
+import { Problem } from '../../../shared/problems.ts';
+import { VERSION } from '../../../shared/version.ts';
+import type { SessionManager } from '../../sessions/manager.ts';
+import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { METRICS_TYPE } from './metrics.ts';
+import { openApiDocument } from '../rest/openapi.ts';
+import { JSON_TYPE } from '../rest/rest.ts';
+import { revalidateReplies } from '../replies/revalidation.ts';
+import { securePages } from '../access/security.ts';
+
+const RETRY_AFTER_SECONDS = 5;
+
+/** Health, readiness, metrics, the OpenAPI document and the reference made from it. */
+export async function addPages(
+  app: FastifyInstance,
+  sessions: SessionManager,
+  persistence: PersistenceHealth,
+  metrics: () => Promise<string>,
+): Promise<void> {
+  const alive = { status: 'ok', version: VERSION };
+  app.get('/livez', (_request, reply) => reply.send(alive));
+  app.get('/readyz', (_request, reply) => {
+    if (sessions.draining) {
+      throw new Problem('draining', 'the server is shutting down', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    const problem = persistence.problem();
+    if (problem) throw problem;
+    return reply.send({ ...alive, persistence: persistence.report() });
+  });
+  app.get('/metrics', async (request, reply) => {
+    if (!request.principal.scopes.has('admin')) {
+      throw new Problem('forbidden', 'metrics need a token with the scope admin');
+    }
+    return reply.type(METRICS_TYPE).send(await metrics());
+  });
+  const document = openApiDocument();
+  const text = JSON.stringify(document);
+  await app.register(async pages => {
+    await revalidateReplies(pages);
+    pages.get('/openapi.json', (_request, reply) => reply.type(JSON_TYPE).send(text));
+  });
+  await app.register(async pages => {
+    await revalidateReplies(pages);
+    await securePages(pages, { inlineStyles: true });
+    await pages.register(swagger, {
+      mode: 'static',
+      specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
+    });
+    await pages.register(swaggerUi, { routePrefix: '/docs' });
+  });
+}

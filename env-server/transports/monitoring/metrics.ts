@@ -1,0 +1,282 @@
+import {
+  AggregatorRegistry,
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type Metric,
+  Registry,
+} from 'prom-client';
+import { PROBLEMS } from '../../../shared/problems.ts';
+import { VERSION } from '../../../shared/version.ts';
+import type { Services } from '../../operations/operation.ts';
+import { answered, type Peers } from '../../operations/dispatch/peers.ts';
+import type { SessionManager } from '../../sessions/manager.ts';
+import { STANDINGS, type Standing } from '../../sessions/session.ts';
+import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../../sessions/tally.ts';
+import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
+import type { RequestCount } from './request-counts.ts';
+
+const MS_PER_S = 1000;
+
+type Labels = { readonly [name: string]: string | number };
+
+interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
+/**
+ * Counted in plain fields on the hot path and read only when somebody asks: prom-client's own counters
+ * hash their labels on every call.
+ */
+function readMetric(
+  name: string,
+  help: string,
+  type: 'counter' | 'gauge' | 'histogram',
+  read: () => Sample[],
+  aggregator: 'sum' | 'max' = 'sum',
+) {
+  return {
+    name,
+    help,
+    type,
+    aggregator,
+    get: async () => ({ name, help, type, values: read(), aggregator }),
+    reset: () => undefined,
+  } as unknown as Metric;
+}
+
+/** Bounds of the histograms of single environments, which are many: a few of those by which is counted. */
+const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
+
+export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
+
+/** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
+export async function metricsText(own: Registry, peers: Peers | undefined): Promise<string> {
+  if (!peers) return own.metrics();
+  const all = await answered(peers.askAll('metrics', null));
+  return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
+}
+
+/**
+ * The registry behind `/metrics`.
+ * @param restarts of this process, where it is one of several
+ * @param persistence of a server that has a data folder
+ */
+export function createMetrics(
+  services: Services,
+  desk: ProblemDesk,
+  requests: Iterable<RequestCount>,
+  sockets: () => number,
+  restarts?: number,
+  persistence?: PersistenceHealth,
+): Registry {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const { sessions, catalogue } = services;
+  const perEnvironment = (value: (tally: EnvironmentTally) => number) => (): Sample[] =>
+    [...catalogue.tallies()].map(tally => ({ labels: { env_id: tally.envId }, value: value(tally) }));
+  const gauge = (name: string, help: string, value: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(value());
+      },
+    });
+
+  if (restarts !== undefined) {
+    gauge('ragen_workers', 'Processes that serve.', () => 1);
+    new Counter({
+      name: 'ragen_worker_restarts_total',
+      help: 'Processes started again after they ended without being told to.',
+      registers: [registry],
+    }).inc(restarts);
+  }
+  new Gauge({
+    name: 'ragen_build_info',
+    help: 'The version that runs; always 1.',
+    labelNames: ['version', 'node'],
+    // All processes are of one version.
+    aggregator: 'first',
+    registers: [registry],
+  }).set({ version: VERSION, node: process.versions.node }, 1);
+  gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
+  gauge(
+    'ragen_queue_depth',
+    'Operations that wait for another one on their session.',
+    () => sessions.waiting,
+  );
+  gauge(
+    'ragen_session_bytes',
+    'Estimated memory of all sessions and of remembered replies.',
+    () => sessions.bytes.used,
+  );
+  gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes);
+  const metrics = [
+    readMetric(
+      'ragen_sessions_unsaved_total',
+      'Sessions that turned out not to be storable.',
+      'counter',
+      () => [{ labels: {}, value: sessions.unsaved }],
+    ),
+    readMetric(
+      'ragen_sessions',
+      'Open sessions.',
+      'gauge',
+      perEnvironment(tally => tally.sessions),
+    ),
+    readMetric(
+      'ragen_sessions_by_state',
+      'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
+      'gauge',
+      () => standings(sessions),
+    ),
+    readMetric(
+      'ragen_episodes_total',
+      'Episodes begun.',
+      'counter',
+      perEnvironment(tally => tally.episodes),
+    ),
+    readMetric(
+      'ragen_environment_faults_total',
+      'Episodes ended by an exception in the environment.',
+      'counter',
+      perEnvironment(tally => tally.faults),
+    ),
+    readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
+      Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
+    ),
+    readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
+      [...desk.counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
+    ),
+    readMetric(
+      'ragen_http_requests_total',
+      'Answered HTTP requests, by route and class of status.',
+      'counter',
+      () =>
+        [...requests].map(({ method, route, status, count }) => ({
+          labels: { method, route, status },
+          value: count,
+        })),
+    ),
+    readMetric(
+      'ragen_operation_seconds',
+      'Time of operations on sessions, by environment.',
+      'histogram',
+      () =>
+        [...catalogue.tallies()].flatMap(({ envId, latencies }) =>
+          [...latencies].flatMap(([operation, latency]) =>
+            histogramSamples(
+              'ragen_operation_seconds',
+              { env_id: envId, operation },
+              latency,
+              COARSE_BOUNDS_S,
+            ),
+          ),
+        ),
+    ),
+    readMetric(
+      'ragen_operation_latency_seconds',
+      'Time of operations on sessions, finer, of all environments.',
+      'histogram',
+      () =>
+        [...ofAllEnvironments(catalogue.tallies())].flatMap(([operation, latency]) =>
+          histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
+        ),
+    ),
+    ...(persistence ? persistenceMetrics(persistence) : []),
+  ];
+  for (const metric of metrics) registry.registerMetric(metric);
+  return registry;
+}
+
+/** How writes to the data folder fare. */
+function persistenceMetrics(health: PersistenceHealth): Metric[] {
+  const one = (value: number | undefined): Sample[] => (value === undefined ? [] : [{ labels: {}, value }]);
+  const perPart = (value: (part: (typeof PERSISTENCE_PARTS)[number]) => number) => (): Sample[] =>
+    PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(part) }));
+  return [
+    readMetric(
+      'ragen_persistence_degraded',
+      '1 while writes of this part fail: custom environments, checkpoints of sessions, the journal.',
+      'gauge',
+      perPart(part => (health.parts[part].failing ? 1 : 0)),
+      'max',
+    ),
+    readMetric(
+      'ragen_persistence_failures_total',
+      'Writes that failed.',
+      'counter',
+      perPart(part => health.parts[part].failures),
+    ),
+    readMetric(
+      'ragen_persistence_waiting_bytes',
+      'Bytes in memory that are to be written when the disk takes them.',
+      'gauge',
+      perPart(part => health.parts[part].bytesWaiting),
+    ),
+    readMetric(
+      'ragen_checkpoint_age_seconds',
+      'Time since sessions were last written at a checkpoint; absent before the first one.',
+      'gauge',
+      () => one(seconds(health.age('checkpoint'))),
+      'max',
+    ),
+    readMetric('ragen_checkpoint_failures_total', 'Checkpoints that failed.', 'counter', () =>
+      one(health.parts.checkpoint.failures),
+    ),
+    readMetric('ragen_journal_bytes', 'Size of the journal on disk.', 'gauge', () =>
+      one(health.journalBytes()),
+    ),
+  ];
+}
+
+const seconds = (milliseconds: number | undefined) =>
+  milliseconds === undefined ? undefined : milliseconds / MS_PER_S;
+
+function standings(sessions: SessionManager): Sample[] {
+  const counts = new Map<Standing, number>(STANDINGS.map(standing => [standing, 0]));
+  for (const { standing } of sessions.open()) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+  return [...counts].map(([state, value]) => ({ labels: { state }, value }));
+}
+
+/** Latencies by operation, whatever the environment. */
+function ofAllEnvironments(tallies: Iterable<EnvironmentTally>): Map<string, LatencyHistogram> {
+  const all = new Map<string, LatencyHistogram>();
+  for (const { latencies } of tallies) {
+    for (const [operation, { counts, sum }] of latencies) {
+      const total = all.get(operation) ?? new LatencyHistogram();
+      counts.forEach((count, bucket) => {
+        total.counts[bucket] += count;
+      });
+      total.sum += sum;
+      all.set(operation, total);
+    }
+  }
+  return all;
+}
+
+/** @param bounds some of those by which was counted */
+function histogramSamples(
+  name: string,
+  labels: Labels,
+  { counts, sum }: LatencyHistogram,
+  bounds: readonly number[],
+): Sample[] {
+  const metricName = `${name}_bucket`;
+  const samples: Sample[] = [];
+  let total = 0;
+  counts.forEach((count, bucket) => {
+    total += count;
+    const le = LATENCY_BOUNDS_S[bucket];
+    if (bounds.includes(le)) samples.push({ metricName, labels: { ...labels, le }, value: total });
+  });
+  samples.push({ metricName, labels: { ...labels, le: '+Inf' }, value: total });
+  samples.push({ metricName: `${name}_sum`, labels, value: sum });
+  samples.push({ metricName: `${name}_count`, labels, value: total });
+  return samples;
+}

@@ -1,0 +1,49 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { TraceContext } from '../../operations/dispatch/tracing.ts';
+import type { OpenTelemetry, RequestSpan } from './tracing/open-telemetry.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Where it stands in its trace, where requests are traced. */
+    trace: TraceContext | undefined;
+  }
+}
+
+const SWITCHING_PROTOCOLS = 101;
+/** W3C Trace Context, level 1: what is all zeros names nothing, and later versions may say more at the end. */
+const TRACEPARENT =
+  /^(?:00(?=.{53}$)|(?!00|ff)[0-9a-f]{2}(?=.{53}(?:-|$)))-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}/;
+
+/** Gives every request a span; the frames of a WebSocket lie below the span of its upgrade. */
+export function traceRequests(app: FastifyInstance, tracing: OpenTelemetry): void {
+  const spans = new WeakMap<FastifyRequest, RequestSpan>();
+  app.addHook('onRequest', (request, _reply, done) => {
+    const span = tracing.request(request.method, request.routeOptions.url ?? 'no route', request.headers);
+    request.trace = span.context;
+    spans.set(request, span);
+    done();
+  });
+  const end = (request: FastifyRequest, status: number) => {
+    spans.get(request)?.end(status);
+    spans.delete(request);
+  };
+  // A socket that is open has no response.
+  app.addHook('preHandler', (request, _reply, done) => {
+    if (request.ws) end(request, SWITCHING_PROTOCOLS);
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    end(request, reply.statusCode);
+    done();
+  });
+}
+
+/** The trace that a request belongs to by its span or its `traceparent`, if any. */
+export function traceIdOf({ trace, headers }: FastifyRequest): string | undefined {
+  return trace ? trace.traceId : traceIdIn(headers);
+}
+
+/** The trace that a `traceparent` names, if there is one. */
+export function traceIdIn({ traceparent }: { readonly [name: string]: unknown }): string | undefined {
+  return typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent)?.[1] : undefined;
+}

@@ -1,0 +1,87 @@
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+
+const INVALID_STATUS = 422;
+
+/** A message or body that is not what it must be. */
+export class InvalidMessage extends Error {
+  readonly faults: readonly RequestFault[];
+  /** What an operation said of it, where it came so far. */
+  override readonly cause: Problem | undefined;
+
+  constructor(faults: readonly RequestFault[], cause?: Problem) {
+    super(faults.map(({ loc, msg }) => (loc.length > 0 ? `${loc.join('.')}: ${msg}` : msg)).join('; '));
+    this.faults = faults;
+    this.cause = cause;
+  }
+}
+
+type Place = RequestFault['loc'];
+
+export const missing = (loc: Place): RequestFault => ({ type: 'missing', loc, msg: 'Field required' });
+
+export const notObject = (loc: Place): RequestFault => ({
+  type: 'dict_type',
+  loc,
+  msg: 'Input should be a valid dictionary',
+});
+
+/** @param known the fields that are permitted */
+export const extra = (loc: Place, known: readonly string[]): RequestFault => ({
+  type: 'extra_forbidden',
+  loc,
+  msg: `Extra inputs are not permitted; known are ${known.join(', ')}`,
+});
+
+/**
+ * Works on a part of a request.
+ * @param place where that part stands in the request
+ * @param wrapped whether an operation's `action` is a field of that part, or the part itself
+ * @throws InvalidMessage for whatever is wrong with the part, also where an operation found it; and other errors as they are
+ */
+export function within<T>(place: Place, wrapped: boolean, work: () => MaybePromise<T>): MaybePromise<T> {
+  const retell = (error: unknown): never => {
+    throw located(error, place, wrapped);
+  };
+  try {
+    const result = work();
+    return result instanceof Promise ? result.catch(retell) : result;
+  } catch (error) {
+    return retell(error);
+  }
+}
+
+function located(error: unknown, place: Place, wrapped: boolean): unknown {
+  if (error instanceof InvalidMessage) {
+    const faults = error.faults.map(fault => ({ ...fault, loc: [...place, ...fault.loc] }));
+    return new InvalidMessage(faults, error.cause);
+  }
+  const problem = problemOf(error);
+  if (problem.status !== INVALID_STATUS) return error;
+  const violations = problem.violations ?? [{ pointer: '', detail: problem.message }];
+  const faults = violations.map(({ pointer, detail }) => ({
+    type: 'value_error',
+    loc: [...place, ...partsOf(pointer, wrapped)],
+    msg: detail,
+  }));
+  return new InvalidMessage(faults, problem);
+}
+
+/** An operation's JSON pointer as a place in the fields of a reset or step. */
+function partsOf(pointer: string, wrapped: boolean): (string | number)[] {
+  const parts = pointer
+    .split('/')
+    .slice(1)
+    .map(part => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .map(part => (/^\d+$/.test(part) ? Number(part) : part));
+  const inside = parts[0] === 'options' || (parts[0] === 'action' && !wrapped);
+  return inside ? parts.slice(1) : parts;
+}
+
+/** Whatever was thrown, as one that the problem desk counts and logs under its code. */
+export function countable(error: unknown): unknown {
+  if (!(error instanceof InvalidMessage)) return error;
+  return error.cause ?? new Problem('invalid_request', error.message);
+}

@@ -1,0 +1,160 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import type { OperationInput } from '../../operations/operation.ts';
+import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { floatText } from '../replies/float.ts';
+import { operate } from '../operate.ts';
+import { type ActionForm, actionForm } from './action-form.ts';
+import type { ResetRequest } from './messages.ts';
+
+/** A session as a client of this protocol plays it. */
+export interface Seat {
+  readonly sessionId: string;
+  readonly envId: string;
+  readonly form: ActionForm;
+  /** The client's own name for the episode. */
+  episodeName: string | undefined;
+}
+
+/** Answer to reset and step; `metadata` says what the protocol has no field for. */
+export interface Shown extends Omit<OpenEnvReply, 'reward'> {
+  /** Null where nothing was done. */
+  readonly reward: number | null;
+  readonly metadata: JsonObject;
+}
+
+/** A reply as JSON. */
+export function shownText({ observation, reward, done, metadata }: Shown): string {
+  return `{"observation":${JSON.stringify(observation)},"reward":${reward === null ? null : floatText(reward)},"done":${done},"metadata":${JSON.stringify(metadata)}}`;
+}
+
+/** The operations of the protocol, for one client at a time, by the operations of the server. */
+export class OpenEnvPlay {
+  readonly dispatcher: Dispatcher;
+
+  constructor(dispatcher: Dispatcher) {
+    this.dispatcher = dispatcher;
+  }
+
+  /**
+   * Opens a session, which begins its first episode.
+   * @throws Problem
+   */
+  open(
+    principal: Principal,
+    envId: string,
+    { input, episodeName }: ResetRequest = { input: {} },
+  ): MaybePromise<{ seat: Seat; shown: Shown }> {
+    const created = this.#operate<CreatedSession>(principal, 'create', { env_id: envId, ...input });
+    return chain(created, session => {
+      const form = actionForm(this.dispatcher.services.catalogue.variant(envId));
+      return {
+        seat: { sessionId: session.session_id, envId, form, episodeName },
+        shown: afterReset(session),
+      };
+    });
+  }
+
+  /**
+   * Takes up a session that was opened before, by whatever door.
+   * @throws Problem `unknown_session` also for one of another environment
+   */
+  attach(principal: Principal, envId: string, sessionId: string): MaybePromise<Seat> {
+    const found = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
+    return chain(found, ({ env_id, config, wrappers }) => {
+      if (env_id !== envId) {
+        throw new Problem('unknown_session', `session ${sessionId} plays ${env_id}, not ${envId}`);
+      }
+      const { catalogue } = this.dispatcher.services;
+      const form = actionForm(catalogue.variant(env_id, config as JsonObject, wrappers as never));
+      return { sessionId, envId, form, episodeName: undefined };
+    });
+  }
+
+  /** @throws Problem */
+  reset(principal: Principal, seat: Seat, { input, episodeName }: ResetRequest): MaybePromise<Shown> {
+    const reset = this.#operate<Session>(principal, 'reset', { session_id: seat.sessionId, ...input });
+    return chain(reset, session => {
+      seat.episodeName = episodeName;
+      return afterReset(session);
+    });
+  }
+
+  /** @throws Problem, InvalidMessage */
+  step(principal: Principal, seat: Seat, fields: JsonObject, timeoutMs?: number): MaybePromise<Shown> {
+    const stepped = this.#operate<StepResult>(principal, 'step', {
+      session_id: seat.sessionId,
+      action: seat.form.read(fields),
+      ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
+    });
+    return chain(stepped, ({ observation, reward, terminated, truncated, ...rest }) => ({
+      observation: observationObject(observation as Json),
+      reward,
+      done: terminated || truncated,
+      metadata: {
+        session_id: rest.session_id,
+        step: rest.step,
+        terminated,
+        truncated,
+        info: rest.info as JsonObject,
+      },
+    }));
+  }
+
+  /** @throws Problem */
+  state(principal: Principal, seat: Seat): MaybePromise<JsonObject> {
+    const got = this.#operate<SessionDetail>(principal, 'get', { session_id: seat.sessionId });
+    return chain(got, session => ({
+      episode_id: seat.episodeName ?? session.episode_id,
+      step_count: session.step,
+      session_id: session.session_id,
+      env_id: session.env_id,
+      seed: session.seed,
+      return: session.return,
+      terminated: session.terminated,
+      truncated: session.truncated,
+      structured: session.structured as Json,
+    }));
+  }
+
+  /**
+   * What the player sees now, without doing anything.
+   * @throws Problem
+   */
+  look(principal: Principal, { sessionId }: Seat): MaybePromise<Shown> {
+    const got = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
+    return chain(got, session => ({
+      observation: observationObject(session.observation as Json),
+      reward: null,
+      done: session.terminated || session.truncated,
+      metadata: { session_id: session.session_id, seed: session.seed },
+    }));
+  }
+
+  /** @throws Problem */
+  close(principal: Principal, { sessionId }: Pick<Seat, 'sessionId'>): MaybePromise<null> {
+    return this.#operate(principal, 'close', { session_id: sessionId });
+  }
+
+  #operate<T>(principal: Principal, op: string, input: OperationInput): MaybePromise<T> {
+    return operate(this.dispatcher, principal, op, input);
+  }
+}
+
+function afterReset({ session_id, seed, observation }: Session): Shown {
+  return {
+    observation: observationObject(observation as Json),
+    reward: 0,
+    done: false,
+    metadata: { session_id, seed },
+  };
+}
+
+/** OpenEnv's observations are objects; text stands in the field `text`. */
+function observationObject(observation: Json): JsonObject {
+  return typeof observation === 'string' ? { text: observation } : (observation as JsonObject);
+}

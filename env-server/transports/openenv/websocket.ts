@@ -1,0 +1,108 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { TooManySessions } from '../../sessions/admission.ts';
+import { capacityOf } from './capacity.ts';
+import { countable, InvalidMessage, within } from './faults.ts';
+import { type Message, readMessage, readReset, UnknownType } from './messages.ts';
+import { type Seat, type Shown, shownText } from './play.ts';
+import { NORMAL, SessionSocket } from './session-socket.ts';
+import { isToolAction, SESSION_LOST, toolAction } from './tool-actions.ts';
+
+interface ErrorData {
+  readonly code: OpenEnvCode;
+  readonly message: string;
+  readonly more?: JsonObject;
+}
+
+/** One client of `/ws`: OpenEnv's frames. */
+export class OpenEnvSocket extends SessionSocket {
+  protected answer(text: string, seat: Seat): MaybePromise<string | undefined> {
+    try {
+      const reply = this.#run(readMessage(text), seat);
+      return reply instanceof Promise ? reply.catch(error => this.#mishap(error)) : reply;
+    } catch (error) {
+      return this.#mishap(error);
+    }
+  }
+
+  protected refusal(error: unknown): string {
+    this.services.desk.document(error);
+    const problem = problemOf(error);
+    const { message } = problem;
+    if (problem instanceof TooManySessions) {
+      return errorFrame({ code: 'CAPACITY_REACHED', message, more: capacityOf(problem) });
+    }
+    const faulty = problem.status >= 500 && !SESSION_LOST.has(problem.code);
+    return errorFrame(
+      faulty
+        ? { code: 'FACTORY_ERROR', message, more: { factory_name: this.envId } }
+        : { code: 'SESSION_ERROR', message },
+    );
+  }
+
+  protected farewell(message: string): string {
+    return errorFrame({ code: 'SESSION_ERROR', message });
+  }
+
+  #run(message: Message, seat: Seat): MaybePromise<string | undefined> {
+    const { services, principal, envId } = this;
+    const { play, mcp } = services;
+    switch (message.type) {
+      case 'reset':
+        return chain(
+          within(['data'], seat.form.wrapped, () => play.reset(principal, seat, readReset(message.data))),
+          observationFrame,
+        );
+      case 'step':
+        return chain(
+          within(['data'], seat.form.wrapped, () => this.#step(seat, message.data)),
+          observationFrame,
+        );
+      case 'state':
+        return chain(play.state(principal, seat), data => frame('state', data));
+      case 'mcp':
+        return mcp
+          .answer(message.data, { principal, envId, seat, isSocket: true })
+          .then(({ reply }) => reply && frame('mcp', reply as JsonObject));
+      case 'close':
+        this.leave();
+        this.socket.close(NORMAL);
+        return undefined;
+    }
+  }
+
+  #step(seat: Seat, fields: JsonObject): MaybePromise<Shown> {
+    const { principal, services } = this;
+    const { play, desk } = services;
+    return isToolAction(seat, fields)
+      ? toolAction(play, desk, principal, seat, fields)
+      : play.step(principal, seat, fields);
+  }
+
+  #mishap(error: unknown): string | undefined {
+    const { desk } = this.services;
+    if (error instanceof UnknownType) {
+      desk.document(new Problem('invalid_request', error.message));
+      return errorFrame({ code: 'UNKNOWN_TYPE', message: error.message });
+    }
+    desk.document(countable(error));
+    if (error instanceof InvalidMessage) {
+      const message = `Invalid message: ${error.message}`;
+      return errorFrame({ code: 'VALIDATION_ERROR', message, more: { errors: error.faults } });
+    }
+    const { code, message } = problemOf(error);
+    if (code === 'bad_json') return errorFrame({ code: 'INVALID_JSON', message: `Invalid JSON: ${message}` });
+    if (!SESSION_LOST.has(code)) return errorFrame({ code: 'EXECUTION_ERROR', message });
+    this.lose(message);
+    return undefined;
+  }
+}
+
+const frame = (type: string, data: JsonObject): string => JSON.stringify({ type, data });
+
+const observationFrame = (shown: Shown): string => `{"type":"observation","data":${shownText(shown)}}`;
+
+const errorFrame = ({ message, code, more }: ErrorData): string => frame('error', { message, code, ...more });

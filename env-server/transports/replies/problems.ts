@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import { Problem, type ProblemCode, type ProblemDocument } from '../../../shared/problems.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { lingeringClose } from './lingering-close.ts';
+import { REPLY_HEADERS } from '../access/security.ts';
+import { traceIdOf } from '../monitoring/trace-requests.ts';
+
+export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
+
+/** What Fastify's own errors mean in ours. */
+const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+};
+
+/** What a problem was about, for the log. */
+export interface About {
+  /** A new one when absent. */
+  readonly traceId?: string;
+  readonly sessionId?: unknown;
+}
+
+/** Makes, counts and logs the problems that clients are answered with. */
+export class ProblemDesk {
+  readonly #log: Logger;
+  /** Answers by code. */
+  readonly counts = new Map<ProblemCode, number>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  /** The document of whatever was thrown; faults of the server and of environments are logged with their cause. */
+  document(error: unknown, { traceId = newTraceId(), sessionId }: About = {}): ProblemDocument {
+    const problem = toProblem(error);
+    this.counts.set(problem.code, (this.counts.get(problem.code) ?? 0) + 1);
+    const about = {
+      code: problem.code,
+      trace_id: traceId,
+      ...(typeof sessionId === 'string' && { session_id: sessionId }),
+    };
+    if (problem.code === 'internal' || problem.code === 'environment_fault') {
+      this.#log.error({ err: problem.cause ?? problem, ...about }, problem.message);
+    } else {
+      this.#log.debug(about, problem.message);
+    }
+    return problem.document(traceId);
+  }
+
+  /** Answers what could not even be read as a request, and hangs up. */
+  refuse(error: Error & { code?: string }, socket: Duplex): void {
+    if (error.code === 'ECONNRESET' || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const document = this.document(new Problem('bad_request', error.message));
+    const body = `${JSON.stringify(document)}\n`;
+    const headers = {
+      ...REPLY_HEADERS,
+      'content-type': PROBLEM_TYPE,
+      'content-length': Buffer.byteLength(body),
+      connection: 'close',
+    };
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    lingeringClose(socket, `HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
+  }
+
+  /** Logs what ended a WebSocket: quietly where its client did, which its close code tells it. */
+  noteSocketError(error: Error & { code?: string }): void {
+    const isClients = /^(WS_ERR_|ECONNRESET$|EPIPE$)/.test(error.code ?? '');
+    if (isClients) this.#log.debug({ err: error }, 'a WebSocket was ended');
+    else this.#log.error({ err: error }, 'a WebSocket failed');
+  }
+
+  /** Answers a REST request. */
+  reply(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const document = this.prepare(error, request, reply);
+    return reply.type(PROBLEM_TYPE).send(`${JSON.stringify(document)}\n`);
+  }
+
+  /** The document for a request, whose reply gets its status and the headers that go with it. */
+  prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
+    const document = this.document(error, {
+      traceId: traceIdOf(request),
+      sessionId: (request.params as { session_id?: string } | null)?.session_id,
+    });
+    reply.headers(this.headersOf(document)).code(document.status);
+    return document;
+  }
+
+  /** What goes with a problem. */
+  headersOf({ code, retry_after_s }: ProblemDocument): { readonly [name: string]: string } {
+    return {
+      ...(retry_after_s !== undefined && { 'retry-after': String(Math.ceil(retry_after_s)) }),
+      ...(code === 'unauthorized' && { 'www-authenticate': 'Bearer' }),
+    };
+  }
+}
+
+function toProblem(error: unknown): Problem {
+  if (error instanceof Error && 'code' in error && 'statusCode' in error && typeof error.code === 'string') {
+    const code = FASTIFY_CODES[error.code];
+    if (code) return new Problem(code, error.message);
+    if (typeof error.statusCode === 'number' && error.statusCode < 500) {
+      return new Problem('bad_request', error.message);
+    }
+  }
+  return problemOf(error);
+}
+
+function newTraceId(): string {
+  return randomBytes(16).toString('hex');
+}

@@ -1,0 +1,47 @@
+import type { FastifyInstance } from 'fastify';
+import { Problem } from '../../../shared/problems.ts';
+import type { ProblemDesk } from './problems.ts';
+
+interface Route {
+  readonly method: string;
+  /** Segments of its path. */
+  readonly pattern: readonly string[];
+}
+
+/**
+ * Answers requests that have no route: `method_not_allowed` with `Allow` (RFC 9110, section 15.5.6) where the path has
+ * routes for other methods, else `not_found`. To be called before any routes are added.
+ */
+export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
+  const routes: Route[] = [];
+  app.addHook('onRoute', ({ method, url }) => {
+    // For preflights.
+    if (url === '*') return;
+    for (const each of [method].flat()) routes.push({ method: each, pattern: url.split('/') });
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const { method, url } = request;
+    const [path] = url.split('?', 1);
+    const segments = path.split('/');
+    const allowed = new Set(routes.filter(route => fits(route, segments)).map(route => route.method));
+    if (allowed.size === 0 || allowed.has(method)) {
+      return desk.reply(new Problem('not_found', `there is no ${method} ${url}`), request, reply);
+    }
+    const list = [...allowed].join(', ');
+    reply.header('allow', list);
+    return desk.reply(
+      new Problem('method_not_allowed', `${path} takes ${list}, not ${method}`),
+      request,
+      reply,
+    );
+  });
+}
+
+/** `:name` stands for any one segment, `*` for whatever follows. */
+function fits({ pattern }: Route, path: readonly string[]): boolean {
+  if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
+  return pattern.every((part, i) => {
+    if (part.startsWith(':')) return path[i] !== undefined && path[i] !== '';
+    return part === '*' || part === path[i];
+  });
+}

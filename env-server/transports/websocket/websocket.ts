@@ -1,0 +1,241 @@
+import type { Socket } from 'node:net';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { RawData } from 'ws';
+import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import { Problem } from '../../../shared/problems.ts';
+import { runBatch } from '../../operations/dispatch/batch.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import { type Call, newCall } from '../../operations/dispatch/execute.ts';
+import type { OperationInput } from '../../operations/operation.ts';
+import { RequestKey } from '../../operations/schemas.ts';
+import type { TraceContext } from '../../operations/dispatch/tracing.ts';
+import { compileCheck } from '../../operations/dispatch/validation.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { heartbeat } from './heartbeat.ts';
+import type { PacedWebSocket } from './paced-websocket.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
+import {
+  type FrameId,
+  jsonProtocol,
+  msgpackProtocol,
+  type Protocol,
+  requireSubprotocol,
+} from './protocol.ts';
+import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
+
+const RETRY_AFTER_SECONDS = 1;
+/** Characters or bytes of replies above which they do not wait for more to leave with them. */
+const MOST_OUTGOING = 256 * 1024;
+
+const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
+const checkBatchFrame = compileCheck(
+  Type.Object(
+    {
+      id: FrameIdSchema,
+      op: Type.Literal('batch'),
+      items: Type.Array(Type.Unknown(), { minItems: 1 }),
+      wait: Type.Optional(Type.Integer({ minimum: 1 })),
+      request_key: Type.Optional(RequestKey),
+    },
+    { additionalProperties: false },
+  ),
+  'batch',
+);
+const checkPing = compileCheck(
+  Type.Object({ id: FrameIdSchema, op: Type.Literal('ping') }, { additionalProperties: false }),
+  'ping',
+);
+
+export interface WebSocketSettings {
+  readonly maxFramesInFlight: number;
+  readonly maxBatchItems: number;
+  readonly heartbeatSeconds: number;
+}
+
+/** `/v1/ws`: any number of frames in flight on one socket, each answered under its `id`. */
+export function addWebSocketRoute(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  desk: ProblemDesk,
+  settings: WebSocketSettings,
+): void {
+  const watch = heartbeat(app, settings.heartbeatSeconds);
+  const preValidation = async (request: FastifyRequest) => {
+    requireSubprotocol(request.headers['sec-websocket-protocol']);
+  };
+  app.get('/v1/ws', { websocket: true, preValidation }, (given, request) => {
+    const socket = given as PacedWebSocket;
+    watch(socket);
+    if (socket.protocol === msgpackProtocol.name) {
+      new Connection(socket, request, dispatcher, desk, settings, msgpackProtocol);
+    } else {
+      new Connection(socket, request, dispatcher, desk, settings, jsonProtocol);
+    }
+  });
+}
+
+interface Frame {
+  readonly id?: unknown;
+  readonly op?: unknown;
+  readonly session_id?: unknown;
+  traceparent?: unknown;
+}
+
+/** The trace that a frame belongs to. */
+interface Origin {
+  /** Where requests are traced. */
+  readonly trace: TraceContext | undefined;
+  /** What problems name; a new one each when absent. */
+  readonly traceId: string | undefined;
+}
+
+class Connection<T, B, M> {
+  readonly #socket: PacedWebSocket;
+  readonly #stream: Socket;
+  readonly #principal: Principal;
+  readonly #dispatcher: Dispatcher;
+  readonly #desk: ProblemDesk;
+  readonly #settings: WebSocketSettings;
+  readonly #protocol: Protocol<T, B, M>;
+  /** Of frames that do not name one: that of the upgrade. */
+  readonly #origin: Origin;
+  #inFlight = 0;
+  #outgoing: M[] = [];
+  #outgoingSize = 0;
+
+  constructor(
+    socket: PacedWebSocket,
+    request: FastifyRequest,
+    dispatcher: Dispatcher,
+    desk: ProblemDesk,
+    settings: WebSocketSettings,
+    protocol: Protocol<T, B, M>,
+  ) {
+    this.#socket = socket;
+    this.#stream = request.raw.socket;
+    this.#principal = request.principal;
+    this.#dispatcher = dispatcher;
+    this.#desk = desk;
+    this.#settings = settings;
+    this.#protocol = protocol;
+    this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
+    socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+    socket.on('error', () => socket.terminate());
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    let id: FrameId = null;
+    let sessionId: unknown;
+    let origin = this.#origin;
+    try {
+      const frame = toFrame(this.#protocol.parse(data, isBinary));
+      sessionId = frame.session_id;
+      id = frameId(frame);
+      if (frame.traceparent !== undefined) origin = this.#takeOrigin(frame);
+      const reply = this.#run(frame, origin);
+      if (reply instanceof Promise) this.#sendLater(id, reply, origin, sessionId);
+      else this.#send(this.#protocol.success(id, reply));
+    } catch (error) {
+      this.#fail(id, error, origin, sessionId);
+    }
+  }
+
+  #sendLater(id: FrameId, reply: Promise<T | B>, origin: Origin, sessionId: unknown): void {
+    this.#inFlight++;
+    reply.then(
+      result => {
+        this.#inFlight--;
+        this.#send(this.#protocol.success(id, result));
+      },
+      error => {
+        this.#inFlight--;
+        this.#fail(id, error, origin, sessionId);
+      },
+    );
+  }
+
+  /** The trace that a frame names; what is none is passed over, as in the header of a request. */
+  #takeOrigin(frame: Frame): Origin {
+    const { traceparent } = frame;
+    if (typeof traceparent !== 'string') {
+      const detail = '"traceparent" must be a string';
+      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/traceparent', detail }] });
+    }
+    delete frame.traceparent;
+    const traceId = traceIdIn({ traceparent });
+    if (traceId === undefined) return this.#origin;
+    return { trace: this.#dispatcher.services.tracing?.below(traceparent), traceId };
+  }
+
+  #run(frame: Frame, origin: Origin): MaybePromise<T | B> {
+    if (frame.op === 'ping') {
+      checkPing(frame);
+      return this.#protocol.pong;
+    }
+    if (this.#inFlight >= this.#settings.maxFramesInFlight) {
+      throw new Problem(
+        'too_many_requests',
+        `${this.#inFlight} frames of this socket are in flight, the most there may be`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
+    if (frame.op === 'batch') return this.#batch(frame, call, origin);
+    const { form } = this.#protocol;
+    const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
+    const result = this.#dispatcher.perform(call, compiled, frame as OperationInput);
+    return result instanceof Promise
+      ? result.then(value => form.result(compiled, value))
+      : form.result(compiled, result);
+  }
+
+  #batch(frame: Frame, call: Call, { traceId }: Origin): MaybePromise<B> {
+    checkBatchFrame(frame);
+    const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
+    const request = {
+      items,
+      wait,
+      requestKey: request_key,
+      mostItems: this.#settings.maxBatchItems,
+      problem: (error: unknown, sessionId: unknown) => this.#desk.document(error, { traceId, sessionId }),
+    };
+    return runBatch(this.#dispatcher, call, request, this.#protocol.form);
+  }
+
+  #fail(id: FrameId, error: unknown, { traceId }: Origin, sessionId: unknown): void {
+    const document = this.#desk.document(error, { traceId, sessionId });
+    this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
+  }
+
+  /** Replies to the frames of one packet leave in one packet, unless they are many. */
+  #send(message: M): void {
+    this.#outgoing.push(message);
+    this.#outgoingSize += this.#protocol.sizeOf(message);
+    if (this.#outgoingSize > MOST_OUTGOING) this.#flush();
+    else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
+  }
+
+  /** Frames go to the stream themselves: through `ws` each would be two buffers and a write of its own. */
+  readonly #flush = (): void => {
+    const messages = this.#outgoing;
+    if (messages.length === 0) return;
+    this.#outgoing = [];
+    this.#outgoingSize = 0;
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    this.#stream.write(this.#protocol.frames(messages));
+  };
+}
+
+function toFrame(value: unknown): Frame {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new Problem('invalid_request', 'a frame must be an object with "id" and "op"');
+  }
+  return value;
+}
+
+function frameId({ id }: Frame): string | number {
+  if (typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))) return id;
+  const detail = '"id" is required: a string or an integer';
+  throw new Problem('invalid_request', detail, { violations: [{ pointer: '/id', detail }] });
+}

@@ -1,0 +1,119 @@
+import { accessSync, constants } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { delimiter, join } from 'node:path';
+import axe from 'axe-core';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { type App, type AppParts, createApp } from '../app.ts';
+import type { Settings } from '../config/settings.ts';
+
+const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
+/** What a busy machine may need for one thing to show up. */
+const PATIENCE_MS = 120_000;
+
+function findChromium(): string | undefined {
+  const folders = (process.env.PATH ?? '').split(delimiter);
+  return folders
+    .flatMap(folder => NAMES.map(name => join(folder, name)))
+    .find(path => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}
+
+const executable = findChromium();
+/** For `t.test(name, { skip }, …)`: why browser tests cannot run here. */
+export const skip = executable === undefined && 'no chromium on this machine: apt-get install chromium';
+
+let running: Promise<Browser> | undefined;
+
+/** One browser for the tests of a file. */
+function browser(): Promise<Browser> {
+  running ??= chromium.launch({
+    executablePath: executable,
+    args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+  });
+  return running;
+}
+t.teardown(async () => (await running)?.close());
+
+export interface Playground extends App {
+  readonly page: Page;
+  readonly origin: string;
+  /** Asks the server without the page. */
+  ask<T>(method: string, path: string, body?: unknown): Promise<T>;
+}
+
+/** A real server and its page in a browser; what the page throws or its policy forbids fails the test. */
+export async function openPlayground(
+  t: Test,
+  hash = '',
+  {
+    settings = {},
+    parts = {},
+    context = {},
+  }: { settings?: Partial<Settings>; parts?: AppParts; context?: BrowserContextOptions } = {},
+): Promise<Playground> {
+  const app = await createApp({ logLevel: 'silent', ...settings }, parts);
+  const { server } = app;
+  await server.listen({ host: '127.0.0.1', port: 0 });
+  const origin = `http://127.0.0.1:${(server.server.address() as AddressInfo).port}`;
+  const opened = await (await browser()).newContext({ viewport: { width: 1280, height: 900 }, ...context });
+  opened.setDefaultTimeout(PATIENCE_MS);
+  const page = await opened.newPage();
+  page.on('pageerror', error => t.fail(`the page threw: ${error.message}`));
+  page.on('console', message => {
+    if (/Content.Security.Policy/i.test(message.text())) t.fail(message.text());
+  });
+  t.teardown(async () => {
+    await opened.close();
+    await server.close();
+  });
+  await page.goto(`${origin}/${hash}`);
+  return {
+    ...app,
+    page,
+    origin,
+    async ask(method, path, body) {
+      const response = await fetch(`${origin}/${path}`, {
+        method,
+        headers: body === undefined ? {} : { 'content-type': 'application/json' },
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+      const text = await response.text();
+      return text === '' ? undefined : JSON.parse(text);
+    },
+  };
+}
+
+export const observation = (page: Page) => page.locator('.observation');
+
+/** The text of the last curl line. */
+export const lastCurl = (page: Page) => page.locator('.curl').textContent();
+
+/** One of the numbers beside the board. */
+export const figure = (page: Page, name: string) =>
+  page.locator('.figures > div', { hasText: name }).locator('dd');
+
+/** Waits until the board says what it should. */
+export async function seeFigure(page: Page, name: string, text: string): Promise<void> {
+  await figure(page, name).filter({ hasText: text }).waitFor();
+}
+
+/** What axe finds wrong with the page as it is now, a line each. */
+export async function accessibilityProblems(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  return violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),
+  );
+}
+
+/** Pixels by which the page is wider than its window. */
+export function overflow(page: Page): Promise<number> {
+  return page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+}

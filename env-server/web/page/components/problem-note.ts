@@ -1,0 +1,81 @@
+import { fill, h } from '../../../../shared/web/element.ts';
+import { RequestFailed } from '../client/client.ts';
+import type { Violation } from '../client/wire.ts';
+
+/** Where the checker names a line of a script. */
+export const LINE = /line (\d+)/;
+
+/** A place for what went wrong, told in full; empty while nothing did. */
+export class ProblemNote {
+  readonly element = h('div', { class: 'problem', role: 'alert', hidden: true });
+  readonly #show: ((violation: Violation) => void) | undefined;
+
+  /** @param show leads to the place of a violation; without it their pointers are only named */
+  constructor(show?: (violation: Violation) => void) {
+    this.#show = show;
+  }
+
+  clear(): void {
+    this.element.hidden = true;
+    fill(this.element);
+  }
+
+  /** Runs work and shows what it throws; true when it threw nothing. */
+  async around(work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      this.clear();
+      return true;
+    } catch (error) {
+      this.show(error);
+      return false;
+    }
+  }
+
+  show(error: unknown): void {
+    const isNew = this.element.hidden;
+    this.element.hidden = false;
+    this.#tell(error);
+    if (isNew) this.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  #tell(error: unknown): void {
+    if (!(error instanceof RequestFailed)) {
+      fill(
+        this.element,
+        h('p', { class: 'problem-title' }, error instanceof Error ? error.message : String(error)),
+      );
+      return;
+    }
+    const { title, status, code, detail, errors = [], trace_id: trace, retry_after_s: wait } = error.problem;
+    const items = errors
+      .map(violation => this.#violation(violation, code, detail))
+      .filter(item => item.hasChildNodes());
+    fill(
+      this.element,
+      h('p', { class: 'problem-title' }, title),
+      h('p', {}, detail),
+      items.length > 0 && h('ul', {}, ...items),
+      wait !== undefined && h('p', {}, `Try again in ${wait} s.`),
+      h('p', { class: 'fine' }, `${status}${code ? ` ${code}` : ''}${trace ? ` · trace ${trace}` : ''}`),
+    );
+  }
+
+  /** What the text above it does not say yet, and the way to its place. */
+  #violation(violation: Violation, code: string | undefined, told: string): HTMLLIElement {
+    const show = this.#show;
+    const pointer = code === 'check_failed' ? undefined : violation.pointer || '/';
+    const place = LINE.exec(violation.detail)?.[0] ?? pointer;
+    const isTold = told.includes(violation.detail);
+    if (isTold && !show) return h('li');
+    return h(
+      'li',
+      {},
+      place !== undefined &&
+        (show
+          ? h('button', { type: 'button', class: 'link', onclick: () => show(violation) }, place)
+          : h('code', {}, place)),
+      !isTold && ` ${violation.detail}`,
+    );
+  }
+}

@@ -1,0 +1,62 @@
+import { fill, h } from '../../../../shared/web/element.ts';
+import type { Move } from '../play/episode.ts';
+import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
+
+/** Rows that are shown; a browser need not hold thousands. */
+const MOST_ROWS = 200;
+
+/** The steps taken, the last one first. */
+export class Transcript {
+  readonly #rows = h('tbody', {});
+  readonly #more = h('p', { class: 'fine' });
+  readonly element = h(
+    'div',
+    { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Steps taken' },
+    h(
+      'table',
+      {},
+      h(
+        'thead',
+        {},
+        h(
+          'tr',
+          {},
+          h('th', { scope: 'col', class: 'number' }, 'Step'),
+          h('th', { scope: 'col' }, 'Action'),
+          h('th', { scope: 'col', class: 'number' }, 'Reward'),
+          h('th', { scope: 'col' }, h('span', { class: 'visually-hidden' }, 'Remarks')),
+        ),
+      ),
+      this.#rows,
+    ),
+    this.#more,
+  );
+
+  show(moves: readonly Move[]): void {
+    const first = Math.max(0, moves.length - MOST_ROWS);
+    fill(
+      this.#rows,
+      ...moves
+        .slice(first)
+        .map((move, index) => row(move, first + index + 1))
+        .reverse(),
+    );
+    fill(this.#more, moves.length === 0 ? 'None yet.' : first > 0 && `${first} earlier ones are not shown.`);
+  }
+}
+
+function row(move: Move, step: number): HTMLTableRowElement {
+  return h(
+    'tr',
+    {},
+    h('td', { class: 'number' }, step),
+    h('td', { class: 'cut' }, formatValue(move.action)),
+    h('td', { class: 'number' }, formatNumber(move.reward)),
+    h('td', {}, remark(move)),
+  );
+}
+
+/** What is to be said of a step besides its reward; empty for an ordinary one. */
+export function remark(move: Move): string {
+  return move.terminated || move.truncated ? standing(move).text : actionRemark(move.info);
+}

@@ -1,0 +1,91 @@
+import { h } from '../../../../shared/web/element.ts';
+import type { Address } from '../address.ts';
+import type { Client } from '../client/client.ts';
+import { EnvironmentPicker } from '../components/environment-picker.ts';
+import { exchangePanel } from '../components/exchange-panel.ts';
+import type { PlayRequest } from '../watch/lobby.ts';
+import { ProblemNote } from '../components/problem-note.ts';
+import { Stage } from './stage.ts';
+import { Transcript } from '../components/transcript.ts';
+import type { View } from '../view.ts';
+
+/** Pick an environment, play it, see what went over the wire. */
+export class PlayView implements View<'play'> {
+  readonly #picker: EnvironmentPicker;
+  readonly #stage: Stage;
+  readonly #transcript = new Transcript();
+  readonly #saveNote = new ProblemNote();
+  readonly element: HTMLElement;
+  /** What was shown last; what was to come before it comes too late. */
+  #turn = 0;
+
+  constructor(client: Client, announce: (text: string) => void) {
+    this.#picker = new EnvironmentPicker(client);
+    this.#stage = new Stage(client, { announce, onchange: moves => this.#transcript.show(moves) });
+    this.element = h(
+      'div',
+      { class: 'play-view' },
+      this.#picker.element,
+      this.#stage.element,
+      h(
+        'div',
+        { class: 'side' },
+        exchangePanel(client),
+        h(
+          'section',
+          { class: 'panel', 'aria-labelledby': 'steps-title' },
+          h(
+            'div',
+            { class: 'panel-head' },
+            h('h2', { id: 'steps-title' }, 'Steps'),
+            h(
+              'button',
+              { type: 'button', class: 'quiet small', onclick: () => this.#save() },
+              'Save trajectory',
+            ),
+          ),
+          this.#saveNote.element,
+          this.#transcript.element,
+        ),
+      ),
+    );
+    addEventListener('pagehide', () => this.#stage.close());
+  }
+
+  async show({ envId, preset, seed }: Address & { view: 'play' }, first: boolean): Promise<void> {
+    const turn = ++this.#turn;
+    const listed = this.#picker.load();
+    const chosen = envId ?? (await listed)?.[0]?.env_id;
+    if (chosen !== undefined && turn === this.#turn)
+      await this.#play({ envId: chosen, preset, seed }, !first);
+  }
+
+  /** Goes on with an episode that was begun elsewhere. */
+  async playOn(request: PlayRequest): Promise<void> {
+    this.#turn++;
+    await Promise.all([this.#picker.load(), this.#play(request, true)]);
+  }
+
+  hide(): void {
+    this.#turn++;
+    this.#stage.close();
+  }
+
+  /** @param focus whether the visitor asked for it */
+  async #play(request: PlayRequest, focus: boolean): Promise<void> {
+    this.#picker.current = request.envId;
+    await this.#stage.open(request, focus);
+  }
+
+  async #save(): Promise<void> {
+    await this.#saveNote.around(async () => {
+      const { episode } = this.#stage;
+      if (!episode) return;
+      const address = URL.createObjectURL(
+        new Blob([await episode.trajectory()], { type: 'application/jsonl' }),
+      );
+      h('a', { href: address, download: `${episode.session.session_id}.jsonl` }).click();
+      URL.revokeObjectURL(address);
+    });
+  }
+}

@@ -1,0 +1,69 @@
+import { h, newId } from '../../../../shared/web/element.ts';
+import type { Environment } from '../client/wire.ts';
+
+interface StartBarActions {
+  /** @param preset undefined for the defaults */
+  choose(preset: string | undefined): void;
+  /** @param seed undefined for one that the server draws */
+  reset(seed: number | undefined): void;
+}
+
+/** Preset, seed, and the buttons that begin an episode. */
+export class StartBar {
+  readonly #presets: HTMLSelectElement;
+  readonly #seed: HTMLInputElement;
+  readonly element: HTMLFormElement;
+
+  constructor({ presets, capabilities }: Environment, { choose, reset }: StartBarActions) {
+    const presetId = newId();
+    const seedId = newId();
+    this.#presets = h(
+      'select',
+      { id: presetId, onchange: () => choose(this.preset) },
+      h('option', { value: '' }, 'defaults'),
+      ...Object.keys(presets).map(name => h('option', { value: name }, name)),
+    );
+    this.#seed = h('input', {
+      id: seedId,
+      type: 'number',
+      min: 0,
+      step: 1,
+      placeholder: capabilities.seed ? 'drawn' : 'none',
+      disabled: !capabilities.seed,
+    });
+    this.element = h(
+      'form',
+      {
+        class: 'start',
+        novalidate: true,
+        onsubmit: (event: SubmitEvent) => {
+          event.preventDefault();
+          reset(this.seed);
+        },
+      },
+      Object.keys(presets).length > 0 &&
+        h('span', { class: 'pair' }, h('label', { for: presetId }, 'Preset'), this.#presets),
+      h('span', { class: 'pair' }, h('label', { for: seedId }, 'Seed'), this.#seed),
+      h('button', { type: 'submit' }, 'Reset'),
+      capabilities.seed && h('button', { type: 'button', onclick: () => reset(undefined) }, 'New seed'),
+    );
+  }
+
+  get preset(): string | undefined {
+    return this.#presets.value || undefined;
+  }
+
+  set preset(preset: string | undefined) {
+    this.#presets.value = preset ?? '';
+  }
+
+  /** Undefined where the field is empty. */
+  get seed(): number | undefined {
+    const { valueAsNumber } = this.#seed;
+    return Number.isNaN(valueAsNumber) ? undefined : valueAsNumber;
+  }
+
+  set seed(seed: number | undefined) {
+    this.#seed.value = seed === undefined ? '' : String(seed);
+  }
+}

@@ -1,0 +1,211 @@
+import t from 'tap';
+import { until } from '../../test/until.test-data.ts';
+import { figure, lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
+import type { Session } from './page/client/wire.ts';
+
+/** A browser on a busy machine. */
+t.setTimeout(300_000);
+
+t.test('a visitor finds an environment and plays it by keyboard alone', { skip }, async t => {
+  const { page, ask } = await openPlayground(t);
+  await observation(page).waitFor();
+  t.equal(
+    await page.getByRole('heading', { level: 1 }).textContent(),
+    'Sokoban',
+    'the first one is begun at once',
+  );
+  await page.getByRole('searchbox').focus();
+  await page.keyboard.type('slippery');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Frozen lake' }).waitFor();
+  await page.locator('.state:focus').waitFor();
+
+  await page.getByLabel('Preset').selectOption('deterministic');
+  await page.getByLabel('Seed').fill('7');
+  await page.keyboard.press('Enter');
+  await page.locator('.curl', { hasText: '"seed":7' }).waitFor();
+  const { observation: same } = await ask<Session>('POST', 'v1/sessions', {
+    env_id: 'FrozenLake-v0',
+    config: { preset: 'deterministic' },
+    seed: 7,
+  });
+  await observation(page)
+    .filter({ hasText: String(same) })
+    .waitFor();
+
+  await page.locator('.state').focus();
+  for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight', 'ArrowDown']) await page.keyboard.press(key);
+  await seeFigure(page, 'Episode', 'solved');
+  t.equal(await figure(page, 'Step').textContent(), '4 of 100');
+  t.equal(await figure(page, 'Reward').textContent(), '1');
+  t.equal(await figure(page, 'Return').textContent(), '1');
+  t.match(await page.locator('#live').textContent(), /^Step 4, Down: reward 1, return 1\. solved$/);
+  t.match(JSON.parse((await page.locator('.reply').textContent())!), { step: 4, terminated: true });
+  t.match(page.url(), /#\/play\/FrozenLake-v0\?preset=deterministic&seed=7$/);
+  await page.getByText('Info', { exact: true }).click();
+  t.match(await page.locator('.info').textContent(), /success.*true/);
+});
+
+t.test('buttons act, the picture follows, undo goes back, random draws included', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Game2048-v0?seed=5');
+  const picture = page.getByRole('img', { name: /Picture of the state/ });
+  await picture.waitFor();
+  const views: (string | null)[] = [];
+  const sources = new Set<string | null>();
+  const moves = ['Left', 'Up', 'Right'];
+  for (const [index, name] of moves.entries()) {
+    views.push(await observation(page).textContent());
+    await page.locator(`img[data-step="${index}"]`).waitFor();
+    sources.add(await picture.getAttribute('src'));
+    await page.getByRole('button', { name, exact: true }).click();
+    await seeFigure(page, 'Step', `${index + 1} of`);
+  }
+  t.equal(sources.size, 3, 'a picture for every state');
+  const isDrawn = () => picture.evaluate(image => (image as HTMLImageElement).naturalWidth > 100);
+  await until(isDrawn);
+  t.ok(await isDrawn());
+  const end = await observation(page).textContent();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await seeFigure(page, 'Step', '2 of');
+  t.equal(await observation(page).textContent(), views[2]);
+  await page.getByRole('button', { name: moves[2], exact: true }).click();
+  await seeFigure(page, 'Step', '3 of');
+  t.equal(await observation(page).textContent(), end, 'the same tile falls again');
+  await page.locator('.state').focus();
+  for (let left = 2; left >= 0; left--) {
+    await page.keyboard.press('Backspace');
+    await seeFigure(page, 'Step', `${left} of`);
+  }
+  t.equal(await observation(page).textContent(), views[0]);
+  t.ok(await page.getByRole('button', { name: 'Undo' }).isDisabled());
+});
+
+t.test('text is written on one line or several; what is refused is told in full', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Countdown-v0?seed=1');
+  const field = page.getByLabel('Action', { exact: true });
+  const problem = page.locator('.play .problem');
+  await field.fill('1 + 1');
+  await page.keyboard.press('Enter');
+  await seeFigure(page, 'Step', '1 of');
+  await page.keyboard.press('Enter');
+  await problem.waitFor();
+  t.match(
+    await problem.textContent(),
+    /The episode is over.*terminated at step 1.*409 episode_over · trace [0-9a-f]{32}/,
+  );
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await problem.waitFor({ state: 'hidden' });
+
+  await page.getByRole('button', { name: 'several lines' }).click();
+  await field.fill('1 +\n1');
+  await page.keyboard.press('Enter');
+  t.equal(await field.inputValue(), '1 +\n1\n', 'Enter begins a line');
+  await page.keyboard.press('Control+Enter');
+  await seeFigure(page, 'Step', '1 of');
+  t.match(await lastCurl(page), /-d '\{"action":"1 \+\\n1\\n"\}'$/);
+});
+
+t.test('any JSON can be sent as an action', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await page.getByText('Send any JSON').click();
+  const field = page.getByLabel('Action as JSON');
+  await field.fill('"Sideways"');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('cell', { name: 'not valid' }).waitFor();
+  await field.fill('{"not": "an action"}');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.locator('.play .problem', { hasText: 'invalid_action' }).waitFor();
+  await field.fill('{"broken"');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText(/Action as JSON is not JSON/).waitFor();
+  t.equal(await field.getAttribute('aria-invalid'), 'true');
+});
+
+t.test('a reference policy plays a step or to the end', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3');
+  await page.locator('.state').waitFor();
+  await page.locator('.state').focus();
+  await page.keyboard.press('.');
+  await seeFigure(page, 'Step', '1 of');
+  await page.getByRole('button', { name: 'Play on' }).click();
+  await seeFigure(page, 'Episode', 'solved');
+  await page.getByRole('button', { name: 'Play on' }).waitFor();
+});
+
+t.test('the server checks settings while they are written', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await page.getByText('Settings', { exact: true }).click();
+  const size = page.getByLabel('size', { exact: true });
+  await size.fill('1');
+  const error = page.locator('.field', { has: size }).locator('.field-error');
+  await error.filter({ hasText: '>= 2' }).waitFor();
+  t.equal(await size.getAttribute('aria-invalid'), 'true');
+  t.match(await size.getAttribute('aria-describedby'), new RegExp((await error.getAttribute('id'))!));
+  await size.fill('6');
+  await error.waitFor({ state: 'hidden' });
+  const wrappers = page.getByLabel('Wrappers');
+  await wrappers.fill('');
+  await wrappers.pressSequentially('[{"name": ', { delay: 40 });
+  await page.getByText(/Wrappers is not JSON/).waitFor();
+  await wrappers.pressSequentially('"time_limi"}]');
+  t.equal(await wrappers.inputValue(), '[{"name": "time_limi"}]', 'a half-written value is left in peace');
+  await page.getByText(/unknown wrapper "time_limi"; available: .*time_limit/).waitFor();
+  await wrappers.fill('[{"name": "time_limit", "options": {"max_steps": 2}}]');
+  await page.getByLabel('Options of the start').fill('{"start": [0, 0], "goal": [9, 9]}');
+  const apply = page.getByRole('button', { name: 'Start over with these settings' });
+  await apply.click();
+  await page.locator('.setup .field-error', { hasText: '/goal: (9, 9) is outside' }).waitFor();
+  await page.getByLabel('Options of the start').fill('{}');
+  await page.getByLabel('split').selectOption('test');
+  await apply.click();
+  const rows = async () => (await observation(page).textContent())!.split('\n').length;
+  await until(async () => (await rows()) === 6);
+  t.equal(await rows(), 6);
+  t.match(await lastCurl(page), /"config":\{"size":6,"split":"test"\},"wrappers":\[\{"name":"time_limit"/);
+});
+
+t.test('many actions are chosen from a list, actions in JSON are written', { skip }, async t => {
+  const { page, ask, origin } = await openPlayground(t, '#/register');
+  const actions = Array.from({ length: 60 }, (_, index) => `Door ${index}`);
+  await ask('POST', 'v1/envs', {
+    env_id: 'test/Doors-v0',
+    definition: {
+      kind: 'tabular',
+      title: 'Doors',
+      instruction: 'Find the way out.',
+      actions,
+      start: { inside: 1 },
+      states: {
+        inside: { text: 'Inside.', transitions: { 'Door 42': [{ to: 'outside', reward: 1 }] } },
+        outside: { text: 'Outside.', success: true },
+      },
+    },
+  });
+  await ask('POST', 'v1/envs', {
+    env_id: 'test/Point-v0',
+    definition: {
+      kind: 'script',
+      title: 'Point',
+      instruction: 'Point at 3.',
+      action_space: { type: 'Json', schema: { type: 'object', properties: { x: { type: 'integer' } } } },
+      example_action: { x: 1 },
+      source: `function reset() { return { x: 0 }; }
+        function step(state, { x }) { return { state: { x }, reward: 0, terminated: x === 3, info: { success: x === 3 } }; }
+        function observe({ x }) { return 'at ' + x; }`,
+    },
+  });
+  await page.goto(`${origin}/#/play/test%2FDoors-v0`);
+  await page.getByLabel('Action', { exact: true }).fill('Door 42');
+  await page.keyboard.press('Enter');
+  await seeFigure(page, 'Episode', 'solved');
+  t.equal(await page.locator('datalist option').count(), actions.length);
+
+  await page.goto(`${origin}/#/play/test%2FPoint-v0`);
+  await page.getByRole('heading', { level: 1, name: 'Point' }).waitFor();
+  const action = page.getByLabel('Action', { exact: true });
+  t.equal(await action.inputValue(), '{\n  "x": 1\n}');
+  await action.fill('{"x": 3}');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await seeFigure(page, 'Episode', 'solved');
+  t.equal(await observation(page).textContent(), 'at 3');
+});

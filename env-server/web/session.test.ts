@@ -1,0 +1,121 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import type { Page } from 'playwright-core';
+import t from 'tap';
+import { until } from '../../test/until.test-data.ts';
+import { testRegistry } from '../../test/environments.test-data.ts';
+import { hashToken } from '../transports/access/auth.ts';
+import { lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
+import type { Schemas } from './page/client/wire.ts';
+
+/** A browser on a busy machine. */
+t.setTimeout(300_000);
+
+/** Lets requests wait until what it gives is called. */
+async function hold(page: Page, url: string): Promise<() => void> {
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  await page.route(url, async route => {
+    await held;
+    await route.continue();
+  });
+  return release;
+}
+
+t.test('the curl line does what the page did', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await page.getByRole('button', { name: 'Down' }).click();
+  await seeFigure(page, 'Step', '1 of');
+  const { stdout } = await promisify(execFile)('sh', ['-c', (await lastCurl(page))!]);
+  t.match(JSON.parse(stdout), { step: 2 }, 'it stepped the same session');
+  await page.getByRole('button', { name: 'Up' }).click();
+  await seeFigure(page, 'Step', '3 of');
+  t.equal(await page.locator('tbody tr').count(), 3, 'the page took over the step that it did not take');
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: /^Copy/ }).click();
+  await page.getByText('Copied').waitFor();
+  t.equal(await page.evaluate(() => navigator.clipboard.readText()), await lastCurl(page));
+});
+
+t.test('a server with tokens is asked with one, which only this tab remembers', { skip }, async t => {
+  const tokens = JSON.stringify([{ name: 'visitor', sha256: hashToken('open sesame'), scopes: ['play'] }]);
+  const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7', { settings: { tokens } });
+  const field = page.getByRole('textbox', { name: 'Token' });
+  await page.getByText('This server wants a token.').waitFor();
+  await field.fill('wrong');
+  await page.keyboard.press('Enter');
+  await page.getByText('This server does not know that token.').waitFor();
+  await field.fill('open sesame');
+  await page.keyboard.press('Enter');
+  await observation(page).waitFor();
+  t.match(await lastCurl(page), /-H "authorization: Bearer \$RAGEN_TOKEN"/);
+  t.notMatch(await page.locator('body').textContent(), /open sesame/);
+  await page.getByRole('img', { name: /Picture of the state/ }).waitFor();
+  t.equal(await page.evaluate(() => `${sessionStorage.length} ${JSON.stringify(localStorage)}`), '1 {}');
+  await page.getByRole('button', { name: 'Forget' }).click();
+  await page.getByText('This server wants a token.').waitFor();
+  t.equal(await page.evaluate(() => sessionStorage.length), 0);
+});
+
+t.test('a session that is gone is told, and begun anew', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await observation(page).waitFor();
+  const { sessions } = await ask<Schemas['SessionPage']>('GET', 'v1/sessions');
+  await ask('DELETE', `v1/sessions/${sessions[0].session_id}`);
+  await page.getByRole('button', { name: 'Down' }).click();
+  const problem = page.locator('.play .problem');
+  await problem.filter({ hasText: 'session_closed' }).waitFor();
+  const release = await hold(page, '**/v1/sessions');
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await page.getByRole('button', { name: 'Down' }).click();
+  release();
+  await seeFigure(page, 'Step', '1 of');
+  t.ok(await problem.isHidden(), 'what is pressed meanwhile is done in the new episode');
+});
+
+t.test('a page that is left closes its session', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
+  await observation(page).waitFor();
+  const open = async () =>
+    (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.map(({ env_id }) => env_id);
+  t.equal((await open()).length, 1);
+  await page.getByRole('link', { name: /Sudoku/ }).click();
+  await page.getByLabel('Action', { exact: true }).waitFor();
+  await until(async () => (await open()).join() === 'Sudoku-v0');
+  t.same(await open(), ['Sudoku-v0']);
+  await page.goto('about:blank');
+  await until(async () => (await open()).length === 0);
+  t.equal((await open()).length, 0);
+});
+
+t.test('a page that is left before it knows what to play opens no session', { skip }, async t => {
+  const { page, ask } = await openPlayground(t, '#/watch');
+  await page.getByText('No session is open here.').waitFor();
+  const release = await hold(page, '**/v1/envs');
+  const listed = page.waitForResponse(/v1\/envs$/);
+  await page.getByRole('link', { name: 'Play', exact: true }).click();
+  await page.getByRole('searchbox').waitFor();
+  await page.getByRole('link', { name: 'Watch' }).click();
+  release();
+  await (await listed).finished();
+  await page.waitForLoadState('networkidle');
+  t.same((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions, []);
+});
+
+t.test('an environment that is not there is told', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Nowhere-v0');
+  await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();
+  await page.getByRole('link', { name: /Sokoban/ }).click();
+  await observation(page).waitFor();
+  t.equal(await page.locator('.problem:visible').count(), 0);
+});
+
+t.test('an environment without copies has no undo and says why', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/test%2FHeld-v0', { parts: { registry: testRegistry() } });
+  await page.getByRole('button', { name: 'add' }).click();
+  await seeFigure(page, 'Step', '1 of');
+  t.ok(await page.getByRole('button', { name: 'Undo' }).isDisabled());
+  await page.getByText('there is no way back').waitFor();
+  t.ok(await page.getByLabel('Seed').isDisabled(), 'nor does it take a seed');
+  await page.getByRole('button', { name: 'Reset' }).click();
+  await seeFigure(page, 'Step', '0 of');
+});
