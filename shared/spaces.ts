@@ -53,7 +53,7 @@ export type Space =
 
 /** What the observations of an environment are made of. */
 export interface ObservationSpaces {
-  /** Of the forms that are text. */
+  /** Of the form `text`, and of the others that are text. */
   readonly text: Space;
   /** Of the form `structured`. */
   readonly structured: Space;
