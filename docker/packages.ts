@@ -23,6 +23,7 @@ export const PACKAGES = {
     '@opentelemetry/sdk-trace',
     'amaro',
     'commander',
+    'cookie',
     'fastest-levenshtein',
     'fastify',
     'hyparquet',

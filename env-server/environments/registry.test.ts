@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { AnyEnvironment } from './core/environment.ts';
-import { createRegistry, ENVIRONMENT_ID } from './registry.ts';
+import { ENVIRONMENT_ID } from './core/environment-id.ts';
+import { createRegistry } from './registry.ts';
 
 t.test('built-ins are listed and found by id', async t => {
   const registry = createRegistry();

@@ -1,8 +1,9 @@
 import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
+import type { AnyEnvironment } from './core/environment.ts';
+import { ENVIRONMENT_ID } from './core/environment-id.ts';
 import { countdown } from './countdown/countdown.ts';
 import { deepCoder } from './deepcoder/deepcoder.ts';
-import type { AnyEnvironment } from './core/environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
 import { lean } from './lean/lean.ts';
@@ -35,8 +36,6 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
 ];
 
 const MOST_SUGGESTIONS = 3;
-/** `[namespace/]Name-vN`. */
-export const ENVIRONMENT_ID = /^(?:[A-Za-z0-9_.-]+\/)?[A-Za-z0-9_.-]+-v\d+$/;
 
 export interface Registry {
   list(): readonly AnyEnvironment[];

@@ -1,6 +1,6 @@
 import { type Static, type TProperties, type TSchema, Type } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { PROBLEMS } from '../../shared/problems.ts';
+import { PROBLEMS } from '../problems.ts';
 
 /** Longest request key, group id and name a client may choose, in characters. */
 const NAME_LENGTH = 128;

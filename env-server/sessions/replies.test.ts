@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 import { type ReplyHolder, ReplyMemory } from './replies.ts';
 
 /** Somebody who counts the bytes of a memory. */

@@ -1,6 +1,6 @@
 import type { Json } from '../../shared/json.ts';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
 import { KeyHashes, MOST_HASHES } from './key-hashes.ts';
 import { sizeOf } from './size.ts';
 import type { StoredReply } from './stored-session.ts';

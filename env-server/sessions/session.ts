@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
 import {

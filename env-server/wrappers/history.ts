@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import type { Space } from '../../shared/spaces.ts';
+import type { Space } from '../environments/core/space.ts';
 import {
   anyText,
   charactersOf,

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveAgainst } from '../environments/core/settings.ts';
+import { Problem } from '../problems.ts';
 import { actionText } from './action-text.ts';
 import { autoReset } from './auto-reset.ts';
 import { history } from './history.ts';

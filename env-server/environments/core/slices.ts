@@ -1,5 +1,5 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
 import { SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { MaybePromise } from './maybe-promise.ts';
 
 /**
  * Work that takes long, in parts of a millisecond or less: a generator that yields where others may have their turn on

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { wrap } from '../../wrappers/wrap.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { wrap } from '../../wrappers/wrap.ts';
 import type { AnyEnvironment } from '../core/environment.ts';
 import { splitOf } from '../core/splits.ts';
 import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';

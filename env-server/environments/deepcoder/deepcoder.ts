@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
+import { Problem } from '../../problems.ts';
 import { MARKED_WORDS, words } from '../core/datasets/question.ts';
 import type { Condition, Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, LINES, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
 import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';

@@ -1,8 +1,8 @@
 import { chmodSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { until } from '../../../test/until.test-data.ts';
 import { playing } from '../../../test/environment-contract.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { deepCoder, stopSandboxes } from './deepcoder.ts';
 import { contained, noContainer } from './sandbox/container.test-data.ts';
 import { findIsolation, PYTHON_VARIABLE, sandboxCommand, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';

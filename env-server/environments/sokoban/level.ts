@@ -1,7 +1,7 @@
-import { chain } from '../../../shared/maybe-promise.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { readLayout } from '../core/drawing/grid.ts';
+import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
+import { chain } from '../core/maybe-promise.ts';
 import { inTurns, type Parts } from '../core/slices.ts';
 import { isInSplit } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';

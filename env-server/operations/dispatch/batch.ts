@@ -1,9 +1,9 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem, type ProblemDocument } from '../../../shared/problems.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem, type ProblemDocument } from '../../problems.ts';
 import { type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
-import type { OperationInput } from '../operation.ts';
 import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {

@@ -1,4 +1,4 @@
-import { PROBLEMS, type ProblemCode } from '../../../shared/problems.ts';
+import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 
 /** What may come of any request. */

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { Problem, type ProblemCode, type ProblemDocument } from '../../../shared/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import { lingeringClose } from './lingering-close.ts';
+import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
 import { REPLY_HEADERS } from '../access/security.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
+import { lingeringClose } from './lingering-close.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 

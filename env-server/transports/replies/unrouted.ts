@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import type { ProblemDesk } from './problems.ts';
 
 interface Route {

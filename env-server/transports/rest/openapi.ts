@@ -1,9 +1,9 @@
 import type { TObject, TSchema } from 'typebox';
-import type { ProblemCode } from '../../../shared/problems.ts';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/documented-problems.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { ProblemSchema, REQUEST_KEY } from '../../operations/schemas.ts';
 import { OPERATIONS } from '../../operations/table.ts';
+import type { ProblemCode } from '../../problems.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 export const API_VERSION = '1.0.0';

@@ -1,22 +1,22 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
 import { plainResult } from '../../operations/dispatch/foreign.ts';
-import type { OperationInput } from '../../operations/operation.ts';
 import { textForm } from '../../operations/dispatch/reply-form.ts';
-import { RequestKey } from '../../operations/schemas.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
+import { RequestKey } from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemDesk } from '../replies/problems.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
 import { encodeText, type Text } from '../replies/texts.ts';
-import { traceIdOf } from '../monitoring/trace-requests.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 

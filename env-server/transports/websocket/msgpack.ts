@@ -1,5 +1,5 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 
 /** How deep maps and arrays may lie in one another. */
 const DEEPEST = 100;

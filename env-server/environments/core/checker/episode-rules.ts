@@ -1,9 +1,9 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
-import type { ObservationSpaces, Space } from '../../../../shared/spaces.ts';
 import type { AnyEnvironment, ObservationFormat, Transition } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
+import type { ObservationSpaces, Space } from '../space.ts';
 import { charactersOf, observationSpaces } from '../spaces.ts';
 import { junkAction, sensibleAction } from './play.ts';
 import type { Findings, Rule } from './report.ts';

@@ -1,4 +1,4 @@
-import { Problem } from '../../../../shared/problems.ts';
+import { Problem } from '../../../problems.ts';
 
 /** Of `too_many_requests` and `environment_busy`. */
 const RETRY_AFTER_SECONDS = 2;

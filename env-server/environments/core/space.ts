@@ -1,4 +1,4 @@
-import type { JsonObject } from './json.ts';
+import type { JsonObject } from '../../../shared/json.ts';
 
 /** Types of the elements of a `Box` that are whole numbers, and of one that holds fractions. */
 export type BoxType = 'uint8' | 'int64' | 'float64';
