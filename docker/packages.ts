@@ -42,6 +42,7 @@ export const PACKAGES = {
     '@huggingface/tokenizers',
     'cli-progress',
     'commander',
+    'fastest-levenshtein',
     'gpu.js',
     'onnxruntime-node',
     'protobufjs',

@@ -3,6 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import type { WebSocket } from 'ws';
+import { Problem } from '../shared/problems.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
@@ -207,6 +208,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     });
     sockets = doors.websocketServer.clients;
     doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
+    doors.addHook('preValidation', (request, _reply, done) => {
+      const isSocket = request.ws || !request.routeOptions.url?.endsWith('/ws');
+      done(
+        isSocket
+          ? undefined
+          : new Problem(
+              'upgrade_required',
+              `${request.routeOptions.url} is a WebSocket: connect to it with ws:// or wss://`,
+            ),
+      );
+    });
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
   });

@@ -9,7 +9,7 @@ import type { AllowedHosts } from './hosts.ts';
 import { parseJson } from './json.ts';
 import { PROBLEM_TYPE, type ProblemDesk } from './problems.ts';
 import type { RequestCount, RequestCounts } from './request-counts.ts';
-import { JSON_TYPE, restInput, runRestBatch } from './rest.ts';
+import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 import { REPLY_HEADERS } from './security.ts';
 import { encodeText } from './texts.ts';
 import { traceIdIn } from './trace-requests.ts';
@@ -133,7 +133,7 @@ class FastPath {
   #stepOf(request: IncomingMessage, principal: Principal, sessionId: string, body: unknown) {
     const { operation, checkRest, serialise } = this.#step;
     const { services } = this.#parts.dispatcher;
-    const input = restInput(body, ['session_id', 'request_key']);
+    const input = restInput(body, ['session_id', 'request_key'], shapeOf(operation));
     input.session_id = sessionId;
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;
