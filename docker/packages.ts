@@ -43,6 +43,7 @@ export const PACKAGES = {
     '@huggingface/tokenizers',
     'cli-progress',
     'commander',
+    'fastest-levenshtein',
     'gpu.js',
     'onnxruntime-node',
     'protobufjs',

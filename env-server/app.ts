@@ -6,6 +6,7 @@ import { type Logger, pino } from 'pino';
 import { answersOf } from './cluster/answers.ts';
 import type { Membership } from './cluster/membership.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
+import { Problem } from './problems.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
@@ -260,6 +261,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
       socket.pace(request.socket, paced.laneOf(request), settings.maxFramesInFlight);
     });
     doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
+    doors.addHook('preValidation', (request, _reply, done) => {
+      const isSocket = request.ws || !request.routeOptions.url?.endsWith('/ws');
+      done(
+        isSocket
+          ? undefined
+          : new Problem(
+              'upgrade_required',
+              `${request.routeOptions.url} is a WebSocket: connect to it with ws:// or wss://`,
+            ),
+      );
+    });
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
   });

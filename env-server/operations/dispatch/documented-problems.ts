@@ -6,6 +6,7 @@ const ANY: readonly ProblemCode[] = [
   'bad_request',
   'unauthorized',
   'forbidden',
+  'host_not_allowed',
   'invalid_request',
   'internal',
   'draining',

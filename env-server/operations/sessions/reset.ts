@@ -16,5 +16,5 @@ export const reset = sessionOperation({
   body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
   result: Session,
   handle: (_services, session, input) =>
-    chain(session.reset(input.seed, input.options), () => sessionView(session)),
+    chain(session.reset(input.seed ?? undefined, input.options ?? undefined), () => sessionView(session)),
 });

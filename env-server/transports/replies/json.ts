@@ -1,5 +1,7 @@
 import { Problem } from '../../problems.ts';
 
+/** What the parser says of Python's and JavaScript's ways to write objects. */
+const UNQUOTED = /^(?:Expected (?:property name|double-quoted)|Unexpected token (?:'|']'))/;
 const FORBIDDEN_KEY = '__proto__';
 
 /**
@@ -12,7 +14,11 @@ export function parseJson(text: string): unknown {
     return suspicious ? JSON.parse(text, refuseForbidden) : JSON.parse(text);
   } catch (error) {
     if (error instanceof Problem) throw error;
-    throw new Problem('bad_json', (error as Error).message);
+    const { message } = error as Error;
+    const hint = UNQUOTED.test(message)
+      ? '; keys and texts stand in double quotes, and no comma before } or ]'
+      : '';
+    throw new Problem('bad_json', message + hint);
   }
 }
 

@@ -12,8 +12,8 @@ import type { RequestCount, RequestCounts } from '../monitoring/request-counts.t
 import { traceIdIn } from '../monitoring/trace-requests.ts';
 import { parseJson } from '../replies/json.ts';
 import { PROBLEM_TYPE, type ProblemDesk } from '../replies/problems.ts';
+import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 import { encodeText } from '../replies/texts.ts';
-import { JSON_TYPE, restInput, runRestBatch } from './rest.ts';
 
 /**
  * Steps and batches as programs send them, served on Node's own server: there the router, the hooks and the reply of a
@@ -138,7 +138,7 @@ class FastPath {
   #stepOf(request: IncomingMessage, principal: Principal, sessionId: string, body: unknown) {
     const { operation, checkRest, serialise } = this.#step;
     const { services } = this.#parts.dispatcher;
-    const input = restInput(body, ['session_id', 'request_key']);
+    const input = restInput(body, ['session_id', 'request_key'], shapeOf(operation));
     input.session_id = sessionId;
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;
