@@ -4,6 +4,7 @@ import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { nextTurn, SLICE_MS } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { guarded } from './environment-fault.ts';
 import type { Variant } from './variant.ts';
@@ -102,8 +103,13 @@ export async function replay(
   const random = Random.fromSeed(episode.seed);
   const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
   let state = await environment.reset(variant.config, random, episode.options);
+  let end = performance.now() + SLICE_MS;
   const records: TrajectoryRecord[] = [{ type: 'reset', step: 0, observation: observe(state), info: {} }];
   for (const [index, action] of episode.actions.entries()) {
+    if (performance.now() >= end) {
+      await nextTurn();
+      end = performance.now() + SLICE_MS;
+    }
     const transition = await environment.step(state, action, random);
     state = transition.state;
     const step = index + 1;
