@@ -5,6 +5,7 @@ import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
+import { nextTurn, SLICE_MS } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
@@ -14,8 +15,6 @@ import type { Variant } from './variant.ts';
 /** Seeds drawn by the server lie below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
 
-/** What a replay may hold up everything else at once. */
-const SLICE_MS = 4;
 /** Of an episode without its parts. */
 const EPISODE_BYTES = 256;
 
@@ -144,6 +143,10 @@ export async function replay(
   const actions = actionsOf(episode.log);
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
+    if (performance.now() >= sliceEnd) {
+      await nextTurn();
+      sliceEnd = performance.now() + SLICE_MS;
+    }
     const transition = await environment.step(state, action, random);
     state = transition.state;
     records.push({
@@ -156,9 +159,6 @@ export async function replay(
       truncated: isTruncated(variant, transition, step),
       info: transition.info,
     });
-    if (performance.now() < sliceEnd) continue;
-    await new Promise(resolve => setImmediate(resolve));
-    sliceEnd = performance.now() + SLICE_MS;
   }
   if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
     throw new Problem(

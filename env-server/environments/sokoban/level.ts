@@ -27,7 +27,15 @@ export function createState(
   options: SokobanOptions,
 ): SokobanState | Promise<SokobanState> {
   if (options.layout) return begin(config, readLevel(options.layout, config.symbols));
-  return chain(inTurns(randomLevel(config, rng)), level => begin(config, level));
+  return inTurns(drawState(config, rng));
+}
+
+/**
+ * Draws a room.
+ * @throws InvalidConfig when no room of that kind is found
+ */
+export function* drawState(config: SokobanConfig, rng: Random): Parts<SokobanState> {
+  return begin(config, yield* randomLevel(config, rng));
 }
 
 function begin(config: SokobanConfig, level: Level): SokobanState {
