@@ -81,7 +81,7 @@ export class FairQueue {
             { retryAfterSeconds: RETRY_AFTER_SECONDS },
           ),
         );
-      }, queueSeconds * MS_PER_S);
+      }, queueSeconds * MS_PER_S).unref();
       owner.waiting.add(waiting);
     });
   }
