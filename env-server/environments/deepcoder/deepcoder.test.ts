@@ -72,6 +72,14 @@ t.test('which isolation is in force is said, of wrapped environments too', async
   }
 });
 
+t.test('wrapped environments are played for an owner too', async t => {
+  const wrapped = wrap(deepCoder as AnyEnvironment, [{ name: 'record' }, { name: 'auto_reset' }]);
+  t.equal(
+    wrapped.playFor?.('somebody', () => 7),
+    7,
+  );
+});
+
 t.test('the solutions of all shipped tasks pass their tests', { skip }, async t => {
   t.equal(ALL.length, 50);
   t.equal(new Set(ALL.map(task => task.name)).size, 50);
