@@ -39,7 +39,9 @@ t.test('states of a long episode share the steps before', async t => {
   const play = await begin([{ name: 'record' }], { config });
   for (let i = 1; i < 300; i++) await play.step('Up');
   const { earlier } = play.state as { earlier: unknown[] };
-  const { episode } = (await play.step('Up')).info as unknown as { episode: { length: number; steps: unknown[] } };
+  const { episode } = (await play.step('Up')).info as unknown as {
+    episode: { length: number; steps: unknown[] };
+  };
   t.same([episode.length, episode.steps.length], [300, 300]);
   t.equal((play.state as { earlier: unknown[] }).earlier[0], earlier[0]);
 });
