@@ -43,23 +43,25 @@ export interface EpisodeState {
   readonly restart: Restart | undefined;
   /** The actions since its beginning. */
   readonly log: LogPosition | undefined;
+  /** Estimated memory without the actions. */
+  readonly bytes: number;
 }
 
-const sizes = new WeakMap<EpisodeState, number>();
-
 /** Estimated memory of an episode without its actions, in bytes. */
-export function episodeSize(episode: EpisodeState): number {
-  let bytes = sizes.get(episode);
-  if (bytes === undefined) {
-    const { options, state, info, restart } = episode;
-    bytes = EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + sizeOf(restart?.state);
-    sizes.set(episode, bytes);
-  }
-  return bytes;
+export function episodeSize(episode: Omit<EpisodeState, 'bytes'>): number {
+  const { options, state, info, restart } = episode;
+  return (
+    EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + (restart ? sizeOf(restart.state) : 0)
+  );
+}
+
+/** The episode with its estimated memory. */
+export function weighed(episode: Omit<EpisodeState, 'bytes'>): EpisodeState {
+  return Object.assign(episode, { bytes: episodeSize(episode) });
 }
 
 /** Estimated memory of an episode with its actions, in bytes. */
-export const wholeSize = (episode: EpisodeState): number => episodeSize(episode) + bytesOf(episode.log);
+export const wholeSize = (episode: EpisodeState): number => episode.bytes + bytesOf(episode.log);
 
 export interface StepResult {
   session_id: string;
@@ -108,20 +110,22 @@ export function beginEpisode(
   const effective = seed ?? randomInt(DRAWN_SEEDS);
   const random = Random.fromSeed(effective);
   const reset = () => variant.environment.reset(variant.config, random, options);
-  return chain(guarded(variant, 'to begin', reset), state => ({
-    seed: effective,
-    options,
-    state,
-    random: random.state,
-    step: 0,
-    totalReward: 0,
-    terminated: false,
-    truncated: false,
-    failed: false,
-    info: {},
-    restart: undefined,
-    log: undefined,
-  }));
+  return chain(guarded(variant, 'to begin', reset), state =>
+    weighed({
+      seed: effective,
+      options,
+      state,
+      random: random.state,
+      step: 0,
+      totalReward: 0,
+      terminated: false,
+      truncated: false,
+      failed: false,
+      info: {},
+      restart: undefined,
+      log: undefined,
+    }),
+  );
 }
 
 /**

@@ -1,7 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
 import { readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
-import { chain } from '../core/maybe-promise.ts';
 import { inTurns, type Parts } from '../core/slices.ts';
 import { isInSplit } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
