@@ -2,12 +2,12 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { testRegistry } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { type App, createApp } from '../app.ts';
+import type { Settings } from '../config/settings.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import type { Settings } from '../config/settings.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import { ServerClock } from './server-clock.ts';
 

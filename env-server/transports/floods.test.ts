@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { until } from '../../test/until.test-data.ts';
 import type { TestApp } from '../../test/app.test-data.ts';
+import { until } from '../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
 import { networkOf } from './rest/paced-requests.ts';
 

@@ -1,4 +1,4 @@
-import { SLICE_MS, turns, background, now } from '../../scheduling/turns.ts';
+import { background, now, SLICE_MS, turns } from '../../scheduling/turns.ts';
 import type { MaybePromise } from './maybe-promise.ts';
 
 /**

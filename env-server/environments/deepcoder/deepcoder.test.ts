@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { type JsonObject, type Json } from '../../../shared/json.ts';
-import { ENVIRONMENT_SETTINGS, variableOf } from '../../config/settings.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { ENVIRONMENT_SETTINGS, variableOf } from '../../config/settings.ts';
 import { wrap } from '../../wrappers/wrap.ts';
 import type { AnyEnvironment } from '../core/environment.ts';
 import { splitOf } from '../core/splits.ts';

@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem, type ProblemDocument } from '../../problems.ts';
-import { type Lane, SLICE_MS, turns, background } from '../../scheduling/turns.ts';
+import { background, type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';

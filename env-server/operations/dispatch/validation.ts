@@ -1,8 +1,8 @@
 import { type TProperties, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
+import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 import { RequestKey } from '../schemas.ts';

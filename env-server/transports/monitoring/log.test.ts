@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
 import { dial } from '../../../test/wire.test-data.ts';
+import { createApp } from '../../app.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };

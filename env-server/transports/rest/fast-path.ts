@@ -12,8 +12,8 @@ import type { RequestCount, RequestCounts } from '../monitoring/request-counts.t
 import { traceIdIn } from '../monitoring/trace-requests.ts';
 import { parseJson } from '../replies/json.ts';
 import { PROBLEM_TYPE, type ProblemDesk } from '../replies/problems.ts';
-import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 import { encodeText } from '../replies/texts.ts';
+import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 
 /**
  * Steps and batches as programs send them, served on Node's own server: there the router, the hooks and the reply of a
