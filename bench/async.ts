@@ -19,12 +19,12 @@ import { createApp } from '../env-server/app.ts';
 import type { AnyEnvironment } from '../env-server/environments/environment.ts';
 import { BUILT_IN, createRegistry } from '../env-server/environments/registry.ts';
 import { mean } from '../trainer/algorithms/statistics.ts';
+import { loadRunSettings } from '../trainer/config/load.ts';
 import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { silentProgress } from '../trainer/tracking/progress.ts';
 import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
 import { trainRun } from '../trainer/training/run.ts';
 import { createRunFolder, type RunFolder } from '../trainer/training/run-folder.ts';
-import { loadRunSettings } from '../trainer/training/settings-check.ts';
 
 const CONFIG = fileURLToPath(new URL('../configs/bandit-nano.yaml', import.meta.url));
 const ENVIRONMENT = 'Bandit-v0';

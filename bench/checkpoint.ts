@@ -12,10 +12,11 @@
 import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
 import { LORA_MODULES } from '../trainer/models/lora.ts';
-import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
-import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/runtime/choice.ts';
+import { LocalPolicy } from '../trainer/policy/local-policy.ts';
+import type { UpdateSettings } from '../trainer/policy/policy.ts';
+import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/choice.ts';
 import { positiveInteger } from './flags.ts';
 
 const KIBIBYTE = 1024;

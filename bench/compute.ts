@@ -16,8 +16,8 @@
  */
 
 import { parseArgs } from 'node:util';
-import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import { PRECISIONS, type RuntimeKind } from '../trainer/runtime/choice.ts';
+import { LocalPolicy } from '../trainer/policy/local-policy.ts';
+import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/choice.ts';
 import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
 import {

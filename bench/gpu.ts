@@ -11,8 +11,8 @@
  */
 
 import { parseArgs } from 'node:util';
-import { PRECISIONS } from '../trainer/runtime/choice.ts';
-import { WebGpuRuntime } from '../trainer/runtime/webgpu/webgpu-runtime.ts';
+import { PRECISIONS } from '../trainer/tensor/runtime/choice.ts';
+import { WebGpuRuntime } from '../trainer/tensor/runtime/webgpu/webgpu-runtime.ts';
 import { KernelBench } from './gpu/kernel-bench.ts';
 import { kernels, SHAPES } from './gpu/kernels.ts';
 import { limitsOf } from './gpu/limits.ts';

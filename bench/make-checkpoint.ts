@@ -13,11 +13,12 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { configToJson } from '../trainer/models/config-json.ts';
+import { writeShardedSafetensors } from '../trainer/models/files/sharded-safetensors.ts';
 import { parameterSpecs } from '../trainer/models/parameters.ts';
-import { writeShardedSafetensors } from '../trainer/models/sharded-safetensors.ts';
-import { CONFIG_FILE, WEIGHTS_FILE } from '../trainer/policy/local/checkpoint.ts';
-import { loadTokenizer } from '../trainer/policy/tokenizer.ts';
-import { ParameterStore } from '../trainer/runtime/parameter-store.ts';
+import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
+import { WEIGHTS_FILE } from '../trainer/policy/checkpoint/checkpoint.ts';
+import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
+import { ParameterStore } from '../trainer/tensor/runtime/parameter-store.ts';
 import { PUBLISHED_SHAPES, publishedConfig } from './compute/published.ts';
 
 /** A uniform variable on [−½, ½) times this has variance 1. */

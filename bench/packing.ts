@@ -11,9 +11,10 @@
 import { parseArgs } from 'node:util';
 import { Random } from '../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
-import { LocalPolicy } from '../trainer/policy/local/local-policy.ts';
-import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/local/micro-batches.ts';
-import type { TrainingSequence, UpdateSettings } from '../trainer/policy/policy.ts';
+import type { TrainingSequence } from '../trainer/data/sequences/training-sequence.ts';
+import { DEFAULT_TOKEN_BUDGET, planMicroBatches } from '../trainer/policy/learning/micro-batches.ts';
+import { LocalPolicy } from '../trainer/policy/local-policy.ts';
+import type { UpdateSettings } from '../trainer/policy/policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';

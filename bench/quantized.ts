@@ -12,7 +12,11 @@
 
 import { parseArgs } from 'node:util';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { encodeModel, type OnnxInitializer, type OnnxNode } from '../trainer/runtime/onnx/model-proto.ts';
+import {
+  encodeModel,
+  type OnnxInitializer,
+  type OnnxNode,
+} from '../trainer/tensor/runtime/onnx/model-proto.ts';
 import { type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';

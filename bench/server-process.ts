@@ -53,6 +53,13 @@ export class ServerProcess {
     if (worker !== undefined && worker_pid !== undefined) this.#workers.set(worker, worker_pid);
   }
 
+  /** Its process id. */
+  get pid(): number {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new Error('the server was not started');
+    return pid;
+  }
+
   /** Ends it and waits until it has ended. */
   async end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
     const child = this.#child;

@@ -7,6 +7,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 /** Packages that each program loads. */
 export const PACKAGES = {
   'env-server': [
+    '@fastify/compress',
+    '@fastify/cors',
+    '@fastify/etag',
     '@fastify/helmet',
     '@fastify/swagger',
     '@fastify/swagger-ui',
@@ -20,6 +23,7 @@ export const PACKAGES = {
     '@opentelemetry/sdk-trace',
     'amaro',
     'commander',
+    'fastest-levenshtein',
     'fastify',
     'hyparquet',
     'hyparquet-compressors',

@@ -1,23 +1,28 @@
 import type { IncomingMessage } from 'node:http';
-import fastifyWebsocket from '@fastify/websocket';
+import { join } from 'node:path';
+import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
-import type { WebSocket } from 'ws';
-import { Problem } from '../shared/problems.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
+import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Authenticator } from './http/auth.ts';
+import { readJson, writeContent } from './http/content.ts';
 import { addFastPath } from './http/fast-path.ts';
-import { parseJson } from './http/json.ts';
+import { AllowedHosts } from './http/hosts.ts';
 import { logRequests } from './http/log-requests.ts';
 import { createMetrics, metricsText } from './http/metrics.ts';
+import { AllowedOrigins, shareWithOrigins } from './http/origins.ts';
+import { PacedRequests } from './http/paced-requests.ts';
+import { PacedWebSocket } from './http/paced-websocket.ts';
 import { addPages } from './http/pages.ts';
 import { ProblemDesk } from './http/problems.ts';
 import { chooseSubprotocol } from './http/protocol.ts';
+import { countRequests, NO_ROUTE, RequestCounts } from './http/request-counts.ts';
 import { addBatchRoute, addRestRoutes } from './http/rest.ts';
 import { REPLY_HEADERS, securePages, secureReplies } from './http/security.ts';
 import { traceRequests } from './http/trace-requests.ts';
@@ -26,11 +31,13 @@ import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/peers.ts';
 import { addPlayground } from './playground/routes.ts';
+import { turns } from './scheduling/turns.ts';
 import { Catalogue } from './sessions/catalogue.ts';
 import { openKeeper } from './sessions/keeper.ts';
 import { SessionManager } from './sessions/manager.ts';
 import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
+import type { ServerClock } from './sessions/server-clock.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { PersistenceHealth } from './store/persistence-health.ts';
 import { openStore, type Store } from './store/store.ts';
@@ -50,6 +57,8 @@ export interface AppParts {
   readonly registry?: Registry;
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
+  /** The time by which sessions expire; that of `now` where it is given. */
+  readonly clock?: ServerClock;
   readonly log?: Logger;
   /** Kept instead of one in `data`, whose health goes with it. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
@@ -72,8 +81,14 @@ export interface App {
   keepSessions(): void;
 }
 
+type WebSocketOptions = NonNullable<WebsocketPluginOptions['options']>;
+
 /** Close code of a server that goes down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
+/** In the folder of the database. */
+const HEADER_KEY_FILE = 'headers.key';
+/** What clients get to end their connections when the server closes. */
+const CLOSE_MS = 2000;
 const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -92,12 +107,15 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const log = parts.log ?? pino({ level: settings.logLevel });
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
+  const hosts = new AllowedHosts(settings);
+  const origins = new AllowedOrigins(settings.corsOrigins);
+  const counts = new RequestCounts();
   const desk = new ProblemDesk(log);
   const { membership } = parts;
   const peers = membership?.mesh;
   const sessions = new SessionManager(
     settings,
-    parts.now,
+    parts.clock ?? parts.now,
     membership && { placement: membership.mesh.placement, counts: membership.counts },
   );
   if (membership && membership.restarts > 0) sessions.recallCrash();
@@ -111,8 +129,15 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     timeMs: settings.scriptTimeMs,
     memoryBytes: settings.scriptMemoryMb * BYTES_PER_MB,
     outputLength: settings.scriptOutputLength,
+    valueBytes: settings.answerValueBytes,
   });
-  const network = new RemoteNetwork(new NetworkGuard(settings));
+  const network = new RemoteNetwork(
+    new NetworkGuard(settings, undefined, refusal =>
+      log.info(refusal, `${refusal.host} may not be reached: its address lies in ${refusal.network}`),
+    ),
+    new HeaderSecrets({ ...settings, keyFile: headerKeyFile(settings, membership?.folder) }),
+    settings.answerValueBytes,
+  );
   const registrations = new Registrations({
     workshop: { registry, scripts, network },
     store,
@@ -120,7 +145,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     limits: settings,
     sessionsOf: envId => openEverywhere(catalogue.sessionsOf(envId), envId, peers),
     announce: peers && (() => announceChange(peers)),
-    now: sessions.now,
+    now: parts.now ?? Date.now,
   });
   registrations.start();
   const keeper = openKeeper(membership?.keeps === false ? { ...settings, data: '' } : settings, {
@@ -150,7 +175,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
-      reply.raw.once('finish', () => leaveUpgrade(request.raw));
+      reply.raw.once('finish', () => {
+        leaveUpgrade(request.raw);
+        counts.add(request.method, NO_ROUTE, reply.statusCode);
+      });
       desk.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
@@ -159,13 +187,19 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
+  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
+  answerUnrouted(server, desk);
   if (tracing) traceRequests(server, tracing);
   secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
-    const { headers, httpVersionMinor } = request.raw;
-    if (headers.host === undefined && httpVersionMinor > 0) {
-      throw new Problem('bad_request', 'the header Host is missing');
-    }
+    hosts.check(request.raw);
+    done();
+  });
+  await shareWithOrigins(server, origins);
+  countRequests(server, counts);
+  await writeContent(server);
+  server.addHook('onRequest', (request, _reply, done) => {
+    origins.check(request);
     if (!OPEN.test(request.url)) request.principal = authenticator.principal(authorizationOf(request));
     done();
   });
@@ -174,31 +208,57 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     leaveUpgrade(request.raw);
     done();
   });
-  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
-  answerUnrouted(server, desk);
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
-  readJson(server);
-  addRestRoutes(server, dispatcher);
+  const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
+  readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
+  await addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
   // What traces or logs every request sees it on the usual path only.
   if (!tracing && !log.isLevelEnabled('debug')) {
-    addFastPath(server, { dispatcher, authenticator, desk, ...settings });
+    addFastPath(server, {
+      dispatcher,
+      authenticator,
+      hosts,
+      counts,
+      desk,
+      laneOf: request => paced.laneOf(request),
+      ...settings,
+    });
   }
-  let sockets: ReadonlySet<WebSocket> = new Set();
+  let sockets: ReadonlySet<PacedWebSocket> = new Set();
+  let cut: NodeJS.Timeout | undefined;
+  server.addHook('preClose', done => {
+    // A client in the middle of a request, or one that does not answer the end of its WebSocket, would be waited for.
+    cut = setTimeout(() => {
+      for (const socket of sockets) socket.terminate();
+      server.server.closeAllConnections();
+    }, CLOSE_MS);
+    done();
+  });
   // In a scope of its own: the plugin adds to every request around it.
   await server.register(async doors => {
     await doors.register(fastifyWebsocket, {
+      errorHandler(error, socket) {
+        desk.noteSocketError(error);
+        socket.terminate();
+      },
       preClose(done) {
         for (const socket of sockets) socket.close(GOING_AWAY, 'the server is shutting down');
         this.websocketServer.close(done);
       },
       options: {
+        WebSocket: PacedWebSocket as unknown as WebSocketOptions['WebSocket'],
+        // Pongs are sent in turns as well.
+        autoPong: false,
         maxPayload: settings.bodyLimitBytes,
         handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
       },
     });
-    sockets = doors.websocketServer.clients;
+    sockets = doors.websocketServer.clients as Set<PacedWebSocket>;
+    doors.websocketServer.on('connection', (socket: PacedWebSocket, request) => {
+      socket.pace(request.socket, paced.laneOf(request), settings.maxFramesInFlight);
+    });
     doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
@@ -210,15 +270,18 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const metrics = createMetrics(
     dispatcher.services,
     desk,
+    counts,
     () => sockets.size,
     membership?.restarts,
     store.durable ? persistence : undefined,
   );
   await addPages(server, sessions, persistence, () => metricsText(metrics, peers));
+  paced.pace(server.server);
   keeper?.start();
   sessions.start();
   await membership?.mesh.listen(answersOf({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', async () => {
+    clearTimeout(cut);
     keeper?.finish();
     sessions.stop();
     registrations.stop();
@@ -247,6 +310,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   };
 }
 
+/** Where the key for headers is kept; undefined where nothing is. */
+function headerKeyFile(settings: Settings, commonFolder: string | undefined): string | undefined {
+  if (settings.headerKeyFile !== '') return settings.headerKeyFile;
+  const folder = settings.data === '' ? commonFolder : settings.data;
+  return folder === undefined ? undefined : join(folder, HEADER_KEY_FILE);
+}
+
 /** Where the standard variables ask for traces; else nothing of it is loaded. */
 async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   const settings = readTracingSettings(process.env);
@@ -260,17 +330,12 @@ function leaveUpgrade({ headers, socket }: IncomingMessage): void {
   if (headers.upgrade !== undefined) socket.destroySoon();
 }
 
-function readJson(server: FastifyInstance): void {
-  server.removeAllContentTypeParsers();
-  server.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
-    if (body === '') {
-      done(null, undefined);
-      return;
-    }
-    try {
-      done(null, parseJson(body as string));
-    } catch (error) {
-      done(error as Error);
-    }
-  });
+/** The name of the token that a request carries; undefined where it carries none that is valid, or where there are no tokens. */
+function nameOf(request: IncomingMessage, authenticator: Authenticator): string | undefined {
+  if (!authenticator.required) return undefined;
+  try {
+    return authenticator.principal(authorizationOf(request)).name;
+  } catch {
+    return undefined;
+  }
 }

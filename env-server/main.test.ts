@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
+import { VERSION } from '../shared/version.ts';
 import { hashToken } from './http/auth.ts';
 import { listening, output, runServer, startServer } from './process.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './settings.ts';
@@ -97,6 +98,10 @@ t.test('every flag is in the help with its variable, and wrong values are named'
     wrong.text,
     /--max-sessions <value>' argument 'many' is invalid. Expected an integer of at least 1/,
   );
+});
+
+t.test('--version says the version', async t => {
+  t.match(await output(runServer(t, ['--version'])), { code: 0, text: `${VERSION}\n` });
 });
 
 t.test('hash-token makes the digest of a token', async t => {

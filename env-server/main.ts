@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { VERSION } from '../shared/version.ts';
 import { createApp } from './app.ts';
 import { readConfigFile } from './config-file.ts';
 import { NO_DATA } from './environments/datasets/records.ts';
@@ -19,6 +20,7 @@ import { describeRepair, repairDatabase } from './store/repair.ts';
 function command(): Command {
   const program = new Command('ragen-env-server')
     .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
+    .version(VERSION)
     .showHelpAfterError();
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();
@@ -85,7 +87,7 @@ function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
   if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
   for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
     const value = settings[name];
-    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = value;
+    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = String(value);
   }
 }
 

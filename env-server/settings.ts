@@ -1,5 +1,6 @@
 import type { RegistrationLimits } from './custom/registrations.ts';
 import type { GuardSettings } from './custom/remote/guard.ts';
+import { DEEPCODER_DEFAULTS } from './environments/deepcoder/variables.ts';
 import type { SessionLimits } from './sessions/admission.ts';
 import { MOST_PROCESSES } from './sessions/placement.ts';
 
@@ -14,6 +15,10 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly tokens: string;
   /** Folder of the embedded database; empty keeps everything in memory. */
   readonly data: string;
+  /** Host names that requests may be for, separated by commas; see `AllowedHosts`. */
+  readonly allowedHosts: string;
+  /** Origins whose pages may use the server, separated by commas; see `AllowedOrigins`. */
+  readonly corsOrigins: string;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
@@ -23,6 +28,9 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly scriptTimeMs: number;
   readonly scriptMemoryMb: number;
   readonly scriptOutputLength: number;
+  readonly answerValueBytes: number;
+  readonly headerKeyFile: string;
+  readonly allowedSecretVariables: string;
   readonly heartbeatSeconds: number;
   readonly drainSeconds: number;
   readonly graceSeconds: number;
@@ -41,6 +49,16 @@ export interface EnvironmentSettings {
   readonly leanReplDir: string;
   readonly deepcoderPython: string;
   readonly deepcoderUnisolated: '0' | '1';
+  readonly deepcoderMaxCpuSeconds: number;
+  readonly deepcoderMaxWallSeconds: number;
+  readonly deepcoderMaxTotalSeconds: number;
+  readonly deepcoderMaxMemoryMb: number;
+  readonly deepcoderMaxOutputBytes: number;
+  readonly deepcoderMaxTests: number;
+  readonly deepcoderSlots: number;
+  readonly deepcoderGuestSlots: number;
+  readonly deepcoderQueueLength: number;
+  readonly deepcoderQueueSeconds: number;
 }
 
 export interface SettingDeclaration<T> {
@@ -62,6 +80,8 @@ const count = (value: number, help: string): SettingDeclaration<number> => ({
   integer: true,
 });
 
+const bytes = (help: string): SettingDeclaration<number> => ({ default: 0, help, minimum: 0, integer: true });
+
 const seconds = (value: number, help: string): SettingDeclaration<number> => ({
   default: value,
   help,
@@ -75,6 +95,14 @@ export const SETTINGS: Declarations<Settings> = {
   tokens: {
     default: '',
     help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',
+  },
+  allowedHosts: {
+    default: '',
+    help: 'names that the header Host may have besides those of this machine and the address listened on, separated by commas; *.example.org for all below it, * for any; unless set, any where the server listens on other addresses than loopback',
+  },
+  corsOrigins: {
+    default: '',
+    help: 'origins whose pages may use the server (CORS, WebSocket), separated by commas, e.g. https://app.example.org; * for all; none unless listed',
   },
   data: {
     default: '',
@@ -95,6 +123,11 @@ export const SETTINGS: Declarations<Settings> = {
   maxSessions: count(100_000, 'most open sessions'),
   maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
+  maxBytes: bytes('most memory of all sessions, in bytes; 0 for 40 % of the heap limit of the process'),
+  maxBytesPerClient: bytes(
+    'most memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit',
+  ),
+  maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'most custom environments'),
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires unless it asked for another'),
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires however busy it is'),
@@ -107,6 +140,18 @@ export const SETTINGS: Declarations<Settings> = {
     262_144,
     'longest state, observation and info of a script environment, in characters',
   ),
+  answerValueBytes: count(
+    262_144,
+    'largest state, observation, info or list of valid actions that a script or remote environment gives, in bytes',
+  ),
+  headerKeyFile: {
+    default: '',
+    help: 'file of the key that encrypts headers of remote environments, made when it is needed; headers.key in --data without it',
+  },
+  allowedSecretVariables: {
+    default: 'RAGEN_SECRET_*',
+    help: 'variables of the server that headers of remote environments may name, separated by commas; NAME@host for one host only',
+  },
   remoteHosts: {
     default: '*',
     help: 'hosts that remote environments may be on, separated by commas; *.example.org for all below it',
@@ -147,6 +192,53 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
     help: '1 runs programs of DeepCoder although the machine offers no isolation',
     choices: ['0', '1'],
   },
+  deepcoderMaxCpuSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_CPU_SECONDS,
+    'most processor seconds that players of DeepCoder may give a test',
+  ),
+  deepcoderMaxWallSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_WALL_SECONDS,
+    'most seconds that players of DeepCoder may give a test',
+  ),
+  deepcoderMaxTotalSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TOTAL_SECONDS,
+    'most seconds that players of DeepCoder may give all tests of a program',
+  ),
+  deepcoderMaxMemoryMb: {
+    ...count(
+      DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_MEMORY_MB,
+      'most memory, in MiB, that players of DeepCoder may give a test',
+    ),
+    minimum: 64,
+  },
+  deepcoderMaxOutputBytes: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_OUTPUT_BYTES,
+    'most output that players of DeepCoder may let a test print',
+  ),
+  deepcoderMaxTests: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TESTS,
+    'most tests that players of DeepCoder may bring along',
+  ),
+  deepcoderSlots: {
+    default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_SLOTS,
+    help: 'programs of DeepCoder that run at once; 0 for one on each processor',
+    minimum: 0,
+    integer: true,
+  },
+  deepcoderGuestSlots: {
+    default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_GUEST_SLOTS,
+    help: 'programs of DeepCoder that run beyond these, one for each token that has none running',
+    minimum: 0,
+    integer: true,
+  },
+  deepcoderQueueLength: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_LENGTH,
+    'most programs of DeepCoder of one token that wait to be run',
+  ),
+  deepcoderQueueSeconds: count(
+    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_SECONDS,
+    'longest that a program of DeepCoder waits to be run',
+  ),
 };
 
 /** Every setting there is, by name. */

@@ -8,7 +8,7 @@ import { until } from '../shared/until.test-data.ts';
 import type { Body } from './app.test-data.ts';
 import { testService } from './custom/remote/service.test-data.ts';
 import { startServer } from './process.test-data.ts';
-import type { StoredSession } from './sessions/stored-session.ts';
+import type { StoredHead } from './sessions/stored-session.ts';
 import { DATABASE_FILE } from './store/database.ts';
 
 /** Sessions outlive the server's process, whether it is told to end or killed. */
@@ -157,7 +157,7 @@ t.test('kill -9: sessions stand at their last checkpoint, and their clients are 
   t.teardown(() => database.close());
   const written = (): number => {
     const row = database.prepare('SELECT document FROM sessions').get() as { document: string } | undefined;
-    return row ? (JSON.parse(row.document) as StoredSession).episode.step : -1;
+    return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
   };
   await until(() => written() >= 1 && hasReply(database));
   // From here on it cannot write, and goes on all the same.

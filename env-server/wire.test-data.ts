@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { decode, encode } from '@msgpack/msgpack';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
@@ -61,4 +62,23 @@ export async function dial(
       return replies[taken++];
     },
   };
+}
+
+/** What a server answers to bytes that no client library would send. */
+export interface RawReply {
+  readonly status: number;
+  /** Status line and headers. */
+  readonly head: string;
+  readonly body: string;
+}
+
+/** Sends a request as it is written, lines separated by `\n`; `Connection: close` is added. */
+export async function sendRaw(app: Pick<TestApp, 'server'>, head: string, body = ''): Promise<RawReply> {
+  const [host, port] = hostOf(app).split(':');
+  const socket = connect(Number(port), host);
+  const [first, ...others] = head.split('\n');
+  socket.write(`${[first, ...others, 'Connection: close'].join('\r\n')}\r\n\r\n${body}`);
+  const reply = await text(socket);
+  const end = reply.indexOf('\r\n\r\n');
+  return { status: Number(reply.slice(9, 12)), head: reply.slice(0, end), body: reply.slice(end + 4) };
 }

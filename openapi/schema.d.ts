@@ -371,6 +371,8 @@ export interface components {
                 /** @description Configuration, seed and step that show it. */
                 where?: string;
             }[];
+            /** @description What is odd but may be meant so, e.g. states that no episode comes to. */
+            warnings?: string[];
         };
         CloneBody: {
             /** @default 1 */
@@ -580,6 +582,7 @@ export interface components {
             /** @description Words that observations and actions are made of. */
             vocabulary?: string[];
             observation_space: components["schemas"]["Space"];
+            structured_observation_space: components["schemas"]["Space"];
             action_space: components["schemas"]["Space"];
             observation_formats: string[];
             /** @description Least and greatest reward of a step; null where unbounded. */
@@ -705,9 +708,12 @@ export interface components {
             protocol: "openenv";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.
@@ -753,7 +759,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -772,9 +778,12 @@ export interface components {
             protocol: "ragen";
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.
@@ -1030,6 +1039,17 @@ export interface components {
             max_episode_steps: number;
             /** Format: date-time */
             created_at: string;
+            /** @description Estimated memory of the session, and what it may take. */
+            memory: {
+                bytes: number;
+                limit_bytes: number;
+            };
+            /** @description Present when the session cannot be stored, and ends with the server. */
+            persistence?: {
+                /** @enum {string} */
+                state: "unsaved";
+                reason: string;
+            };
         };
         SessionPage: {
             sessions: components["schemas"]["Session"][];
@@ -1050,7 +1070,7 @@ export interface components {
         Space: {
             /** @description JSON Schema of a value. */
             json_schema: unknown;
-            /** @description Type and parameters of the Gymnasium space. */
+            /** @description Type and parameters of the Gymnasium space. A null charset admits any character, a null bound is none. */
             gymnasium: unknown;
         };
         StepBody: {
@@ -1221,9 +1241,12 @@ export interface components {
             };
             /** @description http:// or https:// address of the service; its routes are found below it. */
             url: string;
-            /** @description Sent with every request, e.g. `authorization`. Never shown again. */
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
             headers?: {
-                [key: string]: string;
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
             };
             /**
              * @description For one reset or step.
@@ -1288,7 +1311,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1296,7 +1319,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1327,7 +1350,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1335,7 +1358,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1362,7 +1385,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1370,7 +1393,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1437,7 +1460,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1445,7 +1468,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1479,7 +1502,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1487,7 +1510,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
                     };
                 };
             };
@@ -1518,7 +1541,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1526,7 +1549,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1556,7 +1579,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1564,7 +1587,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1598,7 +1621,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1606,7 +1629,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1640,7 +1663,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1648,7 +1671,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1675,7 +1698,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1683,7 +1706,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1714,7 +1737,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1722,7 +1745,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1789,7 +1812,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1797,7 +1820,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1824,7 +1847,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1832,7 +1855,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1866,7 +1889,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1874,7 +1897,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1938,7 +1961,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1946,7 +1969,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1973,7 +1996,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1981,7 +2004,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };

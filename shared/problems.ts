@@ -28,6 +28,13 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'Use a token with the scope that `detail` names, or a page of the same origin.',
   },
+  host_not_allowed: {
+    status: 421,
+    title: 'The request is for another host',
+    retryable: false,
+    advice:
+      'Ask the server by a name that it knows, or add the name to `--allowed-hosts`: `detail` names it. A page that has pointed its own name at this machine is refused so.',
+  },
   not_found: {
     status: 404,
     title: 'No such route',
@@ -100,6 +107,13 @@ export const PROBLEMS = {
     retryable: false,
     advice:
       'The server ended without warning, and the session may stand before what you saw last. Get it to see where it stands, or reset it; then go on. The same actions give the same results again.',
+  },
+  request_key_expired: {
+    status: 409,
+    title: 'The reply under the request key is not kept any more',
+    retryable: false,
+    advice:
+      'The request was carried out; nothing was done now. Get the session (or list your sessions) to see where it stands, and go on under a fresh key.',
   },
   session_expired: {
     status: 410,
@@ -180,6 +194,13 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'Snapshots go with their session: close it, or clone it and go on in the clone.',
   },
+  token_budget_exceeded: {
+    status: 429,
+    title: 'The sessions of the token take too much memory',
+    retryable: true,
+    advice:
+      'Nothing was done. Close sessions that are done, or wait for idle ones to expire; `detail` names the limit.',
+  },
   too_many_requests: {
     status: 429,
     title: 'Too many requests in flight',
@@ -218,6 +239,19 @@ export const PROBLEMS = {
     retryable: true,
     advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
   },
+  isolation_unavailable: {
+    status: 503,
+    title: 'Programs cannot be isolated',
+    retryable: true,
+    advice:
+      'Nothing was done; the episode stands where it stood. `detail` says what the machine lacks or what failed: its operator can help where a retry does not.',
+  },
+  environment_busy: {
+    status: 503,
+    title: 'The environment is busy',
+    retryable: true,
+    advice: 'Nothing was done; the episode stands where it stood. Retry after the time in `Retry-After`.',
+  },
   draining: {
     status: 503,
     title: 'The server is shutting down',
@@ -231,6 +265,12 @@ export const PROBLEMS = {
     advice:
       'Retry after the time in `Retry-After`, with the same request key: nothing is carried out twice. Then the session is there, or `session_lost` says that it is not.',
   },
+  server_budget_exceeded: {
+    status: 503,
+    title: 'The sessions of the server take too much memory',
+    retryable: true,
+    advice: 'Nothing was done. Retry after the time in `Retry-After`, when others have closed sessions.',
+  },
   storage_failed: {
     status: 503,
     title: 'The server cannot write to its disk',
@@ -243,6 +283,20 @@ export const PROBLEMS = {
     title: 'The step takes too long',
     retryable: true,
     advice: 'The step goes on. Repeat it with the same request key to wait for its reply.',
+  },
+  session_budget_exceeded: {
+    status: 507,
+    title: 'The session takes too much memory',
+    retryable: false,
+    advice:
+      'Nothing was done. Reset the session, which drops the actions of its episode, or close it, as snapshots go with their session; `detail` names the limit.',
+  },
+  session_unsaved: {
+    status: 507,
+    title: 'The session cannot be stored',
+    retryable: false,
+    advice:
+      '`detail` says why. Nothing was done. Get the session and go on: it is there until the server ends, and `persistence` says whether it can be stored again.',
   },
   storage_full: {
     status: 507,

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { parse } from 'yaml';
+import { VERSION } from '../shared/version.ts';
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 const config = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
@@ -13,6 +14,10 @@ const ragen = (...args: string[]) =>
       resolve({ status: error ? Number(error.code) : 0, out, err }),
     );
   });
+
+t.test('--version says the version', async t => {
+  t.match(await ragen('--version'), { status: 0, out: `${VERSION}\n` });
+});
 
 t.test('help names the commands there are', async t => {
   const { status, out } = await ragen('--help');

@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { ConfigError } from '../shared/config.ts';
+import { VERSION } from '../shared/version.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { mergeLora } from './commands/merge-lora.ts';
@@ -10,6 +11,7 @@ const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
 const program = new Command('ragen')
   .description('Trains language-model policies as agents in environments that a server holds.')
+  .version(VERSION)
   .showHelpAfterError()
   .addHelpText(
     'after',

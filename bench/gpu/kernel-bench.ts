@@ -1,7 +1,7 @@
-import { GraphBuilder } from '../../trainer/graph/graph.ts';
-import { sizeOf } from '../../trainer/graph/tensor.ts';
-import type { DeviceArray, Executable, Tensors } from '../../trainer/runtime/runtime.ts';
-import type { WebGpuRuntime } from '../../trainer/runtime/webgpu/webgpu-runtime.ts';
+import { GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
+import { sizeOf } from '../../trainer/tensor/graph/tensor.ts';
+import type { DeviceArray, Executable, Tensors } from '../../trainer/tensor/runtime/runtime.ts';
+import type { WebGpuRuntime } from '../../trainer/tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { BenchKernel } from './kernels.ts';
 
 const NOTHING: Tensors = {};

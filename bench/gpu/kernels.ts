@@ -1,6 +1,8 @@
-import { gradients } from '../../trainer/graph/gradients.ts';
-import { type Graph, GraphBuilder } from '../../trainer/graph/graph.ts';
-import type { Tensor } from '../../trainer/graph/tensor.ts';
+import { gradients } from '../../trainer/tensor/graph/gradients.ts';
+import { type Graph, GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
+import { draw } from '../../trainer/tensor/graph/operations/device/draw.ts';
+import { pagedAttention as attendPages } from '../../trainer/tensor/graph/operations/device/paged-attention.ts';
+import type { Tensor } from '../../trainer/tensor/graph/tensor.ts';
 
 const FLOAT_BYTES = 4;
 const PAGE_POSITIONS = 16;
@@ -137,10 +139,13 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
     Array.from({ length: batch * pages }, (_, page) => page),
     [batch, pages],
   );
-  const y = g.pagedAttention(
-    g.input('q', 'float32', [batch, heads, headSize]),
-    g.input('k', 'float32', cache),
-    g.input('v', 'float32', cache),
+  const y = attendPages(
+    g,
+    [
+      g.input('q', 'float32', [batch, heads, headSize]),
+      g.input('k', 'float32', cache),
+      g.input('v', 'float32', cache),
+    ],
     {
       lists,
       slots: numbers(Array.from({ length: batch }, (_, row) => row)),
@@ -160,7 +165,7 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
 function drawing(name: string, rows: number, width: number, settings: readonly number[]): BenchKernel {
   const g = new GraphBuilder();
   const each = Array.from({ length: rows }, () => settings).flat();
-  g.output('y', g.draw(g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
+  g.output('y', draw(g, g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
   return {
     name: `${name}, ${rows} × ${width}`,
     graph: g.build(),

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ProblemDesk } from '../http/problems.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
@@ -22,9 +23,9 @@ const BASIC = /^basic (.+)$/i;
  * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these doors, as
  * the password: `http://any:token@host/compat/…`.
  */
-export function authorizationOf(request: FastifyRequest): string | undefined {
+export function authorizationOf(request: FastifyRequest | IncomingMessage): string | undefined {
   const { authorization } = request.headers;
-  const basic = request.url.startsWith(DOORS) ? BASIC.exec(authorization ?? '') : null;
+  const basic = request.url?.startsWith(DOORS) ? BASIC.exec(authorization ?? '') : null;
   if (!basic) return authorization;
   const pair = Buffer.from(basic[1], 'base64').toString();
   return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { StepInfo } from '../environments/environment.ts';
+import { REWARD } from './definition-parts.ts';
 
 /** What somebody else's code says of a state. */
 export interface Seen {
@@ -57,9 +58,7 @@ function readValid(given: unknown): { valid?: readonly Json[] } {
  */
 export function readOutcome(answer: { readonly [key: string]: unknown }, effective: boolean): Outcome {
   const { reward = 0, terminated = false, truncated = false, info = {} } = answer;
-  if (typeof reward !== 'number' || !Number.isFinite(reward)) {
-    throw new BadAnswer(`reward must be a finite number, got ${kind(reward)}`);
-  }
+  checkReward(reward);
   if (typeof terminated !== 'boolean')
     throw new BadAnswer(`terminated must be a boolean, got ${kind(terminated)}`);
   if (typeof truncated !== 'boolean')
@@ -72,6 +71,20 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
   }
   const told = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
   return { reward, terminated, truncated, info: told as StepInfo };
+}
+
+/**
+ * Sums of rewards must stay finite.
+ * @throws BadAnswer
+ */
+export function checkReward(reward: unknown): asserts reward is number {
+  const { minimum, maximum } = REWARD;
+  if (typeof reward !== 'number' || !Number.isFinite(reward)) {
+    throw new BadAnswer(`reward must be a finite number, got ${kind(reward)}`);
+  }
+  if (reward < minimum || reward > maximum) {
+    throw new BadAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);
+  }
 }
 
 export function isObject(value: unknown): value is JsonObject {

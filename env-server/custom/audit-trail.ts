@@ -5,6 +5,7 @@ import { Problem } from '../../shared/problems.ts';
 import { UnknownEnvironment } from '../environments/registry.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { AuditAction, AuditEntry, Store } from '../store/store.ts';
+import { withoutSecrets } from './remote/secrets.ts';
 
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
@@ -67,7 +68,7 @@ export class AuditTrail {
       action,
       envId,
       kind: typeof kind === 'string' ? kind.slice(0, LONGEST_KIND) : '',
-      sha256: definition ? hash('sha256', JSON.stringify(definition), 'hex') : '',
+      sha256: definition ? hash('sha256', JSON.stringify(withoutSecrets(definition)), 'hex') : '',
       outcome,
     };
   }

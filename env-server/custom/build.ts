@@ -12,6 +12,8 @@ import { webhookEnvironment } from './remote/webhook.ts';
 import { LONGEST_SOURCE, sourceOf } from './script/definition.ts';
 import type { ScriptPool } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
+import { atOnce, inSlices, type Sliced } from './slices.ts';
+import type { TabularDefinition } from './tabular/definition.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 
 /** What custom environments are made with. */
@@ -70,16 +72,42 @@ async function learnRemote(
   }
 }
 
+/** An environment made from its definition, and what is odd about that but may be meant so. */
+export interface Built {
+  readonly environment: AnyEnvironment;
+  readonly warnings: readonly string[];
+}
+
 /** @throws Problem `invalid_request` with JSON pointers to what is wrong with the definition */
-export function buildEnvironment(
+export function buildEnvironment(...parts: Parameters<typeof building>): AnyEnvironment {
+  return atOnce(building(...parts)).environment;
+}
+
+/**
+ * Like {@link buildEnvironment}, in slices.
+ * @throws Problem `invalid_request`
+ */
+export function buildInSlices(...parts: Parameters<typeof building>): Promise<Built> {
+  return inSlices(building(...parts));
+}
+
+function* building(
   envId: string,
   definition: Definition,
   facts: JsonObject,
   workshop: Workshop,
+): Sliced<Built> {
+  if (definition.kind === 'tabular') return yield* tabularEnvironment(envId, definition);
+  return { environment: buildOther(envId, definition, facts, workshop), warnings: [] };
+}
+
+function buildOther(
+  envId: string,
+  definition: Exclude<Definition, TabularDefinition>,
+  facts: JsonObject,
+  workshop: Workshop,
 ): AnyEnvironment {
   switch (definition.kind) {
-    case 'tabular':
-      return tabularEnvironment(envId, definition);
     case 'script':
       return scriptEnvironment(envId, definition, facts as ScriptFacts, workshop.scripts);
     case 'composed':

@@ -1,4 +1,5 @@
 import t from 'tap';
+import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import { checkEnvironment } from '../environments/checker/checker.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
@@ -64,6 +65,42 @@ t.test('has its own name, version and step limit, and no optimum of another envi
   t.equal(stepLimit(short.spec, resolveConfig(short)), 7);
   t.equal(short.spec.knownOptimum, undefined);
   t.same(plain.spec.knownOptimum, registry.get('FrozenLake-v0').spec.knownOptimum);
+});
+
+t.test('its document follows its wrappers', async t => {
+  const limited = (max_steps: number, more: JsonObject = {}) =>
+    compose({ env_id: 'FrozenLake-v0', wrappers: [{ name: 'time_limit', options: { max_steps } }], ...more });
+  t.equal(limited(10).spec.maxEpisodeSteps, 10);
+  t.equal(stepLimit(limited(10).spec, resolveConfig(limited(10))), 10);
+  t.equal(stepLimit(limited(10).spec, resolveConfig(limited(10), { max_steps: 7 })), 7);
+  t.equal(limited(500, { config: { max_steps: 200 } }).spec.maxEpisodeSteps, 200);
+  const turns = compose({
+    env_id: 'FrozenLake-v0',
+    wrappers: [{ name: 'time_limit', options: { max_steps: 10 } }, { name: 'action_text' }],
+  });
+  t.match(turns.spec, { maxEpisodeSteps: 10, actionSpace: { type: 'Text' } });
+  t.match(turns.spec.exampleAction, /<answer>/);
+  const clipped = compose({
+    env_id: 'FrozenLake-v0',
+    wrappers: [{ name: 'reward_clip', options: { min: 0, max: 0.5 } }, { name: 'step_penalty' }],
+  });
+  t.same(clipped.spec.rewardRange, [-0.01, 0.49]);
+});
+
+t.test('layers of environments composed from composed ones are bounded', async t => {
+  const registry = createRegistry();
+  const penalty = { name: 'step_penalty', options: { penalty: 0 } };
+  let env_id = 'FrozenLake-v0';
+  for (let i = 0; i < 4; i++) {
+    const next = `me/L${i}-v0`;
+    const wrappers = new Array(7).fill(penalty);
+    registry.register(composedEnvironment(next, { kind: 'composed', env_id, wrappers }, registry));
+    env_id = next;
+  }
+  t.throws(() => composedEnvironment('me/L4-v0', { kind: 'composed', env_id }, registry), {
+    code: 'invalid_request',
+    message: /these are 33 layers, at most 32 are taken/,
+  });
 });
 
 t.test('keeps the contract of environments', async t => {

@@ -9,6 +9,10 @@ import { aboutSpec } from './about.ts';
 import type { ComposedDefinition } from './definition.ts';
 import { invalidDefinition } from './fault.ts';
 
+/** Wrappers and environments around an environment that is not composed; each is a call within a call and a level of the state. */
+const MOST_LAYERS = 32;
+const layers = new WeakMap<AnyEnvironment, number>();
+
 /**
  * An existing environment under a new id, with other configuration defaults and wrappers. Sessions may still
  * configure it and wrap it further.
@@ -21,13 +25,20 @@ export function composedEnvironment(
 ): AnyEnvironment {
   const { config = {}, wrappers = [] } = definition;
   const base = baseOf(definition.env_id, registry);
+  const depth = (layers.get(base) ?? 0) + wrappers.length + 1;
+  if (depth > MOST_LAYERS) {
+    throw invalidDefinition(
+      '/env_id',
+      `${base.spec.id} is composed itself: with all their wrappers these are ${depth} layers, at most ${MOST_LAYERS} are taken`,
+    );
+  }
   const wrapped = wrapping(() => wrap(base, wrappers));
   const defaults = configuring(() => resolveConfig(wrapped, config));
   const { knownOptimum, rewardThreshold, ...spec } = wrapped.spec;
   const unchanged = wrappers.length === 0 && Object.keys(config).length === 0;
   const names = wrappers.map(({ name }) => `\`${name}\``).join(', ');
   const summary = `\`${base.spec.id}\`${names && ` with ${names}`}.\n\n${base.spec.description}`;
-  return {
+  const environment: AnyEnvironment = {
     ...wrapped,
     spec: {
       ...spec,
@@ -37,6 +48,8 @@ export function composedEnvironment(
       maxEpisodeSteps: stepLimit(spec, defaults),
     },
   };
+  layers.set(environment, depth);
+  return environment;
 }
 
 function baseOf(id: string, registry: Registry): AnyEnvironment {

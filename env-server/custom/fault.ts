@@ -8,15 +8,26 @@ export function escapePointer(key: string): string {
 /** Where a definition stands in the request that brings it. */
 const ROOT = '/definition';
 const MOST_VIOLATIONS = 20;
+const LONGEST_POINTER = 512;
+const LONGEST_DETAIL = 1000;
 
 /** Collects what is wrong with a definition; pointers are relative to it. */
 export class DefinitionFaults {
   readonly #violations: Violation[] = [];
 
-  add(pointer: string, detail: string): void {
-    if (this.#violations.length < MOST_VIOLATIONS) {
-      this.#violations.push({ pointer: ROOT + pointer, detail });
-    }
+  /** @param detail a function for what takes long to say, as only the first faults are kept */
+  add(pointer: string, detail: string | (() => string)): void {
+    if (this.full) return;
+    const said = typeof detail === 'string' ? detail : detail();
+    this.#violations.push({
+      pointer: (ROOT + pointer).slice(0, LONGEST_POINTER).toWellFormed(),
+      detail: said.slice(0, LONGEST_DETAIL).toWellFormed(),
+    });
+  }
+
+  /** Further faults are not kept. */
+  get full(): boolean {
+    return this.#violations.length >= MOST_VIOLATIONS;
   }
 
   /** @throws Problem `invalid_request` when there is any fault */

@@ -36,6 +36,7 @@ const sleeper = {
     '  if (action === "recurse") { const f = () => f() + 1; f(); }',
     '  if (action === "escape") return { state: process.env };',
     '  if (action === "deaf") { let o = {}; for (let i = 0; i < 26; i++) o = { a: o, b: o }; JSON.stringify(o); }',
+    '  if (action === "nest") { let o = {}; for (let i = 0; i < 6500; i++) o = { o }; return { state, info: o }; }',
     '  return { state };',
     '};',
     'const observe = () => "waiting";',
@@ -51,6 +52,7 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
     ['grow', 'script_limit', /more than (32 MB of memory|400 ms of processor time)/],
     ['recurse', 'script_limit', /called one another too deeply/],
     ['escape', 'environment_fault', /process is not defined/],
+    ['nest', 'environment_fault', /\/info\/o.* nested more than 64 levels deep/],
     ['deaf', 'script_limit', /more than 400 ms of processor time/],
   ];
   for (const [action, code, detail] of cases) {

@@ -10,6 +10,7 @@ import { type Attempt, AuditTrail } from './audit-trail.ts';
 import type { Workshop } from './build.ts';
 import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
 import type { Definition } from './definition.ts';
+import { hasLiteralHeaders } from './remote/secrets.ts';
 import { Shelf } from './shelf.ts';
 import { Trials } from './trials.ts';
 
@@ -61,8 +62,22 @@ export class Registrations {
 
   /** Offers what the store holds, and from now on what other processes put into it. */
   start(): void {
+    this.#sealOldHeaders();
     this.#shelf.follow(this.#parts.store.environments());
     if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
+  }
+
+  /** Headers that an earlier version stored in clear are encrypted. */
+  #sealOldHeaders(): void {
+    const { store, workshop, log } = this.#parts;
+    const old = store.environments().filter(({ definition }) => hasLiteralHeaders(definition));
+    if (old.length === 0) return;
+    const sealed = old.map(row => ({
+      ...row,
+      definition: workshop.network.secrets.seal(row.envId, row.definition),
+    }));
+    store.rewriteDefinitions(sealed);
+    log.info(`the headers of ${old.map(({ envId }) => envId).join(', ')} are encrypted from now on`);
   }
 
   stop(): void {
@@ -179,23 +194,25 @@ export class Registrations {
    * Plays any environment and reports whether it keeps its contract.
    * @throws UnknownEnvironment, Problem `too_many_requests`
    */
-  async check(envId: string): Promise<CheckReport> {
+  async check(principal: Principal, envId: string): Promise<CheckReport> {
     const environment = this.#parts.workshop.registry.get(envId);
-    return this.#trials.check(environment, this.#shelf.all.get(envId)?.kind);
+    return this.#trials.check(principal.name, environment, this.#shelf.all.get(envId)?.kind);
   }
 
   async #accept(
     principal: Principal,
     action: 'register' | 'replace',
     envId: string,
-    definition: Definition,
+    given: Definition,
     known: StoredEnvironment | undefined,
   ): Promise<Registered> {
     const { workshop, store, now } = this.#parts;
+    const plain = given as unknown as JsonObject;
+    const definition = workshop.network.secrets.seal(envId, plain) as unknown as Definition;
     refuseCircle(envId, definition, this.#shelf.all);
     this.#underWay.add(envId);
     try {
-      const { environment, facts, report } = await this.#trials.tryOut(envId, definition);
+      const { environment, facts, report } = await this.#trials.tryOut(principal.name, envId, definition);
       const rebuilt = rebuildAround(environment, this.#shelf.all, workshop);
       const stored: StoredEnvironment = {
         envId,

@@ -4,6 +4,7 @@ import type { StoredEnvironment } from '../store/store.ts';
 import { buildEnvironment, type Workshop } from './build.ts';
 import { dependentsOf, type StoredEnvironments } from './compositions.ts';
 import type { Definition } from './definition.ts';
+import { Endpoint } from './remote/endpoint.ts';
 
 /** The custom environments that a process knows of, offered in its registry as far as they can be made. */
 export class Shelf {
@@ -69,7 +70,19 @@ export class Shelf {
   }
 
   #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
+    this.#warnOfHeaders(envId, definition as unknown as Definition);
     return buildEnvironment(envId, definition as unknown as Definition, facts, this.#workshop);
+  }
+
+  /** An environment whose headers cannot be had is offered, and says so to those who play it. */
+  #warnOfHeaders(envId: string, definition: Definition): void {
+    if (definition.kind !== 'remote') return;
+    try {
+      // Its getter reads them.
+      void new Endpoint(envId, definition, this.#workshop.network).headers;
+    } catch (error) {
+      this.#log.error({ env_id: envId }, (error as Error).message);
+    }
   }
 
   /** Offers an environment that was made already, and others that were made again because of it. */

@@ -1,17 +1,27 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { JsonObject } from '../../shared/json.ts';
 import { Problem } from '../../shared/problems.ts';
 import { type CheckOptions, checkEnvironment } from '../environments/checker/checker.ts';
 import type { CheckReport } from '../environments/checker/report.ts';
 import type { AnyEnvironment } from '../environments/environment.ts';
-import { buildEnvironment, learnFacts, type Workshop } from './build.ts';
+import { buildInSlices, learnFacts, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
 
-/** Trials are work for the whole server, so only some run at a time. */
-const MOST_TRIALS = 4;
+/** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
+const MOST_TRIALS = 8;
+const MOST_TRIALS_PER_PRINCIPAL = 4;
 const RETRY_AFTER_SECONDS = 1;
-const EXTENT: CheckOptions = { budgetMs: 5000 };
+const MS_PER_S = 1000;
+
+/** How much is played, and how long a trial may take from the first request to the last. */
+interface Extent {
+  readonly check: CheckOptions;
+  readonly totalMs: number;
+}
+
+const EXTENT: Extent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
 /** A service that may be far away is spared. */
-const REMOTE_EXTENT: CheckOptions = { episodes: 2, steps: 10, budgetMs: 20_000 };
+const REMOTE_EXTENT: Extent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
 /** An environment that passed. */
 export interface Trial {
@@ -23,23 +33,28 @@ export interface Trial {
 /** Makes and plays environments before anybody else does. */
 export class Trials {
   readonly #workshop: Workshop;
-  #running = 0;
+  /** By principal. */
+  readonly #running = new Map<string, number>();
+  readonly #totalMs: number;
 
-  constructor(workshop: Workshop) {
+  /** @param totalMs what no trial may take, however long its kind may */
+  constructor(workshop: Workshop, totalMs = Number.POSITIVE_INFINITY) {
     this.#workshop = workshop;
+    this.#totalMs = totalMs;
   }
 
   /**
    * Makes an environment from its definition and plays it.
    * @throws Problem `invalid_request`, `check_failed`, `environment_in_use`, `too_many_requests`
    */
-  tryOut(envId: string, definition: Definition): Promise<Trial> {
-    return this.#inTurn(async () => {
+  tryOut(principal: string, envId: string, definition: Definition): Promise<Trial> {
+    const extent = extentOf(definition.kind);
+    return this.#inTurn(principal, envId, extent, async () => {
       const { registry } = this.#workshop;
       const facts = await learnFacts(envId, definition, this.#workshop);
-      const environment = buildEnvironment(envId, definition, facts, this.#workshop);
+      const { environment, warnings } = await buildInSlices(envId, definition, facts, this.#workshop);
       const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
-      const report = await checkEnvironment(environment, extentOf(definition.kind));
+      const report = { ...(await checkEnvironment(environment, extent.check)), warnings };
       if (!report.passed) throw checkFailed(report);
       if (base && registry.find(base.spec.id) !== base) {
         throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
@@ -51,30 +66,58 @@ export class Trials {
   /**
    * Plays an environment that is there already.
    * @param kind of a custom environment; undefined for one that is built in
-   * @throws Problem `too_many_requests`
+   * @throws Problem `check_failed` when it takes too long, `too_many_requests`
    */
-  check(environment: AnyEnvironment, kind: string | undefined): Promise<CheckReport> {
-    return this.#inTurn(() => checkEnvironment(environment, extentOf(kind)));
+  check(principal: string, environment: AnyEnvironment, kind: string | undefined): Promise<CheckReport> {
+    const extent = extentOf(kind);
+    return this.#inTurn(principal, environment.spec.id, extent, () =>
+      checkEnvironment(environment, extent.check),
+    );
   }
 
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#running >= MOST_TRIALS) {
-      throw new Problem(
-        'too_many_requests',
-        `${MOST_TRIALS} environments are being checked, the most at a time`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
-      );
-    }
-    this.#running++;
+  /** A trial that takes too long is given up, and counts until what it has begun is done. */
+  async #inTurn<T>(
+    principal: string,
+    envId: string,
+    { totalMs }: Extent,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const own = this.#running.get(principal) ?? 0;
+    if (own >= MOST_TRIALS_PER_PRINCIPAL) throw busy(MOST_TRIALS_PER_PRINCIPAL, 'of one token ');
+    const all = [...this.#running.values()].reduce((sum, running) => sum + running, 0);
+    if (all >= MOST_TRIALS) throw busy(MOST_TRIALS, '');
+    this.#running.set(principal, own + 1);
+    const done = work().finally(() => this.#release(principal));
+    const mostMs = Math.min(totalMs, this.#totalMs);
+    const watch = new AbortController();
+    const late = delay(mostMs, undefined, { signal: watch.signal, ref: false }).then(() => {
+      throw new Problem('check_failed', `the check of ${envId} took more than ${mostMs / MS_PER_S} s`);
+    });
+    late.catch(() => undefined);
     try {
-      return await work();
+      return await Promise.race([done, late]);
     } finally {
-      this.#running--;
+      done.catch(() => undefined);
+      watch.abort();
     }
+  }
+
+  #release(principal: string): void {
+    const left = (this.#running.get(principal) ?? 1) - 1;
+    if (left > 0) this.#running.set(principal, left);
+    else this.#running.delete(principal);
   }
 }
 
-function extentOf(kind: string | undefined): CheckOptions {
+function busy(limit: number, whose: string): Problem {
+  return new Problem(
+    'too_many_requests',
+    `${limit} environments ${whose}are being checked, the most at a time`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  );
+}
+
+function extentOf(kind: string | undefined): Extent {
   return kind === 'remote' ? REMOTE_EXTENT : EXTENT;
 }
 

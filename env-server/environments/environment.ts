@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import type { Space } from '../../shared/spaces.ts';
+import type { ObservationSpaces, Space } from '../../shared/spaces.ts';
 
 /**
  * The contract of an environment: functions over plain data.
@@ -23,6 +23,12 @@ export interface Environment<Config = JsonObject, State = Json> {
    * configuration, so that a custom symbol vocabulary reaches the prompt.
    */
   describe(config: Config): Description;
+
+  /**
+   * What observations are made of under this configuration; without it, `spec.observationSpace` and any object. A level
+   * pinned by reset options may have another size.
+   */
+  observationSpaces?(config: Config): ObservationSpaces;
 
   /**
    * Rules between keys of the configuration that its schema cannot say. `resolveConfig` calls it.
@@ -54,6 +60,12 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
   condition?(): Promise<Condition>;
 
+  /**
+   * Runs a reset or step, and what follows from it, for the owner of a session; for an environment that shares something
+   * scarce out among owners.
+   */
+  playFor?<T>(owner: string, play: () => T): T;
+
   /** Releases what the environment holds outside its states (a process, a connection). */
   dispose?(state: State): void | Promise<void>;
 }
@@ -74,6 +86,8 @@ export interface Transition<State> {
   /** The environment itself cut the episode short; `max_episode_steps` is the session's business. */
   readonly truncated?: boolean;
   readonly info: StepInfo;
+  /** The step ended an episode and has begun the next one, whose first state this is: what came before is needed no more. */
+  readonly restarted?: true;
 }
 
 /** `info` of every step; environments add keys of their own. */
@@ -101,6 +115,7 @@ export interface EnvironmentSpec {
   readonly optionsSchema: TSchema;
   /** Named configurations, e.g. `simple`, `larger`: each a partial config. */
   readonly presets?: { readonly [name: string]: JsonObject };
+  /** Of text forms under any configuration; `observationSpaces` says more. */
   readonly observationSpace: Space;
   readonly actionSpace: Space;
   readonly observationFormats: readonly ObservationFormat[];
@@ -112,6 +127,8 @@ export interface EnvironmentSpec {
   readonly knownOptimum?: { readonly success: number; readonly source: string };
   /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
   readonly maxEpisodeSteps: number;
+  /** Steps after which the wrapper `time_limit` truncates, whatever the configuration says. */
+  readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
   /** A step that ends an episode has begun the next one, so the session goes on; it counts its steps itself. */

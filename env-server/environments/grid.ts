@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import type { Space } from '../../shared/spaces.ts';
 import {
   type Description,
   type EnvironmentSpec,
@@ -9,6 +10,7 @@ import {
   type Picture,
 } from './environment.ts';
 import { pictureUrl } from './png.ts';
+import { charactersOf, LINES, text } from './spaces.ts';
 
 type Legend = NonNullable<Description['legend']>;
 
@@ -120,6 +122,16 @@ export const BOARD_SPEC = {
   observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
   observationFormats: ['text', ...TEXT_FORMS, 'structured'],
 } as const satisfies Partial<EnvironmentSpec>;
+
+/** The space of a board's text in every form, whose symbols may be custom ones. */
+export function boardText(symbols: { readonly [name: string]: string }): Space {
+  return text(LONGEST_OBSERVATION, charactersOf(LINES, ...Object.values(symbols)));
+}
+
+/** Rows of a row-major grid. */
+export function gridRows<T>(cells: readonly T[], cols: number): T[][] {
+  return Array.from({ length: cells.length / cols }, (_, row) => cells.slice(row * cols, (row + 1) * cols));
+}
 
 /** A reset option that pins a board: its rows, or one text with line breaks. */
 export const layoutSchema = (description: string) =>

@@ -1,10 +1,14 @@
-import { setImmediate as othersFirst } from 'node:timers/promises';
+import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import { SLICE_MS, turns } from '../scheduling/turns.ts';
 
 /**
- * Work that takes long, in parts of some milliseconds: a generator that yields where others may have their turn on the
- * event loop. Parts are counted in what is done, never by a clock, so that the result is the same either way.
+ * Work that takes long, in parts of a millisecond or less: a generator that yields where others may have their turn on
+ * the event loop. Parts are counted in what is done, never by a clock, so that the result is the same either way.
  */
 export type Parts<T> = Generator<undefined, T, undefined>;
+
+/** For work that no connection waits for. */
+const background = turns.lane('background');
 
 /** The result, with nothing in between. */
 export function atOnce<T>(parts: Parts<T>): T {
@@ -14,11 +18,35 @@ export function atOnce<T>(parts: Parts<T>): T {
   }
 }
 
-/** The result, with others having their turn between the parts. */
-export async function inTurns<T>(parts: Parts<T>): Promise<T> {
+/**
+ * The result: at once where one slice is enough, else later, with others having their turn between slices. The slices
+ * count as time of the connection that the work is for.
+ */
+export function inTurns<T>(parts: Parts<T>): MaybePromise<T> {
+  const lane = turns.current ?? background;
+  if (turns.mayCompute(lane)) {
+    const last = slice(parts);
+    if (last.done) return last.value;
+  }
+  return new Promise((resolve, reject) => {
+    lane.compute(() => {
+      try {
+        const last = slice(parts);
+        if (last.done) resolve(last.value);
+        return last.done === true;
+      } catch (error) {
+        reject(error);
+        return true;
+      }
+    });
+  });
+}
+
+/** Carries out parts for the length of a slice. */
+function slice<T>(parts: Parts<T>): IteratorResult<undefined, T> {
+  const end = performance.now() + SLICE_MS;
   for (;;) {
     const part = parts.next();
-    if (part.done) return part.value;
-    await othersFirst();
+    if (part.done || performance.now() >= end) return part;
   }
 }

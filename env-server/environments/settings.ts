@@ -48,9 +48,13 @@ export function resolveOptions(environment: AnyEnvironment, given: JsonObject = 
   return options;
 }
 
-/** Steps after which an episode is truncated: `max_steps` of the configuration where it has it, else the spec's. */
+/**
+ * Steps after which an episode is truncated: `max_steps` of the configuration where it has it, else the spec's; a time
+ * limit around the environment may end it earlier.
+ */
 export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
-  return typeof config.max_steps === 'number' ? config.max_steps : spec.maxEpisodeSteps;
+  const own = typeof config.max_steps === 'number' ? config.max_steps : spec.maxEpisodeSteps;
+  return Math.min(own, spec.timeLimit ?? own);
 }
 
 export interface Fault {

@@ -11,7 +11,7 @@ function rawText(
   const text = body?.text ?? '';
   const lines = [
     `${method} ${path} HTTP/1.1`,
-    'Host: x',
+    'Host: localhost',
     'Connection: close',
     ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
     ...(more.some(line => /^transfer-encoding/i.test(line))
@@ -55,7 +55,7 @@ export const ABUSES: readonly Abuse[] = [
         '\r\n\r\n0\r\n\r\n',
       ),
     ),
-  request => raw('no host', rawText(request).replace('Host: x\r\n', '')),
+  request => raw('no host', rawText(request).replace('Host: localhost\r\n', '')),
   request => raw('two hosts', rawText(request, ['Host: y'])),
   request => raw('a large header', rawText(request, [`X-Large: ${'x'.repeat(100_000)}`])),
   request =>
@@ -76,7 +76,7 @@ export const ABUSES: readonly Abuse[] = [
   request => raw('no version', rawText(request).replace(' HTTP/1.1', '')),
   request => raw('no method', rawText(request).replace(/^\w+ /, '')),
   request => raw('an unknown method', rawText(request).replace(/^\w+/, 'FROBNICATE')),
-  request => raw('a whole URL', rawText({ ...request, path: `http://x${request.path}` })),
+  request => raw('a whole URL', rawText({ ...request, path: `http://localhost${request.path}` })),
   request => raw('a target that is no path', rawText({ ...request, path: 'x' })),
   request => raw('CONNECT', rawText({ ...request, method: 'CONNECT', path: 'x:80' })),
   request => raw('spaces in the path', rawText({ ...request, path: '/v1/ sessions' })),

@@ -259,7 +259,7 @@ for (const signal of ['SIGINT', 'SIGKILL'] as const) {
       });
       await ask('POST', '/v1/envs', EXAMPLES.script.value);
       await ask('POST', '/v1/sessions', { env_id: 'demo/Guess-v0' });
-      const config = { cpu_s: 60, wall_s: 120, total_s: 600 };
+      const config = { cpu_s: 30, wall_s: 60, total_s: 60 };
       const created = await ask('POST', '/v1/sessions', { env_id: 'DeepCoder-v0', config });
       if (created.status !== 201) {
         t.pass('DeepCoder needs Python', { skip: String(created.body.detail) });

@@ -3,10 +3,13 @@ import type { FastifyInstance } from 'fastify';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatcher.ts';
 import { execute, newCall } from '../operations/execute.ts';
+import type { Lane } from '../scheduling/turns.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Authenticator } from './auth.ts';
+import type { AllowedHosts } from './hosts.ts';
 import { parseJson } from './json.ts';
 import { PROBLEM_TYPE, type ProblemDesk } from './problems.ts';
+import type { RequestCount, RequestCounts } from './request-counts.ts';
 import { JSON_TYPE, restInput, runRestBatch } from './rest.ts';
 import { REPLY_HEADERS } from './security.ts';
 import { encodeText } from './texts.ts';
@@ -19,17 +22,22 @@ import { traceIdIn } from './trace-requests.ts';
  */
 
 const STEP = /^\/v1\/sessions\/([\w-]{1,128})\/step$/;
+const STEP_ROUTE = '/v1/sessions/:session_id/step';
 const BATCH = '/v1/batch';
 const PLAIN_TYPES = new Set(['application/json', JSON_TYPE]);
 /** Headers that ask for something unusual. */
-const UNUSUAL = ['upgrade', 'expect', 'transfer-encoding', 'content-encoding'] as const;
+const UNUSUAL = ['upgrade', 'expect', 'transfer-encoding', 'content-encoding', 'origin'] as const;
 const OK = 200;
 const PAIRS = Object.entries(REPLY_HEADERS).flat();
 
 export interface FastPathParts {
   readonly dispatcher: Dispatcher;
   readonly authenticator: Authenticator;
+  readonly hosts: AllowedHosts;
+  readonly counts: RequestCounts;
   readonly desk: ProblemDesk;
+  /** Whose turns the work for a request takes. */
+  readonly laneOf: (request: IncomingMessage) => Lane;
   readonly maxBatchItems: number;
   readonly bodyLimitBytes: number;
 }
@@ -50,10 +58,14 @@ export function addFastPath(app: FastifyInstance, parts: FastPathParts): void {
 class FastPath {
   readonly #parts: FastPathParts;
   readonly #step: ReturnType<Dispatcher['find']>;
+  readonly #steps: RequestCount;
+  readonly #batches: RequestCount;
 
   constructor(parts: FastPathParts) {
     this.#parts = parts;
     this.#step = parts.dispatcher.find('step');
+    this.#steps = parts.counts.counter('POST', STEP_ROUTE, OK);
+    this.#batches = parts.counts.counter('POST', BATCH, OK);
   }
 
   /** Serves a request, unless it has to go the usual way. */
@@ -69,17 +81,20 @@ class FastPath {
     request.on('end', () => {
       const [first, ...others] = pieces;
       const body = others.length > 0 ? Buffer.concat(pieces) : first;
-      this.#serve(request, response, principal, sessionId, body.toString());
+      this.#parts.laneOf(request).run(() => {
+        this.#serve(request, response, principal, sessionId, body.toString());
+      });
     });
     return true;
   }
 
-  #isUsual({ headers, httpVersionMinor, httpVersionMajor }: IncomingMessage): boolean {
+  #isUsual(request: IncomingMessage): boolean {
+    const { headers, httpVersionMinor, httpVersionMajor } = request;
     const length = Number(headers['content-length']);
     return (
       httpVersionMajor === 1 &&
       httpVersionMinor === 1 &&
-      headers.host !== undefined &&
+      this.#parts.hosts.accepts(request) &&
       length > 0 &&
       length <= this.#parts.bodyLimitBytes &&
       PLAIN_TYPES.has(headers['content-type'] ?? '') &&
@@ -112,8 +127,9 @@ class FastPath {
         sessionId === undefined
           ? this.#batch(request, principal, body)
           : this.#stepOf(request, principal, sessionId, body);
-      if (result instanceof Promise) result.then(value => answer(response, value), fail);
-      else answer(response, result);
+      const answer = (value: string | Buffer) => this.#answer(response, sessionId, value);
+      if (result instanceof Promise) result.then(answer, fail);
+      else answer(result);
     } catch (error) {
       fail(error);
     }
@@ -142,6 +158,11 @@ class FastPath {
     return result instanceof Promise ? result.then(encodeText) : encodeText(result);
   }
 
+  #answer(response: ServerResponse, sessionId: string | undefined, body: string | Buffer): void {
+    (sessionId === undefined ? this.#batches : this.#steps).count++;
+    write(response, OK, JSON_TYPE, typeof body === 'string' ? `${body}\n` : body, []);
+  }
+
   #fail(
     { headers }: IncomingMessage,
     response: ServerResponse,
@@ -151,12 +172,10 @@ class FastPath {
     const { desk } = this.#parts;
     const document = desk.document(error, { traceId: traceIdIn(headers), sessionId });
     const more = Object.entries(desk.headersOf(document)).flat();
-    write(response, document.status, PROBLEM_TYPE, JSON.stringify(document), more);
+    this.#parts.counts.add('POST', sessionId === undefined ? BATCH : STEP_ROUTE, document.status);
+    write(response, document.status, PROBLEM_TYPE, `${JSON.stringify(document)}\n`, more);
   }
 }
-
-const answer = (response: ServerResponse, body: string | Buffer): void =>
-  write(response, OK, JSON_TYPE, body, []);
 
 function write(
   response: ServerResponse,

@@ -1,36 +1,52 @@
 import type { FastifyInstance } from 'fastify';
-import type { WebSocket } from 'ws';
+import type { PacedWebSocket } from './paced-websocket.ts';
 
 const MS_PER_S = 1000;
 /** A beat that comes so many times its interval after the last one says that this process was held up, not the peers. */
 const LATE = 1.5;
 
+interface Pulse {
+  /** It has sent nothing since the last beat. */
+  silent: boolean;
+  /** Bytes that had left for it at the last beat, where others waited; undefined where none did. */
+  sent: number | undefined;
+}
+
 /**
- * Pings sockets and cuts those that have sent nothing since the last ping: a peer behind a lost cable never closes.
+ * Pings sockets, and cuts those that have sent nothing since the last ping or have taken none of the bytes that wait
+ * for them: a peer behind a lost cable never closes. A socket that is not read, as too many of its frames wait, need
+ * not have sent anything.
  * @returns takes a socket into care until it closes
  */
-export function heartbeat(app: FastifyInstance, seconds: number): (socket: WebSocket) => void {
-  const quiet = new Map<WebSocket, boolean>();
+export function heartbeat(app: FastifyInstance, seconds: number): (socket: PacedWebSocket) => void {
+  const pulses = new Map<PacedWebSocket, Pulse>();
   let last = performance.now();
   const timer = setInterval(() => {
     const now = performance.now();
     const late = now - last > LATE * seconds * MS_PER_S;
     last = now;
-    for (const [socket, silent] of quiet) {
-      if (silent && !late) {
+    for (const [socket, pulse] of pulses) {
+      const sent = socket.bytesUnsent > 0 ? socket.bytesSent : undefined;
+      const stuck = sent !== undefined && sent === pulse.sent;
+      if (!late && (stuck || (pulse.silent && socket.isRead))) {
         socket.terminate();
         continue;
       }
-      quiet.set(socket, true);
+      pulse.silent = true;
+      pulse.sent = sent;
       socket.ping();
     }
   }, seconds * MS_PER_S).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   return socket => {
-    const heard = () => quiet.set(socket, false);
-    heard();
+    const pulse: Pulse = { silent: false, sent: undefined };
+    const heard = () => {
+      pulse.silent = false;
+    };
+    pulses.set(socket, pulse);
     socket.on('message', heard);
+    socket.on('ping', heard);
     socket.on('pong', heard);
-    socket.on('close', () => quiet.delete(socket));
+    socket.on('close', () => pulses.delete(socket));
   };
 }

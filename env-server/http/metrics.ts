@@ -7,13 +7,15 @@ import {
   Registry,
 } from 'prom-client';
 import { PROBLEMS } from '../../shared/problems.ts';
+import { VERSION } from '../../shared/version.ts';
 import type { Services } from '../operations/operation.ts';
 import { answered, type Peers } from '../operations/peers.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import { STANDINGS, type Standing } from '../sessions/session.ts';
-import { type EnvironmentTally, LATENCY_BOUNDS_S } from '../sessions/tally.ts';
+import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../sessions/tally.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../store/persistence-health.ts';
 import type { ProblemDesk } from './problems.ts';
+import type { RequestCount } from './request-counts.ts';
 
 const MS_PER_S = 1000;
 
@@ -46,6 +48,9 @@ function readMetric(
   } as unknown as Metric;
 }
 
+/** Bounds of the histograms of single environments, which are many: a few of those by which is counted. */
+const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
+
 export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
@@ -63,6 +68,7 @@ export async function metricsText(own: Registry, peers: Peers | undefined): Prom
 export function createMetrics(
   services: Services,
   desk: ProblemDesk,
+  requests: Iterable<RequestCount>,
   sockets: () => number,
   restarts?: number,
   persistence?: PersistenceHealth,
@@ -90,13 +96,33 @@ export function createMetrics(
       registers: [registry],
     }).inc(restarts);
   }
+  new Gauge({
+    name: 'ragen_build_info',
+    help: 'The version that runs; always 1.',
+    labelNames: ['version', 'node'],
+    // All processes are of one version.
+    aggregator: 'first',
+    registers: [registry],
+  }).set({ version: VERSION, node: process.versions.node }, 1);
   gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
   gauge(
     'ragen_queue_depth',
     'Operations that wait for another one on their session.',
     () => sessions.waiting,
   );
+  gauge(
+    'ragen_session_bytes',
+    'Estimated memory of all sessions and of remembered replies.',
+    () => sessions.bytes.used,
+  );
+  gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes);
   const metrics = [
+    readMetric(
+      'ragen_sessions_unsaved_total',
+      'Sessions that turned out not to be storable.',
+      'counter',
+      () => [{ labels: {}, value: sessions.unsaved }],
+    ),
     readMetric(
       'ragen_sessions',
       'Open sessions.',
@@ -127,8 +153,40 @@ export function createMetrics(
     readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
       [...desk.counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
     ),
-    readMetric('ragen_operation_seconds', 'Time of operations on sessions.', 'histogram', () =>
-      [...catalogue.tallies()].flatMap(latencySamples),
+    readMetric(
+      'ragen_http_requests_total',
+      'Answered HTTP requests, by route and class of status.',
+      'counter',
+      () =>
+        [...requests].map(({ method, route, status, count }) => ({
+          labels: { method, route, status },
+          value: count,
+        })),
+    ),
+    readMetric(
+      'ragen_operation_seconds',
+      'Time of operations on sessions, by environment.',
+      'histogram',
+      () =>
+        [...catalogue.tallies()].flatMap(({ envId, latencies }) =>
+          [...latencies].flatMap(([operation, latency]) =>
+            histogramSamples(
+              'ragen_operation_seconds',
+              { env_id: envId, operation },
+              latency,
+              COARSE_BOUNDS_S,
+            ),
+          ),
+        ),
+    ),
+    readMetric(
+      'ragen_operation_latency_seconds',
+      'Time of operations on sessions, finer, of all environments.',
+      'histogram',
+      () =>
+        [...ofAllEnvironments(catalogue.tallies())].flatMap(([operation, latency]) =>
+          histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
+        ),
     ),
     ...(persistence ? persistenceMetrics(persistence) : []),
   ];
@@ -186,21 +244,39 @@ function standings(sessions: SessionManager): Sample[] {
   return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
-function latencySamples(tally: EnvironmentTally): Sample[] {
-  const samples: Sample[] = [];
-  for (const [operation, { counts, sum }] of tally.latencies) {
-    const labels = { env_id: tally.envId, operation };
-    let total = 0;
-    counts.forEach((count, bucket) => {
-      total += count;
-      samples.push({
-        metricName: 'ragen_operation_seconds_bucket',
-        labels: { ...labels, le: LATENCY_BOUNDS_S[bucket] ?? '+Inf' },
-        value: total,
+/** Latencies by operation, whatever the environment. */
+function ofAllEnvironments(tallies: Iterable<EnvironmentTally>): Map<string, LatencyHistogram> {
+  const all = new Map<string, LatencyHistogram>();
+  for (const { latencies } of tallies) {
+    for (const [operation, { counts, sum }] of latencies) {
+      const total = all.get(operation) ?? new LatencyHistogram();
+      counts.forEach((count, bucket) => {
+        total.counts[bucket] += count;
       });
-    });
-    samples.push({ metricName: 'ragen_operation_seconds_sum', labels, value: sum });
-    samples.push({ metricName: 'ragen_operation_seconds_count', labels, value: total });
+      total.sum += sum;
+      all.set(operation, total);
+    }
   }
+  return all;
+}
+
+/** @param bounds some of those by which was counted */
+function histogramSamples(
+  name: string,
+  labels: Labels,
+  { counts, sum }: LatencyHistogram,
+  bounds: readonly number[],
+): Sample[] {
+  const metricName = `${name}_bucket`;
+  const samples: Sample[] = [];
+  let total = 0;
+  counts.forEach((count, bucket) => {
+    total += count;
+    const le = LATENCY_BOUNDS_S[bucket];
+    if (bounds.includes(le)) samples.push({ metricName, labels: { ...labels, le }, value: total });
+  });
+  samples.push({ metricName, labels: { ...labels, le: '+Inf' }, value: total });
+  samples.push({ metricName: `${name}_sum`, labels, value: sum });
+  samples.push({ metricName: `${name}_count`, labels, value: total });
   return samples;
 }

@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
+import { VERSION } from '../../shared/version.ts';
 import { isProblem, testApp } from '../app.test-data.ts';
 import { OPERATIONS } from '../operations/table.ts';
+import { dial, listening } from '../wire.test-data.ts';
 
 t.test('metrics count sessions, episodes, operations, problems', async t => {
   const { ask, open } = await testApp(t);
@@ -13,6 +15,8 @@ t.test('metrics count sessions, episodes, operations, problems', async t => {
   await ask('POST', `/v1/sessions/${id}/step`, { action: {} });
   await ask('POST', `/v1/sessions/${id}/reset`);
   await ask('DELETE', `/v1/sessions/${id}`);
+  await ask('GET', '/nowhere');
+  await ask('GET', '/v1/envs/%ff');
   const { text, headers } = await ask('GET', '/metrics');
   t.match(headers['content-type'], /^text\/plain/);
   const env = 'env_id="test/Counter-v0"';
@@ -23,6 +27,13 @@ t.test('metrics count sessions, episodes, operations, problems', async t => {
     'ragen_problems_total{code="invalid_action",status="422"} 1',
     `ragen_operation_seconds_count{${env},operation="step"} 4`,
     `ragen_operation_seconds_bucket{${env},operation="step",le="+Inf"} 4`,
+    'ragen_operation_latency_seconds_count{operation="step"} 4',
+    'ragen_operation_latency_seconds_bucket{operation="step",le="+Inf"} 4',
+    'ragen_http_requests_total{method="POST",route="/v1/sessions",status="2xx"} 2',
+    'ragen_http_requests_total{method="POST",route="/v1/sessions/:session_id/step",status="2xx"} 4',
+    'ragen_http_requests_total{method="POST",route="/v1/sessions/:session_id/step",status="4xx"} 1',
+    'ragen_http_requests_total{method="GET",route="none",status="4xx"} 2',
+    `ragen_build_info{version="${VERSION}",node="${process.versions.node}"} 1`,
     'ragen_sessions_by_state{state="playing"} 0',
     'ragen_sessions_by_state{state="terminated"} 1',
     'ragen_sessions_by_state{state="busy"} 0',
@@ -32,6 +43,45 @@ t.test('metrics count sessions, episodes, operations, problems', async t => {
     t.ok(text.includes(`${line}\n`), line);
   }
   t.match(text, /nodejs_eventloop_lag_seconds /);
+});
+
+t.test('an environment adds few samples, and an upgrade is a request too', async t => {
+  const app = await listening(t);
+  const lines = async () =>
+    (await app.ask('GET', '/metrics')).text.split('\n').filter(line => /^ragen_/.test(line));
+  const env_id = 'test/Counter-v0';
+  const { send, next } = await dial(t, app, '/v1/ws');
+  send({
+    id: 1,
+    op: 'batch',
+    items: [
+      { op: 'create', env_id },
+      { op: 'create', env_id },
+    ],
+  });
+  const { results } = (await next()).result;
+  const [{ result }] = results as unknown as { result: { session_id: string } }[];
+  const play = (session_id: string) =>
+    ['step', 'get', 'reset', 'snapshot', 'render'].map(op => ({
+      op,
+      session_id,
+      ...(op === 'step' && { action: 'add' }),
+    }));
+  send({ id: 2, op: 'batch', items: play(result.session_id) });
+  await next();
+  const first = await lines();
+  t.ok(first.includes('ragen_http_requests_total{method="GET",route="/v1/ws",status="1xx"} 1'));
+  const other = await app.open({ env_id: 'test/Held-v0' });
+  await app.ask('POST', '/v1/batch', { items: play(other) });
+  const added = (await lines()).length - first.length;
+  t.ok(added <= 50, `${added} samples`);
+});
+
+t.test('livez and readyz say which version runs', async t => {
+  const { ask } = await testApp(t);
+  t.same((await ask('GET', '/livez')).body, { status: 'ok', version: VERSION });
+  t.same((await ask('GET', '/readyz')).body, { status: 'ok', version: VERSION });
+  t.match(VERSION, /^\d+\.\d+\.\d+/);
 });
 
 t.test('the reference shows every operation', async t => {

@@ -2,10 +2,13 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../shared/problems.ts';
+import { VERSION } from '../../shared/version.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { PersistenceHealth } from '../store/persistence-health.ts';
 import { METRICS_TYPE } from './metrics.ts';
 import { openApiDocument } from './openapi.ts';
+import { JSON_TYPE } from './rest.ts';
+import { revalidateReplies } from './revalidation.ts';
 import { securePages } from './security.ts';
 
 const RETRY_AFTER_SECONDS = 5;
@@ -17,7 +20,8 @@ export async function addPages(
   persistence: PersistenceHealth,
   metrics: () => Promise<string>,
 ): Promise<void> {
-  app.get('/livez', (_request, reply) => reply.send({ status: 'ok' }));
+  const alive = { status: 'ok', version: VERSION };
+  app.get('/livez', (_request, reply) => reply.send(alive));
   app.get('/readyz', (_request, reply) => {
     if (sessions.draining) {
       throw new Problem('draining', 'the server is shutting down', {
@@ -26,7 +30,7 @@ export async function addPages(
     }
     const problem = persistence.problem();
     if (problem) throw problem;
-    return reply.send({ status: 'ok', persistence: persistence.report() });
+    return reply.send({ ...alive, persistence: persistence.report() });
   });
   app.get('/metrics', async (request, reply) => {
     if (!request.principal.scopes.has('admin')) {
@@ -36,8 +40,12 @@ export async function addPages(
   });
   const document = openApiDocument();
   const text = JSON.stringify(document);
-  app.get('/openapi.json', (_request, reply) => reply.type('application/json; charset=utf-8').send(text));
   await app.register(async pages => {
+    await revalidateReplies(pages);
+    pages.get('/openapi.json', (_request, reply) => reply.type(JSON_TYPE).send(text));
+  });
+  await app.register(async pages => {
+    await revalidateReplies(pages);
     await securePages(pages, { inlineStyles: true });
     await pages.register(swagger, {
       mode: 'static',

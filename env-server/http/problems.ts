@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../shared/problems.ts';
 import { problemOf } from '../operations/problem-of.ts';
+import { lingeringClose } from './lingering-close.ts';
 import { REPLY_HEADERS } from './security.ts';
 import { traceIdOf } from './trace-requests.ts';
 
@@ -56,7 +57,7 @@ export class ProblemDesk {
       return;
     }
     const document = this.document(new Problem('bad_request', error.message));
-    const body = JSON.stringify(document);
+    const body = `${JSON.stringify(document)}\n`;
     const headers = {
       ...REPLY_HEADERS,
       'content-type': PROBLEM_TYPE,
@@ -64,13 +65,20 @@ export class ProblemDesk {
       connection: 'close',
     };
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    socket.end(`HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
+    lingeringClose(socket, `HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
+  }
+
+  /** Logs what ended a WebSocket: quietly where its client did, which its close code tells it. */
+  noteSocketError(error: Error & { code?: string }): void {
+    const isClients = /^(WS_ERR_|ECONNRESET$|EPIPE$)/.test(error.code ?? '');
+    if (isClients) this.#log.debug({ err: error }, 'a WebSocket was ended');
+    else this.#log.error({ err: error }, 'a WebSocket failed');
   }
 
   /** Answers a REST request. */
   reply(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const document = this.prepare(error, request, reply);
-    return reply.type(PROBLEM_TYPE).send(JSON.stringify(document));
+    return reply.type(PROBLEM_TYPE).send(`${JSON.stringify(document)}\n`);
   }
 
   /** The document for a request, whose reply gets its status and the headers that go with it. */

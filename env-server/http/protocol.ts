@@ -4,7 +4,7 @@ import { plainForm, type ReplyForm, textForm } from '../operations/reply-form.ts
 import { binaryFrames, textFrames } from './frames.ts';
 import { parseJson } from './json.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
-import type { Text } from './texts.ts';
+import { type Text, unitsOf } from './texts.ts';
 
 /** Id of a frame; null in the reply to a frame whose id could not be read. */
 export type FrameId = string | number | null;
@@ -19,6 +19,8 @@ export interface Protocol<T, B, M> {
   failure(id: FrameId, problem: T): M;
   /** The result of a ping. */
   readonly pong: T;
+  /** About how many bytes a message takes. */
+  sizeOf(message: M): number;
   /** Messages as WebSocket frames, one behind the other. */
   frames(messages: readonly M[]): Buffer;
 }
@@ -36,6 +38,7 @@ export const jsonProtocol: Protocol<string, readonly string[], Text> = {
   },
   failure: (id, problem) => `{"id":${JSON.stringify(id)},"ok":false,"error":${problem}}`,
   pong: '{"pong":true}',
+  sizeOf: unitsOf,
   frames: textFrames,
 };
 
@@ -49,6 +52,7 @@ export const msgpackProtocol: Protocol<unknown, unknown, Uint8Array> = {
   success: (id, result) => encodeMsgpack({ id, ok: true, result }),
   failure: (id, error) => encodeMsgpack({ id, ok: false, error }),
   pong: { pong: true },
+  sizeOf: message => message.length,
   frames: binaryFrames,
 };
 

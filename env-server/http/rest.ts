@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../operations/dispatcher.ts';
@@ -14,14 +14,31 @@ import type { TraceContext } from '../operations/tracing.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { ProblemDesk } from './problems.ts';
+import { revalidateReplies } from './revalidation.ts';
 import { encodeText, type Text } from './texts.ts';
 import { traceIdOf } from './trace-requests.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** A route for every operation. */
-export function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): void {
-  for (const compiled of dispatcher.operations) {
+export async function addRestRoutes(app: FastifyInstance, dispatcher: Dispatcher): Promise<void> {
+  const { true: tagged = [], false: others = [] } = Object.groupBy(
+    dispatcher.operations,
+    ({ operation }) => `${operation.revalidated === true}` as const,
+  );
+  addRoutes(app, dispatcher, others);
+  await app.register(async pages => {
+    await revalidateReplies(pages);
+    addRoutes(pages, dispatcher, tagged);
+  });
+}
+
+function addRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  operations: readonly CompiledOperation[],
+): void {
+  for (const compiled of operations) {
     const { operation, checkRest } = compiled;
     const gather = gatherer(compiled);
     app.route({
@@ -153,5 +170,6 @@ export function runRestBatch(
     mostItems,
     problem: (error: unknown, sessionId: unknown) => desk.document(error, { traceId, sessionId }),
   };
-  return runBatch(dispatcher, newCall(dispatcher.services, principal, trace), batch, textForm);
+  const result = runBatch(dispatcher, newCall(dispatcher.services, principal, trace), batch, textForm);
+  return chain(result, pieces => [...pieces, '\n']);
 }

@@ -15,6 +15,8 @@ interface Route {
 export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
   const routes: Route[] = [];
   app.addHook('onRoute', ({ method, url }) => {
+    // For preflights.
+    if (url === '*') return;
     for (const each of [method].flat()) routes.push({ method: each, pattern: url.split('/') });
   });
   app.setNotFoundHandler((request, reply) => {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { RawData, WebSocket } from 'ws';
+import type { RawData } from 'ws';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { runBatch } from '../operations/batch.ts';
@@ -13,6 +13,7 @@ import type { TraceContext } from '../operations/tracing.ts';
 import { compileCheck } from '../operations/validation.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { heartbeat } from './heartbeat.ts';
+import type { PacedWebSocket } from './paced-websocket.ts';
 import type { ProblemDesk } from './problems.ts';
 import {
   type FrameId,
@@ -24,8 +25,8 @@ import {
 import { traceIdIn, traceIdOf } from './trace-requests.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-/** Unsent bytes above which no more frames are read from a socket. */
-const HIGH_WATER_BYTES = 4 * 1024 * 1024;
+/** Characters or bytes of replies above which they do not wait for more to leave with them. */
+const MOST_OUTGOING = 256 * 1024;
 
 const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
@@ -61,10 +62,10 @@ export function addWebSocketRoute(
 ): void {
   const watch = heartbeat(app, settings.heartbeatSeconds);
   const preValidation = async (request: FastifyRequest) => {
-    await refuseForeignOrigin(request);
     requireSubprotocol(request.headers['sec-websocket-protocol']);
   };
-  app.get('/v1/ws', { websocket: true, preValidation }, (socket, request) => {
+  app.get('/v1/ws', { websocket: true, preValidation }, (given, request) => {
+    const socket = given as PacedWebSocket;
     watch(socket);
     if (socket.protocol === msgpackProtocol.name) {
       new Connection(socket, request, dispatcher, desk, settings, msgpackProtocol);
@@ -72,18 +73,6 @@ export function addWebSocketRoute(
       new Connection(socket, request, dispatcher, desk, settings, jsonProtocol);
     }
   });
-}
-
-/**
- * Browsers let any page open a WebSocket; only pages of this server may use it.
- * @throws Problem `forbidden`
- */
-export async function refuseForeignOrigin(request: FastifyRequest): Promise<void> {
-  const { origin, host } = request.headers;
-  if (origin === undefined) return;
-  if (!URL.canParse(origin) || new URL(origin).host !== host) {
-    throw new Problem('forbidden', `pages of ${origin} may not use this server`);
-  }
 }
 
 interface Frame {
@@ -102,7 +91,7 @@ interface Origin {
 }
 
 class Connection<T, B, M> {
-  readonly #socket: WebSocket;
+  readonly #socket: PacedWebSocket;
   readonly #stream: Socket;
   readonly #principal: Principal;
   readonly #dispatcher: Dispatcher;
@@ -113,9 +102,10 @@ class Connection<T, B, M> {
   readonly #origin: Origin;
   #inFlight = 0;
   #outgoing: M[] = [];
+  #outgoingSize = 0;
 
   constructor(
-    socket: WebSocket,
+    socket: PacedWebSocket,
     request: FastifyRequest,
     dispatcher: Dispatcher,
     desk: ProblemDesk,
@@ -218,21 +208,22 @@ class Connection<T, B, M> {
     this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
   }
 
-  /** Replies to the frames of one packet leave in one packet. */
+  /** Replies to the frames of one packet leave in one packet, unless they are many. */
   #send(message: M): void {
     this.#outgoing.push(message);
-    if (this.#outgoing.length === 1) process.nextTick(this.#flush);
+    this.#outgoingSize += this.#protocol.sizeOf(message);
+    if (this.#outgoingSize > MOST_OUTGOING) this.#flush();
+    else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 
   /** Frames go to the stream themselves: through `ws` each would be two buffers and a write of its own. */
   readonly #flush = (): void => {
     const messages = this.#outgoing;
+    if (messages.length === 0) return;
     this.#outgoing = [];
+    this.#outgoingSize = 0;
     if (this.#socket.readyState !== this.#socket.OPEN) return;
-    if (this.#stream.write(this.#protocol.frames(messages))) return;
-    if (this.#stream.writableLength <= HIGH_WATER_BYTES || this.#socket.isPaused) return;
-    this.#socket.pause();
-    this.#stream.once('drain', () => this.#socket.resume());
+    this.#stream.write(this.#protocol.frames(messages));
   };
 }
 

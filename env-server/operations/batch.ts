@@ -1,5 +1,6 @@
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem, type ProblemDocument } from '../../shared/problems.ts';
+import { type Lane, SLICE_MS, turns } from '../scheduling/turns.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
 import type { OperationInput } from './operation.ts';
@@ -17,7 +18,8 @@ export interface BatchRequest {
 }
 
 /**
- * Runs many operations; results in order, each a result or a problem.
+ * Runs many operations; results in order, each a result or a problem. What takes longer than a slice goes on in the
+ * next turn of the connection, before everything else that waits on it.
  * @returns a `BatchResult` in the form asked for
  * @throws Problem `body_too_large`, `invalid_request`
  */
@@ -34,28 +36,99 @@ export function runBatch<T, B>(
       `the batch has ${items.length} items; at most ${mostItems} may come at once`,
     );
   }
-  const replies = new Array<T>(items.length);
-  const late: Promise<void>[] = [];
-  for (let index = 0; index < items.length; index++) {
-    const reply = runItem(dispatcher, call, request, index, form);
-    if (!(reply instanceof Promise)) {
-      replies[index] = reply;
-      continue;
+  const run = new BatchRun(dispatcher, call, request, form);
+  return run.advance() ? run.finish() : run.goOn(turns.current ?? BACKGROUND).then(() => run.finish());
+}
+
+/** For batches that came over no connection. */
+const BACKGROUND = turns.lane('background');
+/** Characters of replies above which the rest of a batch is not carried out. */
+const MOST_REPLY_LENGTH = 32 * 1024 * 1024;
+const RETRY_AFTER_SECONDS = 1;
+
+/** A batch that is carried out. */
+class BatchRun<T, B> {
+  readonly #dispatcher: Dispatcher;
+  readonly #call: Call;
+  readonly #request: BatchRequest;
+  readonly #form: ReplyForm<T, B>;
+  readonly #replies: T[];
+  readonly #late: Promise<void>[] = [];
+  #index = 0;
+  #length = 0;
+
+  constructor(dispatcher: Dispatcher, call: Call, request: BatchRequest, form: ReplyForm<T, B>) {
+    this.#dispatcher = dispatcher;
+    this.#call = call;
+    this.#request = request;
+    this.#form = form;
+    this.#replies = new Array<T>(request.items.length);
+  }
+
+  /** Carries out items for the length of a slice; true when none is left. */
+  advance(): boolean {
+    const { length } = this.#request.items;
+    const end = this.#call.mark + SLICE_MS;
+    while (this.#index < length) {
+      this.#runNext();
+      if (this.#call.mark >= end) break;
     }
-    replies[index] = form.pending;
-    late.push(
-      reply.then(item => {
-        replies[index] = item;
-      }),
+    return this.#index === length;
+  }
+
+  /** Resolves when all items are begun. */
+  goOn(lane: Lane): Promise<void> {
+    return new Promise(resolve => {
+      const turn = (): void => {
+        this.#call.mark = performance.now();
+        if (this.advance()) resolve();
+        else lane.goOn(turn);
+      };
+      lane.goOn(turn);
+    });
+  }
+
+  #runNext(): void {
+    const index = this.#index++;
+    const reply =
+      this.#length > MOST_REPLY_LENGTH
+        ? failure(this.#tooLong(index), this.#request, index, this.#form)
+        : runItem(this.#dispatcher, this.#call, this.#request, index, this.#form);
+    if (reply instanceof Promise) {
+      this.#replies[index] = this.#form.pending;
+      this.#late.push(reply.then(item => this.#take(index, item)));
+    } else {
+      this.#take(index, reply);
+    }
+  }
+
+  #take(index: number, reply: T): void {
+    this.#replies[index] = reply;
+    this.#length += this.#form.lengthOf(reply);
+  }
+
+  #tooLong(index: number): Problem {
+    return new Problem(
+      'too_many_requests',
+      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MOST_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
+      { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }
-  const { wait } = request;
-  const finish = (): B =>
-    form.batch(replies, wait === undefined ? undefined : positionsOf(form.pending, replies));
-  if (late.length === 0) return finish();
-  const missing =
-    (wait === undefined ? items.length : Math.min(wait, items.length)) - (items.length - late.length);
-  return settled(late, missing).then(finish);
+
+  /** The reply, when as many items are ready as the batch waits for. */
+  finish(): MaybePromise<B> {
+    const { items, wait } = this.#request;
+    const late = this.#late;
+    const reply = (): B =>
+      this.#form.batch(
+        this.#replies,
+        wait === undefined ? undefined : positionsOf(this.#form.pending, this.#replies),
+      );
+    if (late.length === 0) return reply();
+    const missing =
+      (wait === undefined ? items.length : Math.min(wait, items.length)) - (items.length - late.length);
+    return settled(late, missing).then(reply);
+  }
 }
 
 /** Resolves when so many of the promises are done; they never reject. */
@@ -90,10 +163,11 @@ function runItem<T>(
       compiled,
       withKey(item as OperationInput, request, index, compiled.operation.keyed),
     );
-    return result instanceof Promise
-      ? later(result, compiled, request, index, form)
-      : form.success(form.result(compiled, result));
+    if (!(result instanceof Promise)) return form.success(form.result(compiled, result));
+    call.mark = performance.now();
+    return later(result, compiled, request, index, form);
   } catch (error) {
+    call.mark = performance.now();
     return failure(error, request, index, form);
   }
 }

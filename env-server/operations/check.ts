@@ -1,4 +1,4 @@
-import { CheckReport } from './definitions.ts';
+import { CheckReport, plainReport } from './definitions.ts';
 import { serverOperation } from './operation.ts';
 import { EnvId } from './schemas.ts';
 
@@ -16,8 +16,7 @@ export const checkOperation = serverOperation({
   problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: CheckReport,
-  async handle({ registrations }, _principal, { env_id }) {
-    const report = await registrations.check(env_id);
-    return { ...report, findings: [...report.findings] };
+  async handle({ registrations }, principal, { env_id }) {
+    return plainReport(await registrations.check(principal, env_id));
   },
 });

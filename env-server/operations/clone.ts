@@ -14,7 +14,13 @@ export const clone = sessionOperation({
     'The clones draw the same random numbers as the original would. They join its group unless `group_id` says otherwise.',
   keyed: true,
   plays: true,
-  problems: ['too_many_sessions', 'unsupported'],
+  problems: [
+    'too_many_sessions',
+    'unsupported',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+  ],
   body: { count: Type.Optional(Count), group_id: Type.Optional(GroupId) },
   result: ClonedSessions,
   handle({ sessions }, session, input) {

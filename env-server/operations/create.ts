@@ -27,7 +27,13 @@ export const create = serverOperation({
     'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state.',
   keyed: true,
   plays: true,
-  problems: ['unknown_environment', 'too_many_sessions'],
+  problems: [
+    'unknown_environment',
+    'too_many_sessions',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+  ],
   body: {
     env_id: EnvId,
     config: Type.Optional(Config),

@@ -2,7 +2,8 @@ import { type Static, Type } from 'typebox';
 import { Problem } from '../../shared/problems.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../custom/definition.ts';
 import type { Registered, Registrations } from '../custom/registrations.ts';
-import { RULES, type Rule } from '../environments/checker/report.ts';
+import { withoutSecrets } from '../custom/remote/secrets.ts';
+import { type CheckReport as Report, RULES, type Rule } from '../environments/checker/report.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { AuditAction, StoredEnvironment } from '../store/store.ts';
 import { AnyJson, nullable } from './schemas.ts';
@@ -81,6 +82,11 @@ export const CheckReport = Type.Object(
         where: Type.Optional(Type.String({ description: 'Configuration, seed and step that show it.' })),
       }),
     ),
+    warnings: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'What is odd but may be meant so, e.g. states that no episode comes to.',
+      }),
+    ),
   },
   { title: 'CheckReport', description: 'What an environment owes its players and does not keep.' },
 );
@@ -103,6 +109,10 @@ export const Registration = Type.Object(
   { title: 'Registration' },
 );
 
+export function plainReport({ warnings, ...report }: Report): Static<typeof CheckReport> {
+  return { ...report, findings: [...report.findings], ...(warnings && { warnings: [...warnings] }) };
+}
+
 export function registration(
   registrations: Registrations,
   { stored, report }: Registered,
@@ -110,7 +120,7 @@ export function registration(
   return {
     ...about(stored),
     durable: registrations.durable,
-    report: { ...report, findings: [...report.findings] },
+    report: plainReport(report),
   };
 }
 
@@ -130,9 +140,7 @@ export const StoredDefinition = Type.Object(
 /** The values of `headers` are secrets of the owner's service and stay with the server. */
 export function storedDefinition(stored: StoredEnvironment): Static<typeof StoredDefinition> {
   const definition = stored.definition as unknown as Definition;
-  if (definition.kind !== 'remote' || !definition.headers) return { ...about(stored), definition };
-  const headers = Object.fromEntries(Object.keys(definition.headers).map(name => [name, '(not shown)']));
-  return { ...about(stored), definition: { ...definition, headers } };
+  return { ...about(stored), definition: withoutSecrets(definition) };
 }
 
 function about({ envId, kind, owner, revision, registeredAt, replacedAt }: StoredEnvironment) {

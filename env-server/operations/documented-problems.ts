@@ -30,6 +30,8 @@ const OF_ENVIRONMENTS: readonly ProblemCode[] = [
   'script_limit',
   'remote_failed',
   'remote_unavailable',
+  'isolation_unavailable',
+  'environment_busy',
   'too_many_requests',
   'step_timeout',
 ];
@@ -39,7 +41,7 @@ export function documentedProblems(operation: Operation): ProblemCode[] {
   return inOrder([
     ...ANY,
     ...(operation.method === 'GET' ? [] : [...WITH_BODY, ...OF_CHANGES]),
-    ...(operation.keyed ? (['key_reused'] as const) : []),
+    ...(operation.keyed ? (['key_reused', 'request_key_expired', 'too_many_requests'] as const) : []),
     ...(operation.target === 'session' ? OF_SESSIONS : []),
     ...(operation.plays ? OF_ENVIRONMENTS : []),
     ...(operation.problems ?? []),

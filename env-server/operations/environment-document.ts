@@ -1,5 +1,7 @@
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { Space } from '../../shared/spaces.ts';
 import type { EnvironmentSpec } from '../environments/environment.ts';
+import { observationSpaces } from '../environments/spaces.ts';
 import type { Variant } from '../sessions/variant.ts';
 import type { EnvironmentDocument } from './schemas.ts';
 import { gymnasiumSpace, jsonSchema } from './spaces.ts';
@@ -15,6 +17,7 @@ function plainDocument(variant: Variant): EnvironmentDocument {
   const { environment, config } = variant;
   const { spec } = environment;
   const description = environment.describe(config);
+  const { text, structured } = observationSpaces(environment, config);
   return {
     env_id: spec.id,
     title: spec.title,
@@ -30,11 +33,9 @@ function plainDocument(variant: Variant): EnvironmentDocument {
     ...(description.actions && { actions: [...description.actions] }),
     ...(description.actionFormat !== undefined && { action_format: description.actionFormat }),
     ...(description.vocabulary && { vocabulary: [...description.vocabulary] }),
-    observation_space: {
-      json_schema: jsonSchema(spec.observationSpace),
-      gymnasium: gymnasiumSpace(spec.observationSpace),
-    },
-    action_space: { json_schema: jsonSchema(spec.actionSpace), gymnasium: gymnasiumSpace(spec.actionSpace) },
+    observation_space: spaceDocument(text),
+    structured_observation_space: spaceDocument(structured),
+    action_space: spaceDocument(spec.actionSpace),
     observation_formats: variant.formats,
     reward_range: rewardRange(spec),
     ...(spec.rewardThreshold !== undefined && { reward_threshold: spec.rewardThreshold }),
@@ -50,6 +51,10 @@ function plainDocument(variant: Variant): EnvironmentDocument {
     example_action: spec.exampleAction,
     history: [...spec.history],
   };
+}
+
+function spaceDocument(space: Space): EnvironmentDocument['action_space'] {
+  return { json_schema: jsonSchema(space), gymnasium: gymnasiumSpace(space) };
 }
 
 function rewardRange({ rewardRange }: EnvironmentSpec): (number | null)[] {

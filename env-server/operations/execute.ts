@@ -127,7 +127,7 @@ function onSession(
   const result =
     key === undefined
       ? session.exclusive(operation.handle, services, input)
-      : once(key, services, call, session, operation, input);
+      : once(key, services, session, operation, input);
   if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
   const start = call.mark;
   call.mark = performance.now();
@@ -138,12 +138,11 @@ function onSession(
 function once(
   key: string,
   services: Services,
-  call: Call,
   session: Session,
   operation: SessionOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  return session.replies.once(key, operation.name, input, call.request, () =>
+  return session.replies.once(key, operation.name, input, () =>
     session.exclusive(operation.handle, services, input),
   );
 }
@@ -174,8 +173,10 @@ function onServer(
   const reply =
     key === undefined
       ? work()
-      : services.sessions.replies(call.principal.name).once(key, operation.name, input, call.request, work);
-  return reply instanceof Promise ? inTime(reply, services.stepTimeoutMs, operation) : reply;
+      : services.sessions.replies(call.principal.name).once(key, operation.name, input, work);
+  if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
+  call.mark = performance.now();
+  return reply;
 }
 
 function atWorkplace(

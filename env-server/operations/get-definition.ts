@@ -12,6 +12,7 @@ export const getDefinition = serverOperation({
   summary: 'The definition of an environment of your own',
   description: 'As it was registered, save for the values of `headers`.',
   keyed: false,
+  revalidated: true,
   problems: ['unknown_environment', 'builtin_environment'],
   params: { env_id: EnvId },
   result: StoredDefinition,

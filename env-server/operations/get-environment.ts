@@ -11,6 +11,7 @@ export const getEnvironment = serverOperation({
   tag: 'environments',
   summary: 'All about an environment, in its default configuration',
   keyed: false,
+  revalidated: true,
   plays: true,
   problems: ['unknown_environment'],
   params: { env_id: EnvId },

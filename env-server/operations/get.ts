@@ -13,6 +13,7 @@ export const get = sessionOperation({
   result: SessionDetail,
   handle(_services, session) {
     session.acknowledge();
+    session.episode.weigh();
     return sessionDetail(session);
   },
 });

@@ -13,6 +13,7 @@ export const listEnvironments = serverOperation({
   tag: 'environments',
   summary: 'List environments',
   keyed: false,
+  revalidated: true,
   query: {
     search: Type.Optional(
       Type.String({ maxLength: LONGEST_SEARCH, description: 'Words that id, title or description contain.' }),

@@ -57,6 +57,8 @@ interface Declaration {
   readonly plays?: boolean;
   /** Codes that are its own; `documentedProblems` adds those that many operations share. */
   readonly problems?: readonly ProblemCode[];
+  /** Its REST replies have an `ETag`: they are large and rarely change. */
+  readonly revalidated?: boolean;
   /** What the audit log calls it, refused attempts included. */
   readonly audited?: AuditAction;
   /** Properties of the body that the reference shows in more detail than the check looks at. */

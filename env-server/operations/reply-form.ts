@@ -10,6 +10,8 @@ export interface ReplyForm<T, B = T> {
   /** Batch items. */
   success(result: T): T;
   failure(problem: T): T;
+  /** About how many characters an item takes. */
+  lengthOf(item: T): number;
   /** The item that has no reply yet; always the same value. */
   readonly pending: T;
   /**
@@ -25,6 +27,7 @@ export const textForm: ReplyForm<string, readonly string[]> = {
   problem: document => JSON.stringify(document),
   success: result => `{"ok":true,"result":${result}}`,
   failure: problem => `{"ok":false,"error":${problem}}`,
+  lengthOf: item => item.length,
   pending: '{"ok":false,"pending":true}',
   batch(items, pending) {
     const pieces = new Array<string>(items.length + 1);
@@ -40,7 +43,17 @@ export const plainForm: ReplyForm<unknown> = {
   problem: document => document,
   success: result => ({ ok: true, result }),
   failure: error => ({ ok: false, error }),
+  lengthOf: item => lengthOfTexts((item as { readonly result?: unknown }).result),
   pending: Object.freeze({ ok: false, pending: true }),
   // Replies that come later must not change what is being written.
   batch: (items, pending) => ({ results: items.slice(), ...(pending && { pending }) }),
 };
+
+/** What is long in a result is a text in it or in its lists: a picture, the observations of a trajectory. */
+function lengthOfTexts(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let length = 0;
+  for (const key in value) length += lengthOfTexts((value as { [key: string]: unknown })[key]);
+  return length;
+}

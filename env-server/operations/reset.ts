@@ -12,6 +12,7 @@ export const reset = sessionOperation({
   summary: 'Begin a new episode',
   keyed: true,
   plays: true,
+  problems: ['session_budget_exceeded'],
   body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
   result: Session,
   handle: (_services, session, input) =>

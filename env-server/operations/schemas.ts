@@ -131,6 +131,16 @@ export const SessionDetail = Type.Object(
     observation_format: Type.String(),
     max_episode_steps: Type.Integer(),
     created_at: Type.String({ format: 'date-time' }),
+    memory: Type.Object(
+      { bytes: Type.Integer(), limit_bytes: Type.Integer() },
+      { description: 'Estimated memory of the session, and what it may take.' },
+    ),
+    persistence: Type.Optional(
+      Type.Object(
+        { state: Type.Enum(['unsaved'], { type: 'string' }), reason: Type.String() },
+        { description: 'Present when the session cannot be stored, and ends with the server.' },
+      ),
+    ),
   },
   { title: 'SessionDetail' },
 );
@@ -226,7 +236,10 @@ export const EnvironmentList = Type.Object(
 export const SpaceDocument = Type.Object(
   {
     json_schema: Type.Unknown({ description: 'JSON Schema of a value.' }),
-    gymnasium: Type.Unknown({ description: 'Type and parameters of the Gymnasium space.' }),
+    gymnasium: Type.Unknown({
+      description:
+        'Type and parameters of the Gymnasium space. A null charset admits any character, a null bound is none.',
+    }),
   },
   { title: 'Space' },
 );
@@ -256,6 +269,7 @@ export const EnvironmentDocument = Type.Object(
       Type.Array(Type.String(), { description: 'Words that observations and actions are made of.' }),
     ),
     observation_space: SpaceDocument,
+    structured_observation_space: SpaceDocument,
     action_space: SpaceDocument,
     observation_formats: Type.Array(Type.String()),
     reward_range: Type.Array(Type.Union([Type.Number(), Type.Null()]), {

@@ -9,7 +9,13 @@ export const snapshot = sessionOperation({
   summary: 'Remember the state',
   description: 'State and random generator; restoring gives the same future. Lives as long as the session.',
   keyed: true,
-  problems: ['too_many_snapshots', 'unsupported'],
+  problems: [
+    'too_many_snapshots',
+    'unsupported',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+  ],
   result: Snapshot,
   handle: (_services, session) => ({ snapshot_id: session.snapshot() }),
 });

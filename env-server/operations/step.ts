@@ -12,7 +12,16 @@ export const step = sessionOperation({
   summary: 'Take an action',
   keyed: true,
   plays: true,
-  problems: ['episode_over', 'wrong_step', 'session_rolled_back', 'invalid_action'],
+  problems: [
+    'episode_over',
+    'wrong_step',
+    'session_rolled_back',
+    'invalid_action',
+    'session_budget_exceeded',
+    'token_budget_exceeded',
+    'server_budget_exceeded',
+    'session_unsaved',
+  ],
   body: {
     action: AnyJson({ description: 'An action of the environment’s `action_space`.' }),
     expected_step: Type.Optional(

@@ -2,6 +2,7 @@ import { type TProperties, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { Problem, type Violation } from '../../shared/problems.ts';
+import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
 import type { Operation } from './operation.ts';
 import { RequestKey } from './schemas.ts';
 
@@ -13,8 +14,12 @@ const MOST_VIOLATIONS = 20;
  */
 export type Check = (value: unknown) => void;
 
-/** How deep objects and lists of a request may lie in one another; code that walks through them is recursive. */
-const DEEPEST = 64;
+/** The size of a request is bounded by the limit of its body. */
+const INPUT_LIMITS: JsonLimits = {
+  depth: DEEPEST_JSON,
+  bytes: Number.POSITIVE_INFINITY,
+  keys: Number.POSITIVE_INFINITY,
+};
 
 /** Compiles the check of a schema. */
 export function compileCheck(schema: TSchema, what: string): Check {
@@ -40,12 +45,7 @@ export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'):
     let closed = true;
     for (const key in input) {
       if (!known.has(key)) closed = false;
-      else if (isDeeper(input[key], DEEPEST)) {
-        throw new Problem(
-          'invalid_request',
-          `${operation.name}: ${key} is nested more than ${DEEPEST} levels deep`,
-        );
-      }
+      else refuseOutOfBounds(operation.name, key, input[key]);
     }
     if (!closed || !quick.Check(input)) thorough(input);
   };
@@ -65,14 +65,15 @@ function inputProperties(operation: Operation, door: 'rest' | 'frame'): TPropert
   };
 }
 
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (levels === 0) return true;
-  for (const key in value) {
-    const inner = (value as { [key: string]: unknown })[key];
-    if (typeof inner === 'object' && isDeeper(inner, levels - 1)) return true;
-  }
-  return false;
+/** @throws Problem `invalid_request` for what is nested too deep, no finite number or no Unicode text */
+function refuseOutOfBounds(operation: string, key: string, value: unknown): void {
+  if (typeof value === 'string' ? value.isWellFormed() : typeof value !== 'object' || value === null) return;
+  const fault = faultOf(value, INPUT_LIMITS);
+  if (!fault) return;
+  const pointer = `/${key}${fault.pointer}`;
+  throw new Problem('invalid_request', `${operation}: ${pointer} ${fault.message}`, {
+    violations: [{ pointer, detail: fault.message }],
+  });
 }
 
 function violationsOf(errors: readonly TLocalizedValidationError[], schema: TSchema): Violation[] {

@@ -20,7 +20,7 @@ export function sessionView(
     step: episode.stepCount,
     observation,
     info: episode.info,
-    expires_at: new Date(session.expiresAt).toISOString(),
+    expires_at: new Date(session.wall(session.expiresAt)).toISOString(),
   };
 }
 
@@ -54,5 +54,7 @@ export function sessionDetail(session: LiveSession): SessionDetail {
     observation_format: session.format,
     max_episode_steps: variant.maxSteps,
     created_at: new Date(session.createdAt).toISOString(),
+    memory: { bytes: session.bytes, limit_bytes: session.mostBytes },
+    ...(session.unsaved !== undefined && { persistence: { state: 'unsaved', reason: session.unsaved } }),
   };
 }

@@ -3,6 +3,7 @@ import { Random } from '../../shared/random.ts';
 import type { Space } from '../../shared/spaces.ts';
 import type { AnyEnvironment, Picture } from '../environments/environment.ts';
 import { resolveConfig, resolveOptions } from '../environments/settings.ts';
+import { gymnasiumSpace } from '../operations/spaces.ts';
 import { block, code, decimal, percent, schemaTable, table } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 
@@ -161,5 +162,7 @@ function spaceText(space: Space): string {
         .join(', ')}`;
     case 'Json':
       return `JSON: ${code(space.schema as Json)}`;
+    default:
+      return code(JSON.stringify(gymnasiumSpace(space)));
   }
 }

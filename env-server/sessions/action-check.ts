@@ -1,6 +1,7 @@
 import { Compile } from 'typebox/compile';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Space } from '../../shared/spaces.ts';
+import { jsonSchema } from '../operations/spaces.ts';
 
 /** Says what is wrong with the type of an action, or undefined. Values of the right type are the environment's to judge. */
 export type ActionCheck = (action: Json) => string | undefined;
@@ -36,8 +37,8 @@ export function actionCheck(space: Space): ActionCheck {
         return undefined;
       };
     }
-    case 'Json': {
-      const validator = Compile(space.schema);
+    default: {
+      const validator = Compile(jsonSchema(space));
       return action => {
         if (validator.Check(action)) return undefined;
         const [error] = validator.Errors(action);

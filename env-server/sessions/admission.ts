@@ -1,13 +1,12 @@
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
+import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
 import { ReplyMemory } from './replies.ts';
 import type { EnvironmentTally } from './tally.ts';
 
-/** Replies remembered for each client by request key, for requests that concern no session yet. */
-export const CLIENT_REPLIES_KEPT = 4096;
 const RETRY_AFTER_SECONDS = 1;
 
-export interface SessionLimits {
+export interface SessionLimits extends ByteLimits {
   readonly maxSessions: number;
   readonly maxSessionsPerClient: number;
   readonly maxSessionsPerEnvironment: number;
@@ -21,8 +20,10 @@ export interface SessionLimits {
 
 export interface Client {
   sessions: number;
+  /** Memory of its sessions and replies. */
+  readonly account: ByteAccount;
   /** Of requests that concern no session yet. */
-  replies: ReplyMemory;
+  readonly replies: ReplyMemory;
 }
 
 /** Open sessions: in all, of one client, of one environment. */
@@ -82,12 +83,15 @@ export class Admission {
   readonly #limits: SessionLimits;
   readonly #common: CommonCounts | undefined;
   readonly #clients = new Map<string, Client>();
+  /** Memory of everybody. */
+  readonly bytes: ByteBudget;
   #sessions = 0;
 
   /** @param common decides, where this process is one of several */
   constructor(limits: SessionLimits, common?: CommonCounts) {
     this.#limits = limits;
     this.#common = common;
+    this.bytes = new ByteBudget(limits);
   }
 
   /** @throws TooManySessions */
@@ -116,6 +120,7 @@ export class Admission {
 
   #count(owner: string, tally: EnvironmentTally, change: number): void {
     this.#sessions += change;
+    this.bytes.sessions += change;
     this.client(owner).sessions += change;
     tally.sessions += change;
   }
@@ -123,7 +128,8 @@ export class Admission {
   client(owner: string): Client {
     let client = this.#clients.get(owner);
     if (!client) {
-      client = { sessions: 0, replies: new ReplyMemory(CLIENT_REPLIES_KEPT) };
+      const account = new ByteAccount(this.bytes);
+      client = { sessions: 0, account, replies: new ReplyMemory(account) };
       this.#clients.set(owner, client);
     }
     return client;

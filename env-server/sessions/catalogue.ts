@@ -7,6 +7,8 @@ import { Variant } from './variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
 const MOST_VARIANTS = 1000;
+/** Variants whose description is longer are not kept, only used. */
+const LONGEST_KEPT = 16 * 1024;
 
 /** The environments on offer, and their variants, made once each. */
 export class Catalogue {
@@ -43,6 +45,7 @@ export class Catalogue {
     const known = this.#variants.get(key);
     if (known && known.base === base) return known;
     const variant = new Variant(base, config, wrappers, this.#tally(envId));
+    if (key.length > LONGEST_KEPT) return variant;
     if (this.#variants.size >= MOST_VARIANTS) {
       const [oldest] = this.#variants.keys();
       this.#variants.delete(oldest);

@@ -1,17 +1,33 @@
 import { randomInt } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
+import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
+import { sizeOf } from './size.ts';
 import type { Variant } from './variant.ts';
 
 /** Seeds drawn by the server lie below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
 
-/** Everything an episode is, as plain data: what snapshots, clones and the store hold. */
+/** What a replay may hold up everything else at once. */
+const SLICE_MS = 4;
+/** Of an episode without its parts. */
+const EPISODE_BYTES = 256;
+
+/** Where an automatic reset began an episode: what came before is forgotten. */
+export interface Restart {
+  readonly state: Json;
+  readonly random: RandomState;
+  /** Steps taken before. */
+  readonly step: number;
+}
+
+/** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
 export interface EpisodeState {
   readonly seed: number;
   readonly options: JsonObject;
@@ -24,8 +40,27 @@ export interface EpisodeState {
   /** An exception in the environment ended the episode. */
   readonly failed: boolean;
   readonly info: JsonObject;
-  readonly actions: readonly Json[];
+  /** Undefined where the seed began it. */
+  readonly restart: Restart | undefined;
+  /** The actions since its beginning. */
+  readonly log: LogPosition | undefined;
 }
+
+const sizes = new WeakMap<EpisodeState, number>();
+
+/** Estimated memory of an episode without its actions, in bytes. */
+export function episodeSize(episode: EpisodeState): number {
+  let bytes = sizes.get(episode);
+  if (bytes === undefined) {
+    const { options, state, info, restart } = episode;
+    bytes = EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + sizeOf(restart?.state);
+    sizes.set(episode, bytes);
+  }
+  return bytes;
+}
+
+/** Estimated memory of an episode with its actions, in bytes. */
+export const wholeSize = (episode: EpisodeState): number => episodeSize(episode) + bytesOf(episode.log);
 
 export interface StepResult {
   session_id: string;
@@ -85,12 +120,13 @@ export function beginEpisode(
     truncated: false,
     failed: false,
     info: {},
-    actions: [],
+    restart: undefined,
+    log: undefined,
   }));
 }
 
 /**
- * Plays an episode again from its seed, options and actions.
+ * Plays an episode again from its beginning and actions; others have their turn meanwhile.
  * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
  */
 export async function replay(
@@ -99,17 +135,20 @@ export async function replay(
   format: ObservationFormat,
 ): Promise<TrajectoryRecord[]> {
   const { environment } = variant;
-  const random = Random.fromSeed(episode.seed);
+  const { restart } = episode;
+  const random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
   const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
-  let state = await environment.reset(variant.config, random, episode.options);
-  const records: TrajectoryRecord[] = [{ type: 'reset', step: 0, observation: observe(state), info: {} }];
-  for (const [index, action] of episode.actions.entries()) {
+  let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
+  let step = restart?.step ?? 0;
+  const records: TrajectoryRecord[] = [{ type: 'reset', step, observation: observe(state), info: {} }];
+  const actions = actionsOf(episode.log);
+  let sliceEnd = performance.now() + SLICE_MS;
+  for (const action of actions) {
     const transition = await environment.step(state, action, random);
     state = transition.state;
-    const step = index + 1;
     records.push({
       type: 'step',
-      step,
+      step: ++step,
       action,
       observation: observe(state),
       reward: transition.reward,
@@ -117,11 +156,14 @@ export async function replay(
       truncated: isTruncated(variant, transition, step),
       info: transition.info,
     });
+    if (performance.now() < sliceEnd) continue;
+    await new Promise(resolve => setImmediate(resolve));
+    sliceEnd = performance.now() + SLICE_MS;
   }
   if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
     throw new Problem(
       'unsupported',
-      `playing the ${episode.actions.length} actions again gave another state: ${environment.spec.id} does not keep to its seed`,
+      `playing the ${actions.length} actions again gave another state: ${environment.spec.id} does not keep to its seed`,
     );
   }
   return records;
@@ -131,8 +173,9 @@ export async function replay(
 export function recorded(
   first: StepResult['observation'],
   results: readonly StepResult[],
-  actions: readonly Json[],
+  episode: EpisodeState,
 ): TrajectoryRecord[] {
+  const actions = actionsOf(episode.log);
   const steps = results.map(
     ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
       type: 'step',
@@ -140,7 +183,7 @@ export function recorded(
       ...result,
     }),
   );
-  return [{ type: 'reset', step: 0, observation: first, info: {} }, ...steps];
+  return [{ type: 'reset', step: episode.restart?.step ?? 0, observation: first, info: {} }, ...steps];
 }
 
 export function isTruncated(

@@ -3,28 +3,45 @@ import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/environment.ts';
+import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
   type EpisodeState,
+  episodeSize,
   isTruncated,
+  type Restart,
   recorded,
   replay,
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
 import { headOfText, LiveResult } from './live-result.ts';
+import { sizeOf } from './size.ts';
 import type { Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; of no account between steps. */
 const before = Random.fromSeed(0);
+
+/** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
+const MEASURE_AFTER_BYTES = 4096;
 
 /** The session that an episode is played in. */
 export interface Stage {
   /** Its id. */
   readonly id: string;
   readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
   /** Of observations. */
   readonly format: ObservationFormat;
+  /** Bytes that it may still take. */
+  readonly room: number;
+  /** Its estimated memory changes by so many bytes. */
+  grow(bytes: number): void;
+  /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
+  requireRoomToPlay(bytes: number): void;
+  /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
+  release(log: ActionLog): void;
 }
 
 /** An episode that is being played: its state, its generator, and what has been done in it. */
@@ -48,10 +65,18 @@ export class LiveEpisode {
   #state: Json;
   /** The generator as it was before the step that is under way. */
   #randomBefore: RandomState | undefined;
-  #actions: Json[] | undefined;
+  #restart: Restart | undefined;
+  log: ActionLog;
   /** Results as they were, for environments that cannot be replayed. */
-  readonly #results: StepResult[] | undefined;
-  readonly #firstObservation: StepResult['observation'] | undefined;
+  #results: StepResult[] | undefined;
+  #resultBytes = 0;
+  #firstObservation: StepResult['observation'] | undefined;
+  /** Estimated memory without its actions and results, as last measured. */
+  #bytes: number;
+  /** The step at which it is measured again. States of built-in environments grow with the steps and actions, if at all. */
+  #measureAt: number;
+  /** Bytes of actions since it was measured. */
+  #unmeasured = 0;
 
   constructor(id: string, stage: Stage, episode: EpisodeState) {
     this.id = id;
@@ -66,7 +91,10 @@ export class LiveEpisode {
     this.truncated = episode.truncated;
     this.failed = episode.failed;
     this.info = episode.info;
-    this.#actions = episode.actions.length > 0 ? episode.actions.slice() : undefined;
+    this.#restart = episode.restart;
+    this.log = new ActionLog(episode.log);
+    this.#bytes = episodeSize(episode);
+    this.#measureAt = episode.step + 1;
     if (stage.variant.copyable) return;
     this.#results = [];
     this.#firstObservation = this.observe(stage.format) as StepResult['observation'];
@@ -77,8 +105,14 @@ export class LiveEpisode {
     return this.failed || ((this.terminated || this.truncated) && !this.#stage.variant.autoReset);
   }
 
+  /** Estimated memory without its actions, in bytes, as last measured. */
+  get bytes(): number {
+    return this.#bytes + this.#resultBytes;
+  }
+
   /**
-   * @throws Problem `episode_over`, `invalid_action`; `environment_fault` when the environment throws, which ends the episode
+   * @throws Problem `episode_over`, `invalid_action`, `session_budget_exceeded` and the like, with nothing done;
+   * `environment_fault` when the environment throws, which ends the episode
    */
   step(action: Json): MaybePromise<StepResult> {
     if (this.isOver) throw this.#over();
@@ -87,20 +121,31 @@ export class LiveEpisode {
     if (fault !== undefined) {
       throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
     }
+    const actionBytes = actionSize(action);
+    this.#stage.requireRoomToPlay(actionBytes);
     let transition: MaybePromise<Transition<Json>>;
     before.follow(this.#random);
     try {
-      transition = variant.environment.step(this.#state, action, this.#random);
+      transition = variant.environment.playFor
+        ? this.#stepForOwner(action)
+        : variant.environment.step(this.#state, action, this.#random);
     } catch (error) {
       throw this.#fault(error);
     }
     return transition instanceof Promise
-      ? this.#commitLater(action, transition, before.state)
-      : this.#commit(action, transition);
+      ? this.#commitLater(action, actionBytes, transition, before.state)
+      : this.#commit(action, actionBytes, transition);
+  }
+
+  #stepForOwner(action: Json): MaybePromise<Transition<Json>> {
+    const { owner, variant } = this.#stage;
+    const { environment } = variant;
+    return environment.playFor!(owner, () => environment.step(this.#state, action, this.#random));
   }
 
   #commitLater(
     action: Json,
+    actionBytes: number,
     transition: Promise<Transition<Json>>,
     randomBefore: RandomState,
   ): Promise<StepResult> {
@@ -108,7 +153,10 @@ export class LiveEpisode {
     return transition.then(
       value => {
         this.#randomBefore = undefined;
-        return this.#commit(action, value);
+        // Code of others: its next state may be of any size.
+        this.#requireRoomFor(value, actionBytes, randomBefore);
+        this.#measureAt = this.stepCount;
+        return this.#commit(action, actionBytes, value);
       },
       error => {
         this.#randomBefore = undefined;
@@ -117,7 +165,24 @@ export class LiveEpisode {
     );
   }
 
-  #commit(action: Json, transition: Transition<Json>): StepResult {
+  /** Takes back a step whose outcome is too large; where that cannot be, the episode ends. */
+  #requireRoomFor({ state, info }: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
+    const { variant, room } = this.#stage;
+    const most = Math.max(0, room) + this.#bytes;
+    const grown = sizeOf(state, most + 1) + sizeOf(info, most + 1) + actionBytes - this.#bytes;
+    try {
+      this.#stage.requireRoomToPlay(Math.max(0, grown));
+    } catch (error) {
+      if (variant.copyable) this.#random.moveTo(randomBefore);
+      else {
+        this.failed = true;
+        this.changed = true;
+      }
+      throw error;
+    }
+  }
+
+  #commit(action: Json, actionBytes: number, transition: Transition<Json>): StepResult {
     const { id, variant, format } = this.#stage;
     const { reward, info } = transition;
     let observation: StepResult['observation'];
@@ -134,8 +199,7 @@ export class LiveEpisode {
     this.terminated = transition.terminated;
     this.truncated = isTruncated(variant, transition, this.stepCount);
     this.info = info;
-    if (this.#actions) this.#actions.push(action);
-    else this.#actions = [action];
+    this.#stage.grow(this.log.append(action, actionBytes));
     this.#head ??= headOfText(id, this.id);
     const { stepCount, terminated, truncated } = this;
     const result = new LiveResult(
@@ -150,7 +214,44 @@ export class LiveEpisode {
       info,
     );
     this.#results?.push(result);
+    if (transition.restarted) this.#forgetPast(observation);
+    this.#unmeasured += actionBytes;
+    if (stepCount >= this.#measureAt || this.#unmeasured > MEASURE_AFTER_BYTES || this.#results) {
+      this.#measure(result);
+    }
     return result;
+  }
+
+  /** An automatic reset has begun another episode, from which everything can be played again. */
+  #forgetPast(observation: StepResult['observation']): void {
+    this.#stage.release(this.log);
+    this.log = new ActionLog();
+    this.#restart = { state: this.#state, random: this.#random.state, step: this.stepCount };
+    this.#measureAt = this.stepCount;
+    if (!this.#results) return;
+    this.#results = [];
+    this.#firstObservation = observation;
+    this.#stage.grow(-this.#resultBytes);
+    this.#resultBytes = 0;
+  }
+
+  /** Estimates anew what it takes. The next time is when it has twice as many steps. */
+  #measure(result: StepResult): void {
+    const begun = this.#restart?.step ?? 0;
+    this.#measureAt = begun + 2 * Math.max(1, this.stepCount - begun);
+    this.weigh();
+    if (!this.#results || this.#results.length === 0) return;
+    const resultBytes = sizeOf(result);
+    this.#resultBytes += resultBytes;
+    this.#stage.grow(resultBytes);
+  }
+
+  /** Estimates what its state takes now. */
+  weigh(): void {
+    this.#unmeasured = 0;
+    const bytes = episodeSize(this.capture());
+    this.#stage.grow(bytes - this.#bytes);
+    this.#bytes = bytes;
   }
 
   #over(): Problem {
@@ -202,16 +303,26 @@ export class LiveEpisode {
       truncated: this.truncated,
       failed: this.failed,
       info: this.info,
-      actions: this.#actions ? this.#actions.slice() : [],
+      restart: this.#restart,
+      log: this.log.position,
     };
+  }
+
+  /** The same for another session: from here on the two share what is done no more. */
+  share(): EpisodeState {
+    this.log.seal();
+    return this.capture();
   }
 
   /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
   records(): MaybePromise<TrajectoryRecord[]> {
-    const { variant, format } = this.#stage;
-    return this.#results
-      ? recorded(this.#firstObservation!, this.#results, this.#actions ?? [])
-      : guarded(variant, 'to play its actions again', () => replay(variant, this.capture(), format));
+    const { owner, variant, format } = this.#stage;
+    if (this.#results) return recorded(this.#firstObservation!, this.#results, this.capture());
+    const { environment } = variant;
+    const again = () => replay(variant, this.capture(), format);
+    return guarded(variant, 'to play its actions again', () =>
+      environment.playFor ? environment.playFor(owner, again) : again(),
+    );
   }
 
   /**

@@ -2,15 +2,18 @@ import type { JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
-import { Admission, CLIENT_REPLIES_KEPT, type CommonCounts, type SessionLimits } from './admission.ts';
+import { Admission, type CommonCounts, type SessionLimits } from './admission.ts';
+import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
 import { newId } from './ids.ts';
 import { newSessionId, type Placement, serialAfter } from './placement.ts';
 import type { Principal } from './principal.ts';
-import { ReplyMemory } from './replies.ts';
-import { Session } from './session.ts';
+import type { ReplyMemory } from './replies.ts';
+import { type Clock, GivenClock, type Moment, ServerClock } from './server-clock.ts';
+import { newSessionSize, Session } from './session.ts';
+import type { SessionImage } from './session-image.ts';
 import { Shutdown } from './shutdown.ts';
 import type { StoredReply, StoredSession } from './stored-session.ts';
 import type { Variant } from './variant.ts';
@@ -42,12 +45,14 @@ export interface Company {
 export class SessionManager {
   readonly #limits: SessionLimits;
   readonly #placement: Placement | undefined;
-  /** Milliseconds since the epoch. */
+  readonly clock: Clock;
+  /** Milliseconds of the server's clock. */
   readonly now: () => number;
+  readonly #wall: (time: number) => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new EndedSessions();
   readonly #admission: Admission;
-  readonly #wheel: ExpiryWheel<Session>;
+  #wheel: ExpiryWheel<Session>;
   #serial = 0;
   readonly #shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
@@ -58,15 +63,31 @@ export class SessionManager {
     session_lost: 0,
   };
   opened = 0;
+  /** Sessions that turned out not to be storable. */
+  unsaved = 0;
   /** Told of every session that ends. */
   onEnd: ((ended: EndedSession) => void) | undefined;
 
-  constructor(limits: SessionLimits, now: () => number = Date.now, company?: Company) {
+  /** @param clock or a function that gives its time, in milliseconds since the epoch */
+  constructor(limits: SessionLimits, clock: Clock | (() => number) = new ServerClock(), company?: Company) {
     this.#limits = limits;
     this.#placement = company?.placement;
     this.#admission = new Admission(limits, company?.counts);
-    this.now = now;
-    this.#wheel = new ExpiryWheel(now());
+    this.clock = typeof clock === 'function' ? new GivenClock(clock) : clock;
+    this.now = this.clock.now;
+    this.#wall = time => this.clock.toWall(time);
+    this.#wheel = new ExpiryWheel(this.now());
+  }
+
+  /** Goes on with the time of an earlier process. Call it before there are sessions. */
+  goOnFrom(moment: Moment): void {
+    this.clock.goOnFrom(moment);
+    this.#wheel = new ExpiryWheel(this.now());
+  }
+
+  /** Memory of all sessions. */
+  get bytes(): ByteBudget {
+    return this.#admission.bytes;
   }
 
   /** Begins to look for expired sessions every second. */
@@ -109,9 +130,12 @@ export class SessionManager {
     }
     const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
     const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
+    const { account } = this.#admission.client(owner);
+    account.requireRoom(variant.openingBytes);
     return this.#admitted(owner, variant, count, () =>
       chain(this.#begin(variant, request, count), episodes => {
         this.#shutdown.requireRunning();
+        this.#requireRoom(account, variant, episodes);
         return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
       }),
     );
@@ -128,13 +152,34 @@ export class SessionManager {
     });
   }
 
-  /** @throws Problem `too_many_sessions`, `draining`, `unsupported` */
+  /**
+   * @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded`; the episodes are
+   * released then
+   */
+  #requireRoom(account: ByteAccount, variant: Variant, episodes: readonly EpisodeState[]): void {
+    try {
+      let bytes = variant.openingBytes;
+      for (const episode of episodes) {
+        const size = newSessionSize(episode);
+        const most = account.limits.maxBytesPerSession;
+        if (size > most) throw sessionBudgetExceeded('that is to be opened', 0, size, most);
+        bytes += size;
+      }
+      account.requireRoom(bytes);
+    } catch (error) {
+      if (!variant.copyable) for (const { state } of episodes) void variant.environment.dispose?.(state);
+      throw error;
+    }
+  }
+
+  /** @throws Problem `too_many_sessions`, `draining`, `unsupported`, `session_budget_exceeded` and the like */
   clone(session: Session, count: number, groupId: string | undefined): MaybePromise<Session[]> {
-    const episode = session.capture();
+    const episode = session.share();
     const { owner, variant, format, ttlMs } = session;
     const group = groupId ?? session.groupId;
     return this.#admitted(owner, variant, count, () => {
       this.#shutdown.requireRunning();
+      this.#requireRoom(this.#admission.client(owner).account, variant, new Array(count).fill(episode));
       return Array.from({ length: count }, () =>
         this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
       );
@@ -199,6 +244,12 @@ export class SessionManager {
     const now = this.now();
     for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
     this.#ended.forget(now);
+    for (const [, { replies }] of this.#admission.clients()) replies.turn(now, this.keepKeysMs);
+  }
+
+  /** How long keys of requests that concern no session are remembered at least after their replies were dropped. */
+  get keepKeysMs(): number {
+    return 1000 * this.#limits.lifetimeSeconds;
   }
 
   /** From now on no sessions are opened. */
@@ -244,8 +295,8 @@ export class SessionManager {
   }
 
   /** Takes over replies of an earlier process. */
-  recallReplies(owner: string, replies: readonly StoredReply[]): void {
-    this.#admission.client(owner).replies = new ReplyMemory(CLIENT_REPLIES_KEPT, replies);
+  recallReplies(owner: string, replies: readonly StoredReply[], dropped: readonly Uint32Array[]): void {
+    this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
   /** The process that had these sessions before this one ended without warning: ids that nobody knows may be of its own. */
@@ -259,10 +310,17 @@ export class SessionManager {
   }
 
   /** Opens a session again that an earlier process had, with its idle time beginning anew. Limits do not count. */
-  recall(stored: StoredSession, variant: Variant): Session {
+  recall(stored: StoredSession, variant: Variant, image: SessionImage): Session {
     const { episode, past, ...settings } = stored;
-    const session = new Session({ ...settings, variant, now: this.now }, episode, past);
+    const { account } = this.#admission.client(stored.owner);
+    const session = new Session(
+      { ...settings, variant, account, now: this.now, wall: this.#wall },
+      episode,
+      past,
+    );
     session.changed = false;
+    session.image = image;
+    variant.opened(account);
     this.#admission.count(stored.owner, variant.tally, 1);
     this.#serial = Math.max(this.#serial, stored.serial);
     this.#sessions.set(session.id, session);
@@ -272,7 +330,7 @@ export class SessionManager {
 
   /** When a session is forgotten that ends now. */
   get forgetAt(): number {
-    return this.now() + 1000 * this.#limits.goneSeconds;
+    return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
 
   /** Opens sessions within the limits. Where that fails, they do not count. */
@@ -309,12 +367,16 @@ export class SessionManager {
     },
     episode: EpisodeState,
   ): Session {
+    const { account } = this.#admission.client(settings.owner);
+    settings.variant.opened(account);
     const session = new Session(
       {
         ...settings,
+        account,
         id: newSessionId(this.#placement),
         serial: this.#nextSerial(),
         now: this.now,
+        wall: this.#wall,
         deadline: this.now() + 1000 * this.#limits.lifetimeSeconds,
       },
       episode,
@@ -336,6 +398,8 @@ export class SessionManager {
     this.#sessions.delete(session.id);
     this.#wheel.cancel(session);
     this.#admission.count(session.owner, session.variant.tally, -1);
+    session.releaseAll();
+    session.variant.ended();
     this.endings[ending]++;
     const { id, owner } = session;
     const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };

@@ -1,71 +1,127 @@
 import type { Json } from '../../shared/json.ts';
 import type { MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
+import { KeyHashes, MOST_HASHES } from './key-hashes.ts';
+import { sizeOf } from './size.ts';
 import type { StoredReply } from './stored-session.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
 const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
-
-/** Of replies that came from the store; requests are numbered from 1. */
-const NO_REQUEST = 0;
+/** Of an entry without what it holds. */
+const ENTRY_BYTES = 160;
+/** Of a reply that is not there yet. */
+const NO_NUMBER = -1;
+const RETRY_AFTER_SECONDS = 60;
 
 interface Entry {
   readonly operation: string;
   /** What was asked, or its fingerprint. */
   readonly asked: object | string;
-  /** Number of the request it came in; replies of one request are never dropped for one another. */
-  readonly request: number;
   /** A promise while the request is in flight. */
   reply: MaybePromise<unknown>;
-  /** It was written to the store. */
-  kept: boolean;
+  /** Counts the replies of a memory in the order in which they came. */
+  number: number;
+  bytes: number;
+}
+
+/** Whose replies they are, and what they may take. */
+export interface ReplyHolder {
+  /** Bytes of replies that are kept; older ones are dropped for newer ones. */
+  readonly replyBytes: number;
+  /** The memory takes so many bytes more or, below zero, less. */
+  grow(bytes: number): void;
+}
+
+/** Identifies a reply within its memory. */
+export interface ReplyName {
+  readonly number: number;
+  readonly key: string;
+}
+
+/** What came and went since a memory was last stored. */
+export interface ReplyChanges {
+  readonly added: readonly StoredReply[];
+  /** Replies that were stored and are dropped. */
+  readonly removed: readonly ReplyName[];
+  /** Hashes of the keys that were dropped, two words each. */
+  readonly dropped: Uint32Array;
+  /** How far it is stored when these are. */
+  readonly end: { readonly replies: number; readonly dropped: number; readonly turn: number };
 }
 
 /**
- * Replies by request key, so that a repeated request changes nothing. Keeps at least the last `capacity`
- * replies, and all those of the latest request. A request still in flight shares its reply; one that failed is forgotten.
+ * Replies by request key, so that a repeated request changes nothing. A request still in flight shares its reply; one
+ * that failed is forgotten. Where a reply had to make room for later ones its key is remembered, and refused.
  */
 export class ReplyMemory {
-  readonly #capacity: number;
+  readonly #holder: ReplyHolder;
   readonly #entries = new Map<string, Entry>();
+  /** Bytes of replies that are there. */
+  #kept = 0;
+  /** Replies that have come. */
+  #count = 0;
+  /** Keys whose replies were dropped. */
+  #dropped = new KeyHashes();
+  /** The same, of an earlier time. */
+  #droppedBefore: KeyHashes | undefined;
+  #turns = 0;
+  #turnedAt: number | undefined;
+  /** How far it is stored. */
+  #stored = { replies: 0, dropped: 0 };
+  #removed: ReplyName[] = [];
 
-  constructor(capacity: number, stored: readonly StoredReply[] = []) {
-    this.#capacity = capacity;
-    for (const { key, operation, asked, reply } of stored) {
-      this.#entries.set(key, { operation, asked, request: NO_REQUEST, reply, kept: true });
-    }
+  constructor(holder: ReplyHolder) {
+    this.#holder = holder;
   }
 
-  /**
-   * The replies that are there, oldest first; not those still in flight.
-   * @param which `fresh` leaves out those that `kept` was told of
-   */
-  stored(which: 'all' | 'fresh' = 'all'): StoredReply[] {
-    const replies: StoredReply[] = [];
-    for (const [key, { operation, asked, reply, kept }] of this.#entries) {
-      if (reply instanceof Promise || (kept && which === 'fresh')) continue;
-      replies.push({ key, operation, asked: fingerprint(asked), reply: reply as Json });
+  /** Takes over what was stored. */
+  recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
+    for (const { number, key, operation, asked, reply } of replies) {
+      const entry: Entry = { operation, asked, reply, number, bytes: 0 };
+      this.#entries.set(key, entry);
+      this.#count = Math.max(this.#count, number + 1);
+      this.#weigh(key, entry);
     }
-    return replies;
+    const before = this.#dropped.bytes;
+    for (const hashes of dropped) this.#dropped.addAll(hashes);
+    this.#holder.grow(this.#dropped.bytes - before);
+    this.#stored = { replies: this.#count, dropped: this.#dropped.size };
   }
 
-  /** These were written to the store. */
-  kept(replies: readonly StoredReply[]): void {
-    for (const { key, reply } of replies) {
-      const entry = this.#entries.get(key);
-      if (entry?.reply === reply) entry.kept = true;
+  /** What is to be stored now; replies still in flight come later. */
+  get changes(): ReplyChanges {
+    const added: StoredReply[] = [];
+    if (this.#stored.replies < this.#count) {
+      for (const [key, { number, operation, asked, reply }] of this.#entries) {
+        if (number < this.#stored.replies) continue;
+        added.push({ number, key, operation, asked: fingerprint(asked), reply: reply as Json });
+      }
+    }
+    const dropped = this.#dropped.since(this.#stored.dropped);
+    const end = { replies: this.#count, dropped: this.#dropped.size, turn: this.#turns };
+    return { added, removed: this.#removed.slice(), dropped, end };
+  }
+
+  /** These were stored. */
+  stored({ added, removed, end }: ReplyChanges): void {
+    const { turn, ...stored } = end;
+    this.#stored = turn === this.#turns ? stored : { ...stored, dropped: 0 };
+    this.#removed = this.#removed.slice(removed.length);
+    // What was dropped while it was being written.
+    for (const { key, number } of added) {
+      if (this.#entries.get(key)?.number !== number) this.#removed.push({ number, key });
     }
   }
 
   /**
    * The stored reply, or what `work` returns, stored.
-   * @throws Problem `key_reused` when the key was used for something else
+   * @throws Problem `key_reused` when the key was used for something else, `request_key_expired` when its reply was
+   * dropped, `too_many_requests` when no more dropped keys can be remembered
    */
   once(
     key: string,
     operation: string,
     input: object,
-    request: number,
     work: () => MaybePromise<unknown>,
   ): MaybePromise<unknown> {
     const known = this.#entries.get(key);
@@ -75,28 +131,83 @@ export class ReplyMemory {
       }
       return known.reply;
     }
+    this.#requireNew(key);
     const reply = work();
-    const entry: Entry = { operation, asked: input, request, reply, kept: false };
+    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0 };
     this.#entries.set(key, entry);
-    this.#trim(request);
     if (reply instanceof Promise) {
       reply.then(
         value => {
           entry.reply = value;
+          this.#keep(key, entry);
         },
         () => {
           if (this.#entries.get(key) === entry) this.#entries.delete(key);
         },
       );
+    } else {
+      this.#keep(key, entry);
     }
     return reply;
   }
 
-  #trim(request: number): void {
-    for (const [key, entry] of this.#entries) {
-      if (this.#entries.size <= this.#capacity || entry.request === request) return;
-      this.#entries.delete(key);
+  /** Forgets dropped keys that were dropped at least so long ago, and at most twice as long. */
+  turn(now: number, keepMs: number): void {
+    this.#turnedAt ??= now;
+    if (now - this.#turnedAt < keepMs) return;
+    this.#turnedAt = now;
+    this.#turns++;
+    this.#holder.grow(-(this.#droppedBefore?.bytes ?? 0));
+    this.#droppedBefore = this.#dropped;
+    this.#dropped = new KeyHashes();
+    this.#stored.dropped = 0;
+  }
+
+  #requireNew(key: string): void {
+    if (this.#dropped.size === 0 && !this.#droppedBefore) return;
+    if (this.#dropped.has(key) || this.#droppedBefore?.has(key)) {
+      throw new Problem(
+        'request_key_expired',
+        `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
+      );
     }
+    if (this.#dropped.size >= MOST_HASHES) {
+      throw new Problem(
+        'too_many_requests',
+        `${MOST_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+  }
+
+  #keep(key: string, entry: Entry): void {
+    entry.number = this.#count++;
+    this.#weigh(key, entry);
+    this.#trim();
+  }
+
+  #weigh(key: string, entry: Entry): void {
+    const most = this.#holder.replyBytes + 1;
+    entry.bytes = ENTRY_BYTES + sizeOf(key) + sizeOf(entry.asked, most) + sizeOf(entry.reply, most);
+    this.#kept += entry.bytes;
+    this.#holder.grow(entry.bytes);
+  }
+
+  /** Drops the oldest replies that there is no room for. */
+  #trim(): void {
+    const most = this.#holder.replyBytes;
+    if (this.#kept <= most) return;
+    const before = this.#dropped.bytes;
+    for (const [key, { number, bytes }] of this.#entries) {
+      if (this.#kept <= most) break;
+      if (number === NO_NUMBER) continue;
+      this.#entries.delete(key);
+      this.#kept -= bytes;
+      this.#holder.grow(-bytes);
+      this.#dropped.add(key);
+      if (number < this.#stored.replies) this.#removed.push({ number, key });
+    }
+    this.#holder.grow(this.#dropped.bytes - before);
   }
 }
 

@@ -2,19 +2,30 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
-import { beginEpisode, type EpisodeState, type StepResult, type TrajectoryRecord } from './episode.ts';
+import type { ActionLog } from './action-log.ts';
+import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
+import {
+  beginEpisode,
+  type EpisodeState,
+  episodeSize,
+  type StepResult,
+  type TrajectoryRecord,
+  wholeSize,
+} from './episode.ts';
 import type { Expiring } from './expiry.ts';
-import { LiveEpisode } from './live-episode.ts';
-import { ReplyMemory } from './replies.ts';
-import type { SessionPast, StoredSession } from './stored-session.ts';
+import { LiveEpisode, type Stage } from './live-episode.ts';
+import { type ReplyHolder, ReplyMemory } from './replies.ts';
+import type { SessionContent, SessionImage } from './session-image.ts';
+import { Snapshots, snapshotSize, unneededChunks } from './snapshots.ts';
+import type { SessionPast, StoredSettings } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
-/** Replies remembered by request key. */
-const REPLIES_KEPT = 16;
 /** Operations that may wait for the one that runs. */
 const LONGEST_QUEUE = 256;
 const MOST_SNAPSHOTS = 1024;
 const RETRY_AFTER_SECONDS = 1;
+/** Of a session without its parts: the session, its place in tables, its ids. */
+const SESSION_BYTES = 1536;
 
 export const STANDINGS = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
 export type Standing = (typeof STANDINGS)[number];
@@ -29,18 +40,25 @@ export interface SessionSettings {
   readonly groupId: string | null;
   readonly format: ObservationFormat;
   readonly now: () => number;
-  /** Absent: now. */
+  /** Gives a time of the server's clock by the wall clock. */
+  wall(time: number): number;
+  /** Its owner's. */
+  readonly account: ByteAccount;
+  /** By the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
-  /** When it ends however busy it is, in milliseconds since the epoch. */
+  /** When it ends however busy it is, in milliseconds of the server's clock. */
   readonly deadline: number;
 }
+
+/** Estimated memory of a session that begins with this episode, in bytes. */
+export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES + wholeSize(episode);
 
 /** Does something with a session. */
 type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
 
 /** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
-export class Session implements Expiring {
+export class Session implements Expiring, Stage, ReplyHolder {
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -51,6 +69,17 @@ export class Session implements Expiring {
   readonly ttlMs: number;
   readonly deadline: number;
   readonly #now: () => number;
+  /** Gives one of its times by the wall clock, in milliseconds since the epoch. */
+  readonly wall: (time: number) => number;
+  readonly #account: ByteAccount;
+  /** Estimated memory, in bytes. */
+  bytes = SESSION_BYTES;
+  /** What the store has of it; undefined where nothing is stored. */
+  image: SessionImage | undefined;
+  /** Why it cannot be stored. */
+  unsaved: string | undefined;
+  /** Its client does not know yet that it cannot be stored. */
+  #unsavedUntold = false;
   usedAt: number;
   slot = 0;
   closed = false;
@@ -58,7 +87,7 @@ export class Session implements Expiring {
   /** What is not the episode's is not as it was last stored. */
   #changed = true;
   #episodes = 0;
-  #snapshots: Map<string, EpisodeState> | undefined;
+  #snapshots: Snapshots | undefined;
   #snapshotsTaken = 0;
   #replies: ReplyMemory | undefined;
   #tail: Promise<void> | undefined;
@@ -74,12 +103,16 @@ export class Session implements Expiring {
     this.groupId = settings.groupId;
     this.format = settings.format;
     this.#now = settings.now;
+    this.wall = settings.wall;
     this.usedAt = settings.now();
-    this.createdAt = settings.createdAt ?? this.usedAt;
+    this.createdAt = settings.createdAt ?? settings.wall(this.usedAt);
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
+    this.#account = settings.account;
+    this.#account.add(SESSION_BYTES);
     if (past) this.#recall(past);
     else this.#episodes = 1;
+    this.grow(this.#snapshots?.actionBytes ?? 0);
     this.#episode = this.#adopted(episode);
     if (!past && episode.step === 0) this.variant.tally.episodes++;
   }
@@ -87,9 +120,51 @@ export class Session implements Expiring {
   #recall(past: SessionPast): void {
     this.#episodes = past.episodes;
     this.#snapshotsTaken = past.snapshotsTaken;
-    if (past.snapshots.length > 0) this.#snapshots = new Map(past.snapshots);
-    if (past.replies.length > 0) this.#replies = new ReplyMemory(REPLIES_KEPT, past.replies);
+    for (const [id, episode] of past.snapshots) this.#remember(id, episode);
+    if (past.replies.length + past.droppedKeys.length > 0)
+      this.replies.recall(past.replies, past.droppedKeys);
     this.#rolledBack = past.rolledBack;
+  }
+
+  /** Bytes that it may still take. */
+  get room(): number {
+    return this.mostBytes - this.bytes;
+  }
+
+  /** Bytes that it may take. */
+  get mostBytes(): number {
+    return this.#account.limits.maxBytesPerSession;
+  }
+
+  /** Bytes that its replies may take. */
+  get replyBytes(): number {
+    return this.#account.replyBytesOfSession;
+  }
+
+  grow(bytes: number): void {
+    this.bytes += bytes;
+    if (!this.closed) this.#account.add(bytes);
+  }
+
+  /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
+  requireRoomToPlay(bytes: number): void {
+    if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
+    this.#account.requireRoomToPlay(bytes);
+  }
+
+  release(log: ActionLog): void {
+    let bytes = 0;
+    for (const chunk of unneededChunks(log.position, this.#snapshots)) {
+      bytes += chunk.bytes;
+      this.image?.forget(chunk);
+    }
+    this.grow(-bytes);
+  }
+
+  /** It has ended: what it held counts no more. */
+  releaseAll(): void {
+    this.#account.add(-this.bytes);
+    this.bytes = 0;
   }
 
   /** The one that is played. */
@@ -140,8 +215,22 @@ export class Session implements Expiring {
 
   get replies(): ReplyMemory {
     this.#changed = true;
-    this.#replies ??= new ReplyMemory(REPLIES_KEPT);
+    this.#replies ??= new ReplyMemory(this);
     return this.#replies;
+  }
+
+  /** What it was stored with is in the store. */
+  stored(content: SessionContent): void {
+    this.image?.done();
+    if (content.replies) this.#replies?.stored(content.replies);
+    this.unsaved = undefined;
+    this.#unsavedUntold = false;
+  }
+
+  /** It cannot be stored: its client is told before it goes on. */
+  cannotBeStored(reason: string): void {
+    this.#unsavedUntold ||= this.unsaved === undefined;
+    this.unsaved = reason;
   }
 
   /**
@@ -183,9 +272,15 @@ export class Session implements Expiring {
     this.#tail = settled;
   }
 
-  /** @throws InvalidOptions; Problem when the environment refuses a seed */
+  /** @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded` */
   reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
     return chain(beginEpisode(this.variant, seed, options), episode => {
+      const freed = this.#episode.bytes;
+      const grown = episodeSize(episode) - freed;
+      if (grown > Math.max(0, this.room)) {
+        void this.variant.environment.dispose?.(episode.state);
+        throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
+      }
       this.#episode.dispose();
       this.#begin(episode);
     });
@@ -193,13 +288,14 @@ export class Session implements Expiring {
 
   /** Its client has seen where it stands. */
   acknowledge(): void {
+    this.#unsavedUntold = false;
     if (!this.#rolledBack) return;
     this.#rolledBack = false;
     this.#changed = true;
   }
 
   /**
-   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`; `environment_fault` when the environment
+   * @throws Problem `wrong_step`, `episode_over`, `invalid_action`, `session_rolled_back`, `session_unsaved`; `environment_fault` when the environment
    * throws, which ends the episode
    */
   step(action: Json, expectedStep: number | undefined): MaybePromise<StepResult> {
@@ -208,6 +304,12 @@ export class Session implements Expiring {
       throw new Problem(
         'session_rolled_back',
         `the server ended without warning; session ${this.id} was resumed at step ${episode.stepCount} of ${episode.id}, where it stood at the last checkpoint`,
+      );
+    }
+    if (this.#unsavedUntold) {
+      throw new Problem(
+        'session_unsaved',
+        `session ${this.id} cannot be stored, and ends with this server: ${this.unsaved}`,
       );
     }
     if (expectedStep !== undefined && expectedStep !== episode.stepCount + 1) {
@@ -219,21 +321,30 @@ export class Session implements Expiring {
     return episode.step(action);
   }
 
-  /** @throws Problem `unsupported`, `too_many_snapshots` */
+  /** @throws Problem `unsupported`, `too_many_snapshots`, `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   snapshot(): string {
     this.#requireCopyable();
-    this.#snapshots ??= new Map();
-    if (this.#snapshots.size >= MOST_SNAPSHOTS) {
+    if (this.#snapshots && this.#snapshots.size >= MOST_SNAPSHOTS) {
       throw new Problem(
         'too_many_snapshots',
         `session ${this.id} has ${MOST_SNAPSHOTS} snapshots, the most it may have`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
+    const episode = this.#episode.capture();
+    const bytes = snapshotSize(episode);
+    if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
+    this.#account.requireRoom(bytes);
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
-    this.#snapshots.set(snapshotId, this.capture());
+    this.#remember(snapshotId, episode);
     this.#changed = true;
     return snapshotId;
+  }
+
+  #remember(snapshotId: string, episode: EpisodeState): void {
+    this.#snapshots ??= new Snapshots();
+    this.#snapshots.add(snapshotId, episode);
+    this.grow(snapshotSize(episode));
   }
 
   /** @throws Problem `unknown_snapshot` */
@@ -246,39 +357,31 @@ export class Session implements Expiring {
   }
 
   /**
-   * The episode as plain data.
+   * The episode for another session.
    * @throws Problem `unsupported` when the environment holds more than its state
    */
-  capture(): EpisodeState {
+  share(): EpisodeState {
     this.#requireCopyable();
-    return this.#episode.capture();
+    return this.#episode.share();
   }
 
-  /**
-   * The whole session as plain data; what is under way is not in it.
-   * @throws Problem `unsupported` when the environment holds more than its state
-   */
-  stored(): StoredSession {
+  /** What of it never changes. */
+  get settings(): StoredSettings {
+    const { id, serial, owner, groupId, format, createdAt, ttlMs, deadline, variant } = this;
+    const { config, wrappers } = variant;
+    const envId = variant.base.spec.id;
+    return { id, serial, owner, groupId, envId, config, wrappers, format, createdAt, ttlMs, deadline };
+  }
+
+  /** What does; what is under way is not in it. */
+  content(): SessionContent {
     return {
-      id: this.id,
-      serial: this.serial,
-      owner: this.owner,
-      groupId: this.groupId,
-      envId: this.variant.base.spec.id,
-      config: this.variant.config,
-      wrappers: this.variant.wrappers,
-      format: this.format,
-      createdAt: this.createdAt,
-      ttlMs: this.ttlMs,
-      deadline: this.deadline,
-      episode: this.capture(),
-      past: {
-        episodes: this.#episodes,
-        snapshotsTaken: this.#snapshotsTaken,
-        snapshots: this.#snapshots ? [...this.#snapshots] : [],
-        replies: this.#replies ? this.#replies.stored() : [],
-        rolledBack: this.#rolledBack,
-      },
+      episode: this.#episode.capture(),
+      episodes: this.#episodes,
+      snapshotsTaken: this.#snapshotsTaken,
+      snapshots: this.#snapshots ? [...this.#snapshots.entries()] : [],
+      rolledBack: this.#rolledBack,
+      replies: this.#replies?.changes,
     };
   }
 
@@ -294,11 +397,18 @@ export class Session implements Expiring {
     this.#episodes++;
     if (episode.step === 0) this.variant.tally.episodes++;
     this.#rolledBack = false;
+    this.#unsavedUntold = false;
     this.#changed = true;
+    const old = this.#episode;
+    this.release(old.log);
+    this.grow(-old.bytes);
     this.#episode = this.#adopted(episode);
   }
 
   #adopted(episode: EpisodeState): LiveEpisode {
+    let bytes = episodeSize(episode);
+    for (const chunk of unneededChunks(episode.log, this.#snapshots)) bytes += chunk.bytes;
+    this.grow(bytes);
     return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
   }
 
@@ -316,7 +426,7 @@ export class Session implements Expiring {
           wrappers: [...variant.wrappers],
           seed: this.seed,
           options: this.#episode.options,
-          step: 0,
+          step: first.step,
           observation: first.observation,
           info: first.info,
         },

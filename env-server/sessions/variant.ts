@@ -3,8 +3,12 @@ import type { AnyEnvironment, ObservationFormat } from '../environments/environm
 import { resolveConfig, resolveOptions, stepLimit } from '../environments/settings.ts';
 import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
+import type { ByteAccount } from './budgets.ts';
+import { sizeOf } from './size.ts';
 import type { EnvironmentTally } from './tally.ts';
 
+/** Of a variant without its configuration: what it is made of, and its check of actions. */
+const VARIANT_BYTES = 4096;
 const NO_OPTIONS: JsonObject = Object.freeze({});
 
 /** An environment under one effective configuration and wrappers: what all its sessions share. */
@@ -24,6 +28,12 @@ export class Variant {
   /** States hold everything, so they can be remembered, copied and replayed. */
   readonly copyable: boolean;
   readonly checkAction: ActionCheck;
+  /** Estimated memory, in bytes. */
+  readonly bytes: number;
+  /** Sessions that are open under it. */
+  #sessions = 0;
+  /** Where its memory counts: with whoever opened the first of these sessions. */
+  #account: ByteAccount | undefined;
   #defaultOptions: JsonObject | undefined;
 
   /** @throws InvalidConfig, Problem for an unknown wrapper */
@@ -45,6 +55,27 @@ export class Variant {
     this.seedable = spec.seedable !== false;
     this.copyable = this.environment.dispose === undefined;
     this.checkAction = actionCheck(spec.actionSpace);
+    this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
+  }
+
+  /** What a session of this client would need besides itself, in bytes. */
+  get openingBytes(): number {
+    return this.#account ? 0 : this.bytes;
+  }
+
+  /** A session is opened under it. */
+  opened(account: ByteAccount): void {
+    this.#sessions++;
+    if (this.#account) return;
+    this.#account = account;
+    account.add(this.bytes);
+  }
+
+  /** One of its sessions ended. */
+  ended(): void {
+    if (--this.#sessions > 0) return;
+    this.#account?.add(-this.bytes);
+    this.#account = undefined;
   }
 
   /** @throws InvalidOptions */

@@ -30,6 +30,7 @@ function sessionRow(number: number): SessionRow {
     owner: 'ann',
     version: 1,
     edition: '',
+    settings: null,
     document: JSON.stringify({ text: `${number} `.repeat(300) }),
     lost: null,
     atRest: true,

@@ -50,6 +50,28 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT;
    CREATE INDEX replies_by_owner ON replies (owner, id);
    ALTER TABLE audit ADD COLUMN outcome TEXT NOT NULL DEFAULT 'accepted';`,
+  // A session's row has what changes often; its parts are written once. Rows of version 1 have all of it in the document.
+  `ALTER TABLE sessions ADD COLUMN settings TEXT;
+   CREATE TABLE session_parts (
+     session_id TEXT NOT NULL,
+     kind TEXT NOT NULL,
+     number INTEGER NOT NULL,
+     data TEXT NOT NULL,
+     PRIMARY KEY (session_id, kind, number)
+   ) STRICT;
+   CREATE TABLE dropped_keys (
+     id INTEGER PRIMARY KEY,
+     owner TEXT NOT NULL,
+     hashes TEXT NOT NULL,
+     dropped_at INTEGER NOT NULL
+   ) STRICT;
+   CREATE TABLE clock (
+     id INTEGER PRIMARY KEY CHECK (id = 1),
+     server REAL NOT NULL,
+     wall REAL NOT NULL,
+     uptime REAL NOT NULL,
+     boot TEXT NOT NULL
+   ) STRICT;`,
 ];
 
 /**

@@ -7,18 +7,28 @@ const PATIENCE_MS = 20;
 /** The same for the last write of a server that ends. */
 const LAST_PATIENCE_MS = 10_000;
 
-/** A session as it is kept: its document, or why it cannot be kept. */
+/** A session as it is kept, apart from its parts: its documents, or why it cannot be kept. */
 export interface SessionRow {
   readonly id: string;
   readonly owner: string;
-  /** Of the document's form. */
+  /** Of the documents' form. */
   readonly version: number;
   /** Which definition of its environment it plays. */
   readonly edition: string;
+  /** What never changes; null leaves what is there. */
+  readonly settings: string | null;
+  /** What does. */
   readonly document: string | null;
   readonly lost: string | null;
   /** Nothing can have happened to it since it was written: its server wrote it when it ended. */
   readonly atRest: boolean;
+}
+
+/** Something of a session that is written once; `data` is text. Those of a kind are numbered. */
+export interface PartRow {
+  readonly kind: 'actions' | 'snapshot' | 'reply' | 'dropped';
+  readonly number: number;
+  readonly data: string;
 }
 
 /** A session that ended, remembered until `forgetAt` (milliseconds since the epoch). */
@@ -39,17 +49,36 @@ export interface ReplyRow {
   readonly reply: string;
 }
 
+/** Hashes of a client's dropped keys, and when they were dropped (milliseconds since the epoch). */
+export interface DroppedKeysRow {
+  readonly owner: string;
+  readonly hashes: string;
+  readonly at: number;
+}
+
+/** The times of a moment, in milliseconds. */
+export interface ClockRow {
+  readonly server: number;
+  readonly wall: number;
+  readonly uptime: number;
+  readonly boot: string;
+}
+
 /** What is written at once; iterables are read inside the transaction and may end when they like. */
 export interface SessionChanges {
   readonly put?: Iterable<SessionRow>;
-  readonly remove?: Iterable<string>;
+  readonly putParts?: Iterable<PartRow & { readonly sessionId: string }>;
+  readonly removeParts?: Iterable<Omit<PartRow, 'data'> & { readonly sessionId: string }>;
   /** Also removes their rows. */
   readonly ended?: Iterable<EndedRow>;
   readonly replies?: Iterable<ReplyRow>;
+  readonly removeReplies?: Iterable<{ readonly owner: string; readonly key: string }>;
+  readonly droppedKeys?: Iterable<DroppedKeysRow>;
+  readonly clock?: ClockRow;
   /** Marks rows as written at rest, or as those of sessions that are open again. */
   readonly atRest?: { readonly ids: Iterable<string>; readonly value: boolean };
-  /** Drops what was to be forgotten by this time, and all but so many replies of each owner. */
-  readonly forget?: { readonly now: number; readonly repliesKept: number };
+  /** Drops ended sessions that were to be forgotten by this time, and keys that were dropped before another. */
+  readonly forget?: { readonly now: number; readonly droppedBefore: number };
 }
 
 /** Sessions, ended sessions and replies in the embedded database. */
@@ -77,10 +106,27 @@ export class SessionRows {
 
   *sessions(): Generator<SessionRow> {
     const rows = this.#statement(
-      `SELECT session_id AS id, owner, version, edition, document, lost, at_rest AS atRest
+      `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
        FROM sessions ORDER BY rowid`,
     ).iterate() as Iterable<Omit<SessionRow, 'atRest'> & { readonly atRest: number }>;
     for (const row of rows) yield { ...row, atRest: row.atRest === 1 };
+  }
+
+  /** Those of a kind in the order of their numbers. */
+  parts(sessionId: string): Iterable<PartRow> {
+    return this.#statement(
+      'SELECT kind, number, data FROM session_parts WHERE session_id = ? ORDER BY kind, number',
+    ).iterate(sessionId) as Iterable<unknown> as Iterable<PartRow>;
+  }
+
+  clock(): ClockRow | undefined {
+    return this.#statement('SELECT server, wall, uptime, boot FROM clock').get() as ClockRow | undefined;
+  }
+
+  droppedKeys(): DroppedKeysRow[] {
+    return this.#statement(
+      'SELECT owner, hashes, dropped_at AS at FROM dropped_keys ORDER BY id',
+    ).all() as unknown as DroppedKeysRow[];
   }
 
   /** In the order in which they are to be forgotten. */
@@ -98,55 +144,92 @@ export class SessionRows {
   }
 
   /** All of it or nothing. */
-  write({ put = [], remove = [], ended = [], replies = [], atRest, forget }: SessionChanges): void {
+  write(changes: SessionChanges): void {
     inTransaction(this.#database, () => {
-      for (const row of put) this.#put(row);
-      for (const id of remove) this.#remove(id);
-      for (const row of ended) {
-        this.#remove(row.id);
-        this.#statement('INSERT OR REPLACE INTO ended_sessions VALUES (?, ?, ?, ?, ?)').run(
-          row.id,
-          row.owner,
-          row.ending,
-          row.reason,
-          row.forgetAt,
+      this.#writeSessions(changes);
+      this.#writeReplies(changes);
+      if (changes.clock) {
+        const { server, wall, uptime, boot } = changes.clock;
+        this.#statement('INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?, ?)').run(
+          server,
+          wall,
+          uptime,
+          boot,
         );
       }
-      for (const { owner, key, operation, asked, reply } of replies) {
-        this.#statement(
-          'INSERT OR REPLACE INTO replies (owner, request_key, operation, asked, reply) VALUES (?, ?, ?, ?, ?)',
-        ).run(owner, key, operation, asked, reply);
-      }
-      if (atRest) {
-        const statement = this.#statement('UPDATE sessions SET at_rest = ? WHERE session_id = ?');
-        for (const id of atRest.ids) statement.run(Number(atRest.value), id);
-      }
-      if (forget) this.#forget(forget.now, forget.repliesKept);
+      if (changes.forget) this.#forget(changes.forget);
     });
   }
 
-  #put({ id, owner, version, edition, document, lost, atRest }: SessionRow): void {
+  #writeSessions({ putParts = [], put = [], removeParts = [], ended = [], atRest }: SessionChanges): void {
+    for (const { sessionId, kind, number, data } of putParts) {
+      this.#statement('INSERT OR REPLACE INTO session_parts VALUES (?, ?, ?, ?)').run(
+        sessionId,
+        kind,
+        number,
+        data,
+      );
+    }
+    for (const row of put) this.#put(row);
+    for (const { sessionId, kind, number } of removeParts) {
+      this.#statement('DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND number = ?').run(
+        sessionId,
+        kind,
+        number,
+      );
+    }
+    for (const row of ended) {
+      this.#remove(row.id);
+      this.#statement('INSERT OR REPLACE INTO ended_sessions VALUES (?, ?, ?, ?, ?)').run(
+        row.id,
+        row.owner,
+        row.ending,
+        row.reason,
+        row.forgetAt,
+      );
+    }
+    if (!atRest) return;
+    const statement = this.#statement('UPDATE sessions SET at_rest = ? WHERE session_id = ?');
+    for (const id of atRest.ids) statement.run(Number(atRest.value), id);
+  }
+
+  #writeReplies({ replies = [], removeReplies = [], droppedKeys = [] }: SessionChanges): void {
+    for (const { owner, key, operation, asked, reply } of replies) {
+      this.#statement(
+        'INSERT OR REPLACE INTO replies (owner, request_key, operation, asked, reply) VALUES (?, ?, ?, ?, ?)',
+      ).run(owner, key, operation, asked, reply);
+    }
+    for (const { owner, key } of removeReplies) {
+      this.#statement('DELETE FROM replies WHERE owner = ? AND request_key = ?').run(owner, key);
+    }
+    for (const { owner, hashes, at } of droppedKeys) {
+      this.#statement('INSERT INTO dropped_keys (owner, hashes, dropped_at) VALUES (?, ?, ?)').run(
+        owner,
+        hashes,
+        at,
+      );
+    }
+  }
+
+  #put({ id, owner, version, edition, settings, document, lost, atRest }: SessionRow): void {
     this.#statement(
-      `INSERT INTO sessions (session_id, owner, version, edition, document, lost, at_rest)
-       VALUES (?, ?, ?, ?, ?, ?, ?)
+      `INSERT INTO sessions (session_id, owner, version, edition, settings, document, lost, at_rest)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT (session_id) DO UPDATE SET
-         version = excluded.version, edition = excluded.edition, document = excluded.document,
+         version = excluded.version, edition = excluded.edition,
+         settings = coalesce(excluded.settings, settings), document = excluded.document,
          lost = excluded.lost, at_rest = excluded.at_rest`,
-    ).run(id, owner, version, edition, document, lost, Number(atRest));
+    ).run(id, owner, version, edition, settings, document, lost, Number(atRest));
   }
 
   #remove(id: string): void {
+    this.#statement('DELETE FROM session_parts WHERE session_id = ?').run(id);
     this.#statement('DELETE FROM sessions WHERE session_id = ?').run(id);
   }
 
-  #forget(now: number, repliesKept: number): void {
+  #forget({ now, droppedBefore }: { readonly now: number; readonly droppedBefore: number }): void {
     this.#statement('DELETE FROM ended_sessions WHERE forget_at <= ?').run(now);
-    for (const { owner } of this.#statement('SELECT DISTINCT owner FROM replies').all()) {
-      this.#statement(
-        `DELETE FROM replies WHERE owner = ? AND id <=
-           (SELECT id FROM replies WHERE owner = ? ORDER BY id DESC LIMIT 1 OFFSET ?)`,
-      ).run(owner, owner, repliesKept);
-    }
+    this.#statement('DELETE FROM dropped_keys WHERE dropped_at <= ?').run(droppedBefore);
   }
 
   #statement(sql: string): StatementSync {

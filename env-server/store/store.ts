@@ -41,7 +41,7 @@ export interface AuditEntry {
   readonly action: AuditAction;
   readonly envId: string;
   readonly kind: string;
-  /** Of the definition's JSON. */
+  /** Of the definition's JSON, without the values of headers. */
   readonly sha256: string;
   /** `accepted`, or the code of the problem it was refused with. */
   readonly outcome: string;
@@ -59,6 +59,10 @@ export interface Store {
    * @throws Problem `storage_full`, `storage_failed`
    */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
+  /**
+   * Writes definitions anew, unless they were replaced meanwhile, and leaves nothing of the old ones in the files.
+   */
+  rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
   /**
    * Removes an environment and notes it in the audit log; both or neither.
    * @throws Problem `storage_full`, `storage_failed`
@@ -165,6 +169,19 @@ export class SqliteStore implements Store {
       this.#note(entry);
       return true;
     });
+  }
+
+  rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
+    this.#database.exec('PRAGMA secure_delete = ON');
+    inTransaction(this.#database, () => {
+      const update = this.#database.prepare(
+        'UPDATE environments SET definition = ? WHERE env_id = ? AND revision = ?',
+      );
+      for (const { envId, revision, definition } of environments) {
+        update.run(JSON.stringify(definition), envId, revision);
+      }
+    });
+    this.#database.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)');
   }
 
   removeEnvironment(envId: string, entry: AuditEntry): void {

@@ -9,7 +9,7 @@ import { until } from '../../shared/until.test-data.ts';
 import type { Body } from '../app.test-data.ts';
 import { type ServerProcess, startServer } from '../process.test-data.ts';
 import { keeperOf } from '../sessions/placement.ts';
-import type { StoredSession } from '../sessions/stored-session.ts';
+import type { StoredHead } from '../sessions/stored-session.ts';
 import { DATABASE_FILE } from '../store/database.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
@@ -233,8 +233,9 @@ t.test('two processes on one port are one server', async t => {
       before.every(({ body }) => {
         const stored = row.get(String(body.session_id)) as { document: string } | undefined;
         if (!stored) return false;
-        const { id, past, episode } = JSON.parse(stored.document) as StoredSession;
-        return isDeepStrictEqual([`${id}.${past.episodes}`, episode.step], [body.episode_id, body.step]);
+        const { episodes, episode } = JSON.parse(stored.document) as StoredHead;
+        const stands = [`${body.session_id}.${episodes}`, episode.step];
+        return isDeepStrictEqual(stands, [body.episode_id, body.step]);
       }),
     );
     process.kill(pidsOf(server).get(victim)!, 'SIGKILL');
@@ -255,7 +256,7 @@ t.test('two processes on one port are one server', async t => {
       [...seen].join(),
     );
     const after = await stands();
-    const standing = ({ body }: { body: Body }) => ({ ...body, expires_at: '' });
+    const standing = ({ body }: { body: Body }) => ({ ...body, expires_at: '', memory: '' });
     t.same(after.map(standing), before.map(standing));
     for (const { body } of after) {
       const next = await step(String(body.session_id), 'Left', { expected_step: Number(body.step) + 1 });
@@ -267,7 +268,7 @@ t.test('two processes on one port are one server', async t => {
   const stands = await Promise.all(ids.map(async id => (await ask('GET', `/v1/sessions/${id}`)).body));
   t.same(await server.end('SIGTERM'), { code: 0, signal: null });
   const again = await startServer(t, ['--data', data]);
-  for (const { expires_at: _, ...stand } of stands) {
+  for (const { expires_at: _expiry, memory: _memory, ...stand } of stands) {
     t.match(
       (await again.ask('GET', `/v1/sessions/${stand.session_id}`)).body,
       stand,

@@ -5,6 +5,7 @@ import type { Random } from '../../shared/random.ts';
 import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/environment.ts';
 import { stepLimit } from '../environments/settings.ts';
+import { charactersOf, LINES } from '../environments/spaces.ts';
 import {
   type Nested,
   nested,
@@ -67,6 +68,7 @@ export const actionText: Wrapper = {
     }
     const names =
       space.type === 'Discrete' && space.names ? { names: space.names, start: space.start ?? 0 } : undefined;
+    const charset = space.type === 'Text' ? space.charset : charactersOf(LINES, ...(space.names ?? []));
     const [least, most] = spec.rewardRange;
     const listed = writtenValidActions(environment);
     const answer = (actions: readonly Json[]): string =>
@@ -74,7 +76,7 @@ export const actionText: Wrapper = {
 
     return nested<Own>(environment, {
       spec: {
-        actionSpace: { type: 'Text', maxLength: LONGEST_RESPONSE },
+        actionSpace: { type: 'Text', maxLength: LONGEST_RESPONSE, ...(charset !== undefined && { charset }) },
         rewardRange: [Math.min(least * maxActions, least, 0) + penalty, Math.max(most * maxActions, most, 0)],
         exampleAction: answer([spec.exampleAction]),
       },

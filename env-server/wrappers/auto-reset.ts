@@ -52,6 +52,7 @@ export const autoReset: Wrapper = {
             terminated,
             truncated,
             info: { ...info, final_observation: last, final_info: info },
+            restarted: true,
           });
           const last = environment.observe(transition.state, 'text');
           return chain(environment.dispose?.(transition.state), () =>

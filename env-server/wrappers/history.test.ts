@@ -23,3 +23,10 @@ t.test('every form has its history', async t => {
     now: { player: [1, 0] },
   });
 });
+
+t.test('the observation space has room for the past steps', async t => {
+  const play = await begin([{ name: 'history', options: { turns: 100 } }]);
+  const { observationSpace } = play.environment.spec;
+  for (let i = 0; i < 99; i++) await play.step('Up');
+  t.ok(observationSpace.type === 'Text' && observationSpace.maxLength >= String(play.see()).length);
+});

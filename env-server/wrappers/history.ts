@@ -1,5 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import type { Space } from '../../shared/spaces.ts';
+import { dict, list, longerText, number, observationSpaces } from '../environments/spaces.ts';
 import { alsoTold, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
 
 const optionsSchema = Type.Object(
@@ -20,8 +22,16 @@ export const history: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { turns } = options as Options;
+    const action = environment.spec.actionSpace;
     return nested<Own>(environment, {
       describe: alsoTold(environment, 'The last steps are shown before the current observation.'),
+      observationSpaces: config => {
+        const spaces = observationSpaces(environment, config);
+        return {
+          text: withHistory(spaces.text, turns, action),
+          structured: withHistory(spaces.structured, turns, action),
+        };
+      },
       begin: () => ({ past: [] }),
       step: (state, action, rng) =>
         stepInner(environment, state.inner, action, rng, transition => ({
@@ -48,3 +58,22 @@ export const history: Wrapper = {
     });
   },
 };
+
+/** Characters of a line with an action and one with a reward, the action itself aside. */
+const LONGEST_LINES = 64;
+/** Of an action that is not text, written as JSON. */
+const LONGEST_ACTION = 10_000;
+
+/** What is seen with the last steps before it. */
+function withHistory(space: Space, turns: number, action: Space): Space {
+  if (space.type !== 'Text') {
+    return dict({
+      history: list(dict({ observation: space, action, reward: number() })),
+      now: space,
+    });
+  }
+  const longest = action.type === 'Text' ? action.maxLength : LONGEST_ACTION;
+  const names = action.type === 'Discrete' ? (action.names?.join('') ?? '') : '';
+  const charset = action.type === 'Text' ? action.charset : names;
+  return longerText(space, turns * (space.maxLength + longest + LONGEST_LINES), charset);
+}

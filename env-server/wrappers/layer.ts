@@ -48,6 +48,7 @@ export interface NestedParts<Own> {
   step(state: Nested<Own>, action: Json, rng: Random): MaybePromise<Transition<Nested<Own>>>;
   readonly describe?: AnyEnvironment['describe'];
   observe?(state: Nested<Own>, format: ObservationFormat): Json;
+  readonly observationSpaces?: AnyEnvironment['observationSpaces'];
   readonly references?: { readonly [name: string]: ReferencePolicy<Json> };
   /** Another list of valid actions, from a state of the wrapped environment; null takes the list away. */
   readonly validActions?: ((inner: Json) => readonly Json[]) | null;
@@ -64,6 +65,7 @@ export function nested<Own extends JsonObject>(
     ...base,
     ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
     ...(parts.describe && { describe: parts.describe }),
+    ...(parts.observationSpaces && { observationSpaces: parts.observationSpaces }),
     ...(parts.references && { references: parts.references }),
     ...(validActions === null && { validActions: undefined }),
     ...(validActions && { validActions: state => validActions((state as Nested<Own>).inner) }),
@@ -84,12 +86,16 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     reset: (config, rng, options) => environment.reset(config, rng, options),
     step: (state, action, rng) => environment.step(unwrap(state), action, rng),
     observe: (state, format) => environment.observe(unwrap(state), format),
+    ...(environment.observationSpaces && {
+      observationSpaces: config => environment.observationSpaces!(config),
+    }),
     ...(environment.checkConfig && { checkConfig: config => environment.checkConfig?.(config) }),
     ...(environment.validActions && {
       validActions: state => environment.validActions?.(unwrap(state)) ?? [],
     }),
     ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
     ...(environment.condition && { condition: () => environment.condition!() }),
+    ...(environment.playFor && { playFor: (owner, play) => environment.playFor!(owner, play) }),
     ...(environment.dispose && { dispose: state => environment.dispose?.(unwrap(state)) }),
     ...(references && {
       references: Object.fromEntries(
@@ -133,7 +139,7 @@ export function withReward(environment: AnyEnvironment, change: (reward: number)
 }
 
 /** The names of a discrete action space, or ids as text where it has none; undefined for other spaces. */
-export function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
+function actionNames(environment: AnyEnvironment): readonly string[] | undefined {
   const space = environment.spec.actionSpace;
   if (space.type !== 'Discrete') return undefined;
   return space.names ?? Array.from({ length: space.n }, (_, i) => String((space.start ?? 0) + i));

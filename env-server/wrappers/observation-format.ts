@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { observationSpaces } from '../environments/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const FORMATS = [
@@ -16,7 +17,7 @@ const optionsSchema = Type.Object(
       FORMATS.map(format => Type.Literal(format)),
       {
         description:
-          'The form that text observations take; structured is written as JSON, image is a PNG as data: URL.',
+          'The form that observations take in place of text; structured is an object, image a PNG as data: URL.',
       },
     ),
   },
@@ -26,7 +27,7 @@ type Options = Static<typeof optionsSchema>;
 
 export const observationFormat: Wrapper = {
   name: 'observation_format',
-  title: 'Chooses the form of the text observation.',
+  title: 'Chooses the form of the observation.',
   optionsSchema,
   wrap(environment, options) {
     const { format: chosen } = options as Options;
@@ -38,11 +39,11 @@ export const observationFormat: Wrapper = {
       );
     }
     return altered(environment, {
-      observe: (state, format) => {
-        if (format !== 'text') return environment.observe(state, format);
-        const seen = environment.observe(state, chosen);
-        return typeof seen === 'string' ? seen : JSON.stringify(seen);
+      observationSpaces: config => {
+        const spaces = observationSpaces(environment, config);
+        return chosen === 'structured' ? { ...spaces, text: spaces.structured } : spaces;
       },
+      observe: (state, format) => environment.observe(state, format === 'text' ? chosen : format),
     });
   },
 };

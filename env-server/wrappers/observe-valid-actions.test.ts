@@ -23,3 +23,11 @@ t.test('refuses an environment that lists none', async t => {
   const environment = countdown as AnyEnvironment;
   await t.rejects(begin(WRAPPERS, { environment, config: {}, options: {} }), /does not list/);
 });
+
+t.test('the observation space has room for the list', async t => {
+  const bare = await begin([]);
+  const play = await begin([{ name: 'observe_valid_actions' }]);
+  const lengthOf = ({ environment: { spec } }: typeof play) =>
+    spec.observationSpace.type === 'Text' ? spec.observationSpace.maxLength : 0;
+  t.ok(lengthOf(play) - lengthOf(bare) >= String(play.see()).length - String(bare.see()).length);
+});

@@ -1,5 +1,7 @@
 import Type from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
+import type { Space } from '../../shared/spaces.ts';
+import { anyText, dict, list, longerText, observationSpaces } from '../environments/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
 
 export const observeValidActions: Wrapper = {
@@ -12,6 +14,10 @@ export const observeValidActions: Wrapper = {
       throw new UnfitWrapper('', `${environment.spec.id} does not list the valid actions`);
     }
     return altered(environment, {
+      observationSpaces: config => {
+        const { text, structured } = observationSpaces(environment, config);
+        return { text: withActions(text), structured: withActions(structured) };
+      },
       observe: (state, format) => {
         const seen = environment.observe(state, format);
         const valid = validNow(state);
@@ -21,3 +27,12 @@ export const observeValidActions: Wrapper = {
     });
   },
 };
+
+/** Most characters of the actions that are listed. */
+const LONGEST_LIST = 100_000;
+
+function withActions(space: Space): Space {
+  if (space.type === 'Text') return longerText(space, LONGEST_LIST, '');
+  if (space.type !== 'Dict') return space;
+  return dict({ ...space.spaces, valid_actions: list(anyText(LONGEST_LIST)) });
+}

@@ -15,7 +15,16 @@ const optionsSchema = Type.Object(
 type Options = Static<typeof optionsSchema>;
 
 type Entry = { readonly action: Json; readonly reward: number; readonly observation?: Json };
-type Own = { readonly limit: number; readonly entries: readonly Entry[] };
+type Own = {
+  readonly limit: number;
+  /** The latest steps. */
+  readonly entries: readonly Entry[];
+  /** The steps before those, in lists that no step copies. */
+  readonly earlier?: readonly (readonly Entry[])[];
+};
+
+/** Steps that are copied with every step at most. */
+const MOST_LATEST = 128;
 
 /** Like Gymnasium's RecordEpisodeStatistics, with the steps themselves. */
 export const record: Wrapper = {
@@ -24,28 +33,44 @@ export const record: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { observations } = options as Options;
+    const { autoReset } = environment.spec;
     return nested<Own>(environment, {
       begin: config => ({ limit: stepLimit(environment.spec, config), entries: [] }),
-      step: ({ limit, entries: before, inner }, action, rng) =>
+      step: ({ inner, ...before }, action, rng) =>
         stepInner(environment, inner, action, rng, transition => {
           const { reward, info } = transition;
           const entry = { action, reward };
-          const entries = [
-            ...before,
+          const own = withEntry(
+            before,
             observations ? { observation: environment.observe(inner, 'text'), ...entry } : entry,
-          ];
-          const over = transition.terminated || transition.truncated === true || entries.length >= limit;
+          );
+          const ended = transition.terminated || transition.truncated === true;
+          if (!ended && lengthOf(own) < own.limit) {
+            return { ...transition, state: { ...own, inner: transition.state } };
+          }
+          const steps = [...(own.earlier ?? []).flat(), ...own.entries];
           const episode = {
-            return: entries.reduce((sum, step) => sum + step.reward, 0),
-            length: entries.length,
-            steps: entries,
+            return: steps.reduce((sum, step) => sum + step.reward, 0),
+            length: steps.length,
+            steps,
           };
-          return {
-            ...transition,
-            state: { limit, entries, inner: transition.state },
-            info: over ? { ...info, episode } : info,
-          };
+          // Inside, the next episode may have begun already.
+          const next = ended && autoReset ? { limit: own.limit, entries: [] } : own;
+          return { ...transition, state: { ...next, inner: transition.state }, info: { ...info, episode } };
         }),
     });
   },
 };
+
+function withEntry({ limit, entries, earlier }: Own, entry: Entry): Own {
+  if (entries.length < MOST_LATEST) {
+    return { limit, entries: [...entries, entry], ...(earlier && { earlier }) };
+  }
+  return { limit, entries: [entry], earlier: [...(earlier ?? []), entries] };
+}
+
+function lengthOf({ entries, earlier = [] }: Own): number {
+  let length = entries.length;
+  for (const list of earlier) length += list.length;
+  return length;
+}

@@ -16,7 +16,10 @@ export const timeLimit: Wrapper = {
   wrap(environment, options) {
     const { max_steps: limit } = options as Options;
     return nested<Own>(environment, {
-      spec: { maxEpisodeSteps: Math.min(limit, environment.spec.maxEpisodeSteps) },
+      spec: {
+        maxEpisodeSteps: Math.min(limit, environment.spec.maxEpisodeSteps),
+        timeLimit: Math.min(limit, environment.spec.timeLimit ?? limit),
+      },
       begin: () => ({ steps: 0 }),
       step: (state, action, rng) =>
         stepInner(environment, state.inner, action, rng, transition => {

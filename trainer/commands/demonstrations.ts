@@ -1,16 +1,15 @@
 import { validateConfig } from '../../shared/config.ts';
-import { demonstrate } from '../rollout/demonstrations.ts';
+import { splitGroups } from '../config/derived.ts';
+import { loadRunSettings } from '../config/load.ts';
+import { WarmStart } from '../config/sections/training.ts';
+import { demonstrate } from '../data/demonstrations.ts';
+import { episodeConversations } from '../data/transcript.ts';
 import { episodeReturn } from '../rollout/episode.ts';
-import { mixSeed } from '../rollout/seeds.ts';
+import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
-import { episodeConversations } from '../rollout/transcript.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, shownShare, silentProgress } from '../tracking/progress.ts';
-import { PURPOSE } from '../training/purposes.ts';
-import { loadRunSettings } from '../training/settings-check.ts';
-import { splitGroups } from '../training/settings-derived.ts';
-import { WarmStart } from '../training/settings-training.ts';
-import { openTextBench } from '../training/workbench.ts';
+import { openTextBench } from '../training/setup/workbench.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface DemonstrationsOptions {

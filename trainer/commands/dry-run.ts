@@ -1,13 +1,13 @@
 import { stringify } from 'yaml';
 import { ServerUnavailable } from '../client/errors.ts';
+import { hasValueHead } from '../config/derived.ts';
+import { criticShape, readShape } from '../config/model-shape.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { runSizes } from '../config/sizes.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { shownBytes, shownCount } from '../tracking/progress.ts';
-import { criticShape, readShape } from '../training/model-shape.ts';
-import { freshModel } from '../training/open-policy.ts';
-import type { RunSettings } from '../training/settings.ts';
-import { hasValueHead } from '../training/settings-derived.ts';
-import { runSizes } from '../training/sizes.ts';
-import { openWorkbench } from '../training/workbench.ts';
+import { freshModel } from '../training/setup/open-policy.ts';
+import { openWorkbench } from '../training/setup/workbench.ts';
 
 /** How long a server is waited for that is to name the words of a vocabulary, in seconds. */
 const PATIENCE_S = 1;

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
-import type { ChatMessage } from '../policy/tokenizer-chat.ts';
+import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { tinySettings, trainTiny } from '../training/runs.test-data.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { episodeOf, turnOf } from '../training/episodes.test-data.ts';
+import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
 import { evaluationRows, evaluationTable } from './evaluation.ts';
 
 const episodes = [

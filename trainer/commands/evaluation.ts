@@ -1,8 +1,8 @@
 import { meanPassAtK } from '../algorithms/rewards/pass-at-k.ts';
 import { mean } from '../algorithms/statistics.ts';
+import { wilsonInterval } from '../algorithms/wilson-interval.ts';
+import { episodeMetrics, groupBy } from '../data/episode-metrics.ts';
 import type { Episode } from '../rollout/episode.ts';
-import { episodeMetrics, groupBy } from '../training/episode-metrics.ts';
-import { wilsonInterval } from '../training/statistics.ts';
 
 /** What one player reached on one tag; shares from 0 to 1. */
 export interface EvaluationRow {

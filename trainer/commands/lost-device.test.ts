@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { stringify } from 'yaml';
 import { serve } from '../rollout/server.test-data.ts';
-import { GpuDevice } from '../runtime/webgpu/device.ts';
+import { GpuDevice } from '../tensor/runtime/webgpu/device/device.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { openRunFolder } from '../training/run-folder.ts';
 import { tinySettings, trainTiny, weightsOf } from '../training/runs.test-data.ts';

@@ -1,5 +1,5 @@
-import type { WritableType } from '../models/stored-numbers.ts';
-import { mergeAdapter } from '../policy/local/merge-adapter.ts';
+import type { WritableType } from '../models/files/stored-numbers.ts';
+import { mergeAdapter } from '../policy/checkpoint/merge-adapter.ts';
 
 const TYPES: readonly WritableType[] = ['F32', 'BF16'];
 

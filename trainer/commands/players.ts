@@ -1,16 +1,16 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { Completions, type EndpointUsage } from '../policy/endpoint/completions.ts';
-import { ADAPTER_CONFIG_FILE } from '../policy/local/adapter-folder.ts';
-import { CONFIG_FILE } from '../policy/local/checkpoint.ts';
-import type { Agent } from '../rollout/agent.ts';
-import { endpointAgent } from '../rollout/endpoint-agent.ts';
-import { referenceAgent } from '../rollout/reference-agent.ts';
-import { openPolicy } from '../training/open-policy.ts';
-import type { RunSettings } from '../training/settings.ts';
-import { hasValueHead } from '../training/settings-derived.ts';
-import type { EndpointSection } from '../training/settings-endpoint.ts';
-import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/workbench.ts';
+import { hasValueHead } from '../config/derived.ts';
+import type { EndpointSection } from '../config/sections/endpoint.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { Completions, type EndpointUsage } from '../generation/endpoint/completions.ts';
+import { ADAPTER_CONFIG_FILE } from '../policy/checkpoint/adapter-folder.ts';
+import { CONFIG_FILE } from '../policy/checkpoint/model-folder.ts';
+import type { Agent } from '../rollout/agents/agent.ts';
+import { endpointAgent } from '../rollout/agents/endpoint-agent.ts';
+import { referenceAgent } from '../rollout/agents/reference-agent.ts';
+import { openPolicy } from '../training/setup/open-policy.ts';
+import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/setup/workbench.ts';
 
 const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';

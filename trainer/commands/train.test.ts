@@ -2,12 +2,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
+import { RunSettings } from '../config/settings.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, type RunFolder } from '../training/run-folder.ts';
-import { RunSettings } from '../training/settings.ts';
 import type { Child } from './child-process.ts';
 import { startEnvServer } from './env-server-process.ts';
 

@@ -1,10 +1,10 @@
 import { basename, extname } from 'node:path';
+import { loadRunSettings, resumedSettings } from '../config/load.ts';
+import type { RunSettings } from '../config/settings.ts';
 import { openProgress, shownDuration, shownShare, silentProgress } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
-import type { RunSettings } from '../training/settings.ts';
-import { loadRunSettings, resumedSettings } from '../training/settings-check.ts';
 import { dryRun } from './dry-run.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 

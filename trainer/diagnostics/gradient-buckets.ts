@@ -1,6 +1,7 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import { mean } from '../algorithms/statistics.ts';
-import type { TrainingSequence, UpdateBatch } from '../policy/policy.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { UpdateBatch } from '../policy/policy.ts';
 
 /** A group of the batch: the spread of its rewards and where its sequences stand. */
 export interface GradientGroup {

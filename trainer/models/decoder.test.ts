@@ -1,11 +1,11 @@
 import t from 'tap';
-import { GraphBuilder } from '../graph/graph.ts';
-import { adamwFactors, adamwStep, clipFactor } from '../policy/local/adamw.ts';
-import { OnnxRuntime } from '../runtime/onnx/onnx-runtime.ts';
-import { ParameterStore } from '../runtime/parameter-store.ts';
-import type { Runtime } from '../runtime/runtime.ts';
-import { KernelCpuRuntime } from '../runtime/webgpu/cpu-runtime.ts';
-import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
+import { adamwFactors, adamwStep, clipFactor } from '../policy/learning/adamw.ts';
+import { GraphBuilder } from '../tensor/graph/graph.ts';
+import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../tensor/runtime/runtime.ts';
+import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.ts';
+import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config-json.ts';
 import { decoderHidden, decoderLogits, decoderValues } from './decoder.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';

@@ -1,4 +1,4 @@
-import type { GraphBuilder, Tensor } from '../graph/graph.ts';
+import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import type { DecoderConfig } from './config.ts';
 import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';

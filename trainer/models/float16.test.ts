@@ -1,5 +1,5 @@
 import t from 'tap';
-import { WebGpuRuntime } from '../runtime/webgpu/webgpu-runtime.ts';
+import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config-json.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
 import { parameterSpecs } from './parameters.ts';

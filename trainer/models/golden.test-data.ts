@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { gradients } from '../graph/gradients.ts';
-import { GraphBuilder } from '../graph/graph.ts';
-import type { Graph } from '../graph/tensor.ts';
-import { ParameterStore } from '../runtime/parameter-store.ts';
+import { gradients } from '../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../tensor/graph/graph.ts';
+import type { Graph } from '../tensor/graph/tensor.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from './config.ts';
 import { decoderHidden, decoderLogits } from './decoder.ts';
+import { SafetensorsReader } from './files/safetensors.ts';
 import { type ParameterSpec, parameterSpecs } from './parameters.ts';
-import { SafetensorsReader } from './safetensors.ts';
 import { paddedAnywhere, ropeTables } from './sequence-layout.ts';
 
 /** What the tests of models share: the golden models, and a loss on their batch. */

@@ -1,4 +1,4 @@
-import type { GraphBuilder, Tensor } from '../graph/graph.ts';
+import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { type DecoderConfig, ropeFrequencies } from './config.ts';
 
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */

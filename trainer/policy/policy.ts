@@ -1,4 +1,6 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { GenerateRequest, Generation } from '../generation/generation.ts';
 
 /**
  * What a policy is to the rest of the trainer: something that continues token sequences, scores them,
@@ -45,43 +47,6 @@ export interface Policy {
   close(): Promise<void>;
 }
 
-export interface SamplingSettings {
-  /** 0 is greedy. Log-probabilities are reported under the distribution that was sampled from. */
-  readonly temperature: number;
-  /** 0 turns it off. */
-  readonly topK: number;
-  /** 1 turns it off. */
-  readonly topP: number;
-  readonly maxNewTokens: number;
-  /** Sampling ends after any of these; the token is kept. */
-  readonly stopTokenIds: readonly number[];
-  /** Sampling ends once one of these stands in the response, wherever tokens part it; what made it is kept. */
-  readonly stopStrings?: readonly string[];
-}
-
-export interface GenerateRequest {
-  /** Caller's name for the sequence; the first request under an id opens it. */
-  readonly sequenceId: number;
-  /** Tokens to append before sampling: the whole prompt first, later only what is new. */
-  readonly append: ArrayLike<number>;
-  readonly sampling: SamplingSettings;
-  /** Seeds this request's draws: the result does not depend on what else is in the batch. */
-  readonly seed: number;
-  /** Name of a grammar given to the policy at start; only tokens it allows can be sampled. */
-  readonly grammar?: string;
-}
-
-export interface Generation {
-  readonly tokenIds: Int32Array;
-  /** log π of each sampled token, same length. */
-  readonly logProbs: Float32Array;
-  /** Value head's estimate at the state before each token; absent without a value head. */
-  readonly values?: Float32Array;
-  /** Policy version under which each token was sampled. */
-  readonly versions: Int32Array;
-  readonly finishReason: 'stop' | 'length' | 'context';
-}
-
 export interface ScoreRequest {
   readonly tokenIds: Int32Array;
   /** 1 where the token is to be scored; position 0 can never be. */
@@ -100,29 +65,6 @@ export interface Score {
   readonly logProbs: Float32Array;
   readonly entropies: Float32Array;
   readonly values?: Float32Array;
-}
-
-/** One trajectory as the update sees it. All arrays have the length of `tokenIds`. */
-export interface TrainingSequence {
-  readonly tokenIds: Int32Array;
-  /** 1 on tokens the policy sampled (and that are trained on). */
-  readonly mask: Uint8Array;
-  /** Behaviour log-probabilities. */
-  readonly logProbs: Float32Array;
-  readonly advantages: Float32Array;
-  /** Targets of the value head; absent without one. */
-  readonly returns?: Float32Array;
-  readonly values?: Float32Array;
-  /** log π_ref, where a KL term is on. */
-  readonly referenceLogProbs?: Float32Array;
-  /** log π_prox, for the decoupled loss. */
-  readonly proximalLogProbs?: Float32Array;
-  /** 1 on tokens whose entropy is rewarded; absent: same as `mask`. */
-  readonly entropyMask?: Uint8Array;
-  /** Weight of the whole sequence in the loss; 1 when absent. */
-  readonly weight?: number;
-  /** Grammar the masked tokens were sampled under: the loss takes the same mask. Each run of the mask is one response. */
-  readonly grammar?: string;
 }
 
 export interface UpdateBatch {

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { loadTokenizer } from '../policy/tokenizer.ts';
-import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
-import { ChatTemplate } from '../policy/tokenizer-chat.ts';
+import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
+import { ChatTemplate } from '../models/tokenizer/chat-template.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { chatPrompt } from './chat.ts';
 import { promptMessages, type TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND } from './tasks.test-data.ts';

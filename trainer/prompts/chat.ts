@@ -1,6 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
-import type { ChatTemplate } from '../policy/tokenizer-chat.ts';
+import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { CHAT_TEXT } from './chat-text.ts';
 import { fill } from './fill.ts';
 import {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { mapActions, parseResponse } from '../../shared/response.ts';
-import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { compactPrompt, compactVocabulary } from './compact.ts';
 import type { PromptTask, TurnView } from './prompt.ts';
 import { BANDIT, LAKE, POND, ROOM, SOKOBAN } from './tasks.test-data.ts';

@@ -1,5 +1,5 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { responseGrammar } from './grammar.ts';
 import { readGrid } from './grid.ts';
 import {

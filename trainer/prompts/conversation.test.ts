@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { loadTokenizer } from '../policy/tokenizer.ts';
-import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { type ExampleMessage, tokenizeConversation } from './conversation.ts';
 
 const folder = (name: string) =>

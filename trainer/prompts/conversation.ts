@@ -1,5 +1,5 @@
-import type { Tokenizer } from '../policy/tokenizer.ts';
-import type { ChatMessage, ChatTemplate } from '../policy/tokenizer-chat.ts';
+import type { ChatMessage, ChatTemplate } from '../models/tokenizer/chat-template.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { PLACEHOLDER, textAfterResponse } from './chat.ts';
 
 /** A message of an example to learn from. */

@@ -1,4 +1,4 @@
-import type { GrammarState, TokenGrammar } from '../policy/engine/grammar.ts';
+import type { GrammarState, TokenGrammar } from '../generation/grammar.ts';
 
 /** The tokens that well-formed responses are made of. */
 export interface ResponseTokens {

@@ -1,6 +1,6 @@
 import type { ResponseFormat } from '../../shared/response.ts';
-import type { TokenGrammar } from '../policy/engine/grammar.ts';
-import type { ChatMessage } from '../policy/tokenizer-chat.ts';
+import type { TokenGrammar } from '../generation/grammar.ts';
+import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 
 /** What a player is told about an environment; `describe` of the server gives it for the effective configuration. */
 export interface TaskDescription {

@@ -1,4 +1,4 @@
-import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { chatPrompt } from './chat.ts';
 import { compactPrompt } from './compact.ts';
 import type { Prompt, PromptTask } from './prompt.ts';

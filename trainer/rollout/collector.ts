@@ -1,8 +1,8 @@
 import type { ServerPool } from '../client/servers.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { Prompt } from '../prompts/prompt.ts';
 import { createPrompt, type PromptName } from '../prompts/templates.ts';
-import type { Agent } from './agent.ts';
+import type { Agent } from './agents/agent.ts';
 import { type ContextSettings, FULL_CONTEXT } from './context.ts';
 import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
 import type { Episode } from './episode.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { buildWordTokenizer } from '../policy/tokenizer-builder.ts';
+import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { compactPrompt, compactVocabulary } from '../prompts/compact.ts';
 import type { PromptTask, TurnView } from '../prompts/prompt.ts';
 import { LAKE, POND } from '../prompts/tasks.test-data.ts';

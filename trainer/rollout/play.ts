@@ -1,11 +1,11 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
-import type { SamplingSettings } from '../policy/policy.ts';
-import type { Tokenizer } from '../policy/tokenizer.ts';
+import type { SamplingSettings } from '../generation/generation.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { PastTurn, Prompt, TurnView } from '../prompts/prompt.ts';
 import { promptMessages } from '../prompts/prompt.ts';
-import type { Agent, AgentReply, EpisodeView } from './agent.ts';
+import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
 import type { EnvironmentSession } from './environment-session.ts';

@@ -1,9 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { scriptedAgent } from './agents/scripted-agent.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';
 import { RolloutStream, type StreamSettings } from './rollout-stream.ts';
-import { scriptedAgent } from './scripted-agent.ts';
 import type { GroupPlan } from './tag.ts';
 
 const GROUP = 2;

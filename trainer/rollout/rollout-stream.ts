@@ -1,4 +1,4 @@
-import type { Agent } from './agent.ts';
+import type { Agent } from './agents/agent.ts';
 import type { Collector, PlayOptions } from './collector.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';

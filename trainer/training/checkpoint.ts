@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
-import type { CollapseMemory } from './collapse.ts';
-import type { Metrics } from './episode-metrics.ts';
+import type { Metrics } from '../data/metrics.ts';
+import type { CollapseMemory } from '../diagnostics/collapse.ts';
 import { type RunFolder, writeAtomically } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';

@@ -1,20 +1,23 @@
-import type { Policy, TrainingSequence } from '../policy/policy.ts';
+import { lossSettings } from '../config/derived.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { makeBatch } from '../data/batch.ts';
+import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
+import { type Filtered, filterEpisodes, mergeFiltered } from '../data/filtering.ts';
+import { averageRows, type Metrics } from '../data/metrics.ts';
+import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
+import { countOnes } from '../data/sequences/mask.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import { diagnose } from '../diagnostics/diagnosing.ts';
+import type { Policy } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
-import { mixSeed } from '../rollout/seeds.ts';
+import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
-import { makeBatch } from './batch.ts';
 import type { TrainerState } from './checkpoint.ts';
-import { diagnose } from './diagnosing.ts';
-import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
-import { type Filtered, filterEpisodes, mergeFiltered } from './filtering.ts';
-import { PURPOSE } from './purposes.ts';
-import type { EpisodeSource, Played } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
-import { laterScores, type SampleScores, scoreEpisodes } from './scoring.ts';
-import type { RunSettings } from './settings.ts';
-import { lossSettings, optimizerSettings } from './settings-derived.ts';
-import { averageRows, countOnes, updatePolicy } from './update.ts';
+import { optimizerSettings } from './schedule.ts';
+import type { EpisodeSource, Played } from './sources/episode-source.ts';
+import { updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
 export interface IterationParts {

@@ -4,19 +4,18 @@ import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
+import { RunSettings } from '../config/settings.ts';
+import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
 import type { UpdateBatch, UpdateSettings } from '../policy/policy.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { openTracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint } from './checkpoint.ts';
-import { episodeOf, turnOf } from './episodes.test-data.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
-import type { PlayOptions, Rollouts } from './rollouts.ts';
 import { createRunFolder, type RunFolder } from './run-folder.ts';
-import { RunSettings } from './settings.ts';
-import { validationPlan } from './settings-derived.ts';
-import { levelHash, validationGroups } from './validation.ts';
+import type { PlayOptions, Rollouts } from './sources/episode-source.ts';
+import { levelHash, validationGroups, validationPlan } from './validation.ts';
 
 /** A policy of one number: each update moves it by the batch's advantages; its sum shows every batch it saw. */
 class OneNumberPolicy {

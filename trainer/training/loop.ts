@@ -1,16 +1,16 @@
 import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import { mean } from '../algorithms/statistics.ts';
+import { earlyStoppingSettings } from '../config/derived.ts';
+import type { Metrics } from '../data/metrics.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { writeTrajectories } from '../tracking/trajectories.ts';
 import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
-import type { Metrics } from './episode-metrics.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
-import { PlannedSource } from './planned-source.ts';
-import type { EpisodeSource, Rollouts, SourcePosition } from './rollouts.ts';
-import { earlyStoppingSettings, validationPlan } from './settings-derived.ts';
-import { playValidation, validationMetrics } from './validation.ts';
+import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
+import { PlannedSource } from './sources/planned-source.ts';
+import { playValidation, validationMetrics, validationPlan } from './validation.ts';
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;

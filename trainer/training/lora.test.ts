@@ -2,14 +2,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { mergeAdapter } from '../policy/local/merge-adapter.ts';
+import { mergeAdapter } from '../policy/checkpoint/merge-adapter.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { latestCheckpoint } from './checkpoint.ts';
-import { openPolicy } from './open-policy.ts';
 import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
-import { openWorkbench } from './workbench.ts';
+import { openPolicy } from './setup/open-policy.ts';
+import { openWorkbench } from './setup/workbench.ts';
 
 const LONGEST_MS = 300_000;
 const never = new AbortController().signal;

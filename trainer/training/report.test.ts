@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
+import { settingsOf } from '../config/settings.test-data.ts';
 import { initialState } from './checkpoint.ts';
 import { writeReport } from './report.ts';
 import { runFolderAt } from './run-folder.ts';
-import { settingsOf } from './settings.test-data.ts';
 
 const validated = (step: number, success: number) => ({
   step,

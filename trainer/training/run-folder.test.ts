@@ -2,8 +2,8 @@ import { mkdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
+import { RunSettings } from '../config/settings.ts';
 import { createRunFolder, latestRun, openRunFolder } from './run-folder.ts';
-import { RunSettings } from './settings.ts';
 
 const settingsIn = (folder: string, name: string | null = null) =>
   validateConfig(

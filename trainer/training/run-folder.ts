@@ -3,7 +3,7 @@ import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { RunSettings } from './settings.ts';
+import { RunSettings } from '../config/settings.ts';
 
 /** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
 export interface RunFolder {

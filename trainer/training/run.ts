@@ -1,28 +1,28 @@
-import type { ActorCritic } from '../policy/local/actor-critic.ts';
-import type { LocalPolicy } from '../policy/local/local-policy.ts';
-import { machineMemory } from '../policy/local/memory.ts';
+import { needsReference } from '../config/derived.ts';
+import { criticShape } from '../config/model-shape.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { runSizes } from '../config/sizes.ts';
+import type { ActorCritic } from '../policy/actor-critic.ts';
+import type { LocalPolicy } from '../policy/local-policy.ts';
+import { machineMemory } from '../policy/memory.ts';
 import type { Policy } from '../policy/policy.ts';
+import { meteredAgent } from '../rollout/agents/metered-agent.ts';
+import { referenceAgent } from '../rollout/agents/reference-agent.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
-import { meteredAgent } from '../rollout/metered-agent.ts';
-import { referenceAgent } from '../rollout/reference-agent.ts';
 import { type Progress, shownBytes } from '../tracking/progress.ts';
+import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { trainLoop } from './loop.ts';
-import { criticShape } from './model-shape.ts';
-import { withCritic } from './open-critic.ts';
-import { openPolicy, openReference } from './open-policy.ts';
 import { type RunSummary, writeReport } from './report.ts';
-import type { SourcePosition } from './rollouts.ts';
 import type { RunFolder } from './run-folder.ts';
-import type { RunSettings } from './settings.ts';
-import { needsReference, validationPlan } from './settings-derived.ts';
-import { configuredSinks } from './sinks.ts';
-import { runSizes } from './sizes.ts';
-import { StreamedSource } from './streamed-source.ts';
-import { runSupervision } from './supervision.ts';
-import { levelHash, playValidation } from './validation.ts';
-import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './workbench.ts';
+import { withCritic } from './setup/open-critic.ts';
+import { openPolicy, openReference } from './setup/open-policy.ts';
+import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './setup/workbench.ts';
+import type { SourcePosition } from './sources/episode-source.ts';
+import { StreamedSource } from './sources/streamed-source.ts';
+import { runSupervision } from './supervised/supervision.ts';
+import { levelHash, playValidation, validationPlan } from './validation.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
 export async function trainRun(
@@ -42,7 +42,7 @@ export async function trainRun(
     run.metrics,
     done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
-    configuredSinks(run, settings, note),
+    configuredSinks(run.path, settings, note),
   );
   try {
     return await trainTracked({ run, settings, progress, stop, tracker, checkpoint });

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { mergeConfig, validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
+import { checkRunSettings } from '../config/load.ts';
+import { RunSettings } from '../config/settings.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { type Progress, silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import { trainRun } from './run.ts';
 import { createRunFolder, type RunFolder } from './run-folder.ts';
-import { RunSettings } from './settings.ts';
-import { checkRunSettings } from './settings-check.ts';
 
 /** A row of metrics. */
 export type Row = { readonly [name: string]: number };

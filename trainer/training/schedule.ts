@@ -1,3 +1,6 @@
+import type { RunSettings } from '../config/settings.ts';
+import type { OptimizerSettings } from '../policy/policy.ts';
+
 /** Shape of a learning rate over optimiser steps or iterations, all counted from 0. */
 export interface Schedule {
   readonly peak: number;
@@ -18,4 +21,29 @@ export function learningRateAt(schedule: Schedule, index: number): number {
   const progress = Math.min(1, (index - warmup) / Math.max(1, total - warmup));
   const left = decay === 'linear' ? 1 - progress : (1 + Math.cos(Math.PI * progress)) / 2;
   return peak * (finalShare + (1 - finalShare) * left);
+}
+
+/** The optimiser of an iteration, counted from 0; a critic's where its highest learning rate is given. */
+export function optimizerSettings(
+  { optimizer, training }: RunSettings,
+  iteration: number,
+  peak = optimizer.learning_rate,
+): OptimizerSettings {
+  return {
+    learningRate: learningRateAt(
+      {
+        peak,
+        warmup: optimizer.warmup_iterations,
+        total: training.steps,
+        decay: optimizer.decay,
+        finalShare: optimizer.final_share,
+      },
+      iteration,
+    ),
+    beta1: optimizer.beta1,
+    beta2: optimizer.beta2,
+    epsilon: optimizer.epsilon,
+    weightDecay: optimizer.weight_decay,
+    clipNorm: optimizer.clip_norm,
+  };
 }

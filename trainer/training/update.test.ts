@@ -1,6 +1,8 @@
 import t from 'tap';
-import type { TrainingSequence, UpdateSettings } from '../policy/policy.ts';
-import { averageRows, splitEvenly, updatePolicy } from './update.ts';
+import { averageRows } from '../data/metrics.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { UpdateSettings } from '../policy/policy.ts';
+import { splitEvenly, updatePolicy } from './update.ts';
 
 const settings = {} as UpdateSettings;
 const sequence = (id: number): TrainingSequence => ({

@@ -1,8 +1,10 @@
 import { Random } from '../../shared/random.ts';
-import { mean } from '../algorithms/statistics.ts';
-import type { Policy, TrainingSequence, UpdateSettings } from '../policy/policy.ts';
+import type { Metrics } from '../data/metrics.ts';
+import { averageRows } from '../data/metrics.ts';
+import { countOnes } from '../data/sequences/mask.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { Policy, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
-import type { Metrics } from './episode-metrics.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
@@ -46,19 +48,4 @@ export function splitEvenly<T>(items: readonly T[], largest: number): T[][] {
   return Array.from({ length: parts }, (_, i) =>
     items.slice(Math.floor((i * items.length) / parts), Math.floor(((i + 1) * items.length) / parts)),
   );
-}
-
-/** Mean of every name over the rows that have it. */
-export function averageRows(rows: readonly Metrics[]): Metrics {
-  const out: Metrics = {};
-  for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
-    out[name] = mean(rows.filter(row => name in row).map(row => row[name]));
-  }
-  return out;
-}
-
-export function countOnes(mask: ArrayLike<number>): number {
-  let ones = 0;
-  for (let t = 0; t < mask.length; t++) if (mask[t]) ones++;
-  return ones;
 }

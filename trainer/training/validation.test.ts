@@ -1,8 +1,7 @@
 import t from 'tap';
-import { episodeOf, turnOf } from './episodes.test-data.ts';
-import { settingsOf } from './settings.test-data.ts';
-import { validationPlan } from './settings-derived.ts';
-import { levelHash, validationGroups, validationMetrics } from './validation.ts';
+import { settingsOf } from '../config/settings.test-data.ts';
+import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
+import { levelHash, validationGroups, validationMetrics, validationPlan } from './validation.ts';
 
 t.test('validation levels are the same every time: a seed each from 123, tag after tag', async t => {
   const settings = settingsOf({

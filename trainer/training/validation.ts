@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
+import { wilsonInterval } from '../algorithms/wilson-interval.ts';
+import { drawSettings, splitGroups } from '../config/derived.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
+import type { Metrics } from '../data/metrics.ts';
+import type { DrawSettings } from '../generation/generation.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
-import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from './episode-metrics.ts';
-import type { DrawSettings, Played, Rollouts } from './rollouts.ts';
-import { wilsonInterval } from './statistics.ts';
+import type { Played, Rollouts } from './sources/episode-source.ts';
 
 export interface ValidationPlan extends DrawSettings {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
@@ -63,4 +67,13 @@ export function successInterval(episodes: readonly Episode[]): readonly [low: nu
 export function levelHash(episode: Pick<Episode, 'environmentId' | 'turns'>): string {
   const first = episode.turns[0]?.state ?? '';
   return createHash('sha256').update(`${episode.environmentId}\n${first}`).digest('base64url').slice(0, 16);
+}
+
+export function validationPlan(settings: RunSettings): ValidationPlan {
+  const { validation } = settings;
+  return {
+    tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
+    seed: validation.seed,
+    ...drawSettings(validation),
+  };
 }

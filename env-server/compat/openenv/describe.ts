@@ -104,7 +104,7 @@ const SESSION_PARAMETER: JsonObject = {
   in: 'header',
   required: false,
   description:
-    'A name for the session, or the id of one. Without it a client has one session for each environment.',
+    'A name for the session, or the id of one. Without it the cookie of the last reset names the session; without either a reset opens a new one.',
   schema: { type: 'string' },
 };
 
@@ -172,9 +172,13 @@ export function openApiOf(
       '/mcp': {
         post: {
           operationId: 'mcp',
-          summary: 'JSON-RPC: tools/list, tools/call, openenv/session/create, openenv/session/close',
+          summary:
+            'JSON-RPC: initialize, ping, tools/list, tools/call, openenv/session/create, openenv/session/close',
           requestBody: { required: true, content: content(ANY_OBJECT) },
-          responses: { 200: { description: 'A JSON-RPC reply', content: content(ANY_OBJECT) } },
+          responses: {
+            200: { description: 'A JSON-RPC reply', content: content(ANY_OBJECT) },
+            202: { description: 'A notification was taken' },
+          },
         },
       },
     },

@@ -16,14 +16,34 @@ function asking({ ask }: TestApp) {
   };
 }
 
-t.test('reset, step and state of a client without a name', async t => {
+/** Asks as a client that keeps cookies, such as one with `requests.Session`. */
+function keepingCookies({ ask }: TestApp) {
+  let cookie: string | undefined;
+  const send = async (method: 'GET' | 'POST', route: string, body?: Json) => {
+    const reply = await ask(method, `${COUNTER}/${route}`, body, cookie === undefined ? {} : { cookie });
+    const [given] = [reply.headers['set-cookie'] ?? []].flat();
+    if (given !== undefined) cookie = String(given).split(';', 1)[0];
+    return reply;
+  };
+  return {
+    post: (route: string, body?: Json) => send('POST', route, body),
+    get: (route: string) => send('GET', route),
+  };
+}
+
+t.test('reset, step and state of a client that keeps its cookie', async t => {
   const app = await testApp(t);
-  const { get, post } = asking(app);
+  const { get, post } = keepingCookies(app);
   t.same((await get('state')).body, { episode_id: null, step_count: 0 });
   const first = await post('reset', { seed: 5, episode_id: 'mine' });
   t.match(first, {
     status: 200,
-    headers: { 'content-type': /^application\/json/, 'x-session-id': /^s/ },
+    headers: {
+      'content-type': /^application\/json/,
+      'x-session-id': /^s/,
+      'set-cookie':
+        /^openenv_session=s[\w-]+; Path=\/compat\/openenv\/test%2FCounter-v0; HttpOnly; SameSite=Strict$/,
+    },
     text: /^\{"observation":\{"text":"0\/3 \d+"\},"reward":0\.0,"done":false,"metadata":/,
     body: { metadata: { seed: 5, session_id: first.headers['x-session-id'] } },
   });
@@ -46,6 +66,41 @@ t.test('reset, step and state of a client without a name', async t => {
   await post('reset');
   t.match((await get('state')).body, { episode_id: /\.2$/, step_count: 0 }, 'the same session goes on');
   t.equal(app.sessions.size, 1);
+});
+
+t.test('clients that name no session never meet in one', async t => {
+  const app = await testApp(t);
+  const { get, post } = asking(app);
+  const [ann, bob] = [await post('reset', { seed: 1 }), await post('reset', { seed: 2 })];
+  const ids = [ann, bob].map(({ headers }) => String(headers['x-session-id']));
+  t.not(ids[0], ids[1]);
+  const lost = await post('step', { action: { action: 'add' } });
+  isProblem(t, lost, 'unknown_session');
+  t.match(lost.body.detail, /names no session: .* X-Session-Id of its reply .* or keep its cookie/);
+  t.same((await get('state')).body, { episode_id: null, step_count: 0 });
+  t.match(await post('step', { action: { action: 'add' } }, ids[0]), { body: { metadata: { step: 1 } } });
+  t.match((await get('state', ids[1])).body, { step_count: 0, seed: 2 }, 'nobody stepped it');
+  const jars = [keepingCookies(app), keepingCookies(app)];
+  for (const jar of jars) await jar.post('reset');
+  await jars[0].post('step', { action: { action: 'add' } });
+  t.match((await jars[1].get('state')).body, { step_count: 0 });
+});
+
+t.test('a cookie is of account where there is no header, and names a session that is there', async t => {
+  const app = await testApp(t);
+  const { get, post } = keepingCookies(app);
+  const first = await post('reset');
+  const id = String(first.headers['x-session-id']);
+  const cookie = `openenv_session=${id}`;
+  const named = await app.ask('POST', `${COUNTER}/reset`, {}, { cookie, 'x-session-id': 'mine' });
+  t.not(named.body.metadata.session_id, id);
+  t.equal(named.headers['set-cookie'], undefined);
+  await app.ask('DELETE', `/v1/sessions/${id}`);
+  isProblem(t, await get('state'), 'session_closed');
+  const again = await post('reset');
+  t.not(again.body.metadata.session_id, id);
+  t.equal(again.headers['x-session-id'], again.body.metadata.session_id, 'the new session under its own id');
+  t.match((await get('state')).body, { session_id: again.body.metadata.session_id });
 });
 
 t.test('X-Session-Id keeps clients apart, under names of their own', async t => {
@@ -91,7 +146,7 @@ t.test('resets of one name that come at once open one session', async t => {
 t.test('sessions expire as all do; a reset begins anew', async t => {
   const app = await testApp(t, { idleTtlSeconds: 60 });
   const { get, post } = asking(app);
-  for (const name of [undefined, 'a']) {
+  for (const name of ['a', 'b']) {
     const { body } = await post('reset', {}, name);
     app.wait(61);
     isProblem(t, await post('step', { action: { action: 'add' } }, name), 'session_expired');
@@ -119,8 +174,9 @@ t.test('a name outlives neither its session nor the memory for names, and the id
 });
 
 t.test('wrong requests are told as FastAPI does: 422 with a list of faults', async t => {
-  const { post } = asking(await testApp(t));
-  await post('reset');
+  const named = asking(await testApp(t));
+  const post = (route: string, body: Json, name = 'n') => named.post(route, body, name);
+  await post('reset', {});
   const step = (action: Json): Json => ({ action });
   const cases: [route: string, body: Json, ...faults: object[]][] = [
     ['reset', [], { type: 'dict_type', loc: ['body'] }],
@@ -171,9 +227,9 @@ t.test('other problems are problem documents, whose detail is a text', async t =
     await app.ask('POST', `${COUNTER}/reset`, 'seed=1', { 'content-type': 'text/plain' }),
     'unsupported_media_type',
   );
-  await post('reset');
-  for (let i = 0; i < 3; i++) await post('step', { action: { action: 'add' } });
-  isProblem(t, await post('step', { action: { action: 'add' } }), 'episode_over');
+  await post('reset', {}, 'n');
+  for (let i = 0; i < 3; i++) await post('step', { action: { action: 'add' } }, 'n');
+  isProblem(t, await post('step', { action: { action: 'add' } }, 'n'), 'episode_over');
   for (const route of ['health', 'metadata', 'schema', 'openapi.json']) {
     isProblem(t, await app.ask('GET', `/compat/openenv/Nope-v0/${route}`), 'unknown_environment');
   }
@@ -244,8 +300,9 @@ t.test('the schema of an action says how it is written', async t => {
     properties: { x: { type: 'number' }, metadata: { type: 'object' } },
   });
   const play = async (envId: string, action: Json) => {
-    await app.ask('POST', `/compat/openenv/${envId}/reset`, {});
-    return app.ask('POST', `/compat/openenv/${envId}/step`, { action });
+    const headers = { 'x-session-id': 'n' };
+    await app.ask('POST', `/compat/openenv/${envId}/reset`, {}, headers);
+    return app.ask('POST', `/compat/openenv/${envId}/step`, { action }, headers);
   };
   t.match((await play('me/Move-v0', { x: 2, metadata: { note: 1 } })).body, { observation: { text: '2' } });
   t.match((await play('me/Move-v0', { x: 'far' })).body, {

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
 
-/** Error codes of JSON-RPC 2.0. */
+/** Error codes of JSON-RPC 2.0, and one of the Model Context Protocol. */
 export const RPC_CODES = {
   parseError: -32700,
   invalidRequest: -32600,
@@ -9,6 +9,7 @@ export const RPC_CODES = {
   invalidParams: -32602,
   internalError: -32603,
   serverError: -32000,
+  unsupportedVersion: -32022,
 } as const;
 
 /** An answer that is an error. */
@@ -29,17 +30,39 @@ export interface RpcRequest {
   readonly params: JsonObject;
 }
 
+/**
+ * Whether a message gets no reply: a notification, which is a request without `id`, or a reply to a request of the
+ * server. Anything that is not a message of JSON-RPC gets one, an error.
+ */
+export function isUnanswered(given: unknown): boolean {
+  if (!isObject(given) || given.jsonrpc !== '2.0') return false;
+  if (given.method === undefined) return isReply(given);
+  return typeof given.method === 'string' && given.id === undefined;
+}
+
+/** Whether a message is a reply to a request. */
+export function isReply(given: unknown): boolean {
+  return isObject(given) && given.method === undefined && ('result' in given || 'error' in given);
+}
+
 /** @throws RpcError */
 export function readRpc(given: unknown): RpcRequest {
   if (given === undefined) throw new RpcError('parseError', 'Parse error: there is no body');
   if (!isObject(given)) throw new RpcError('invalidRequest', 'Invalid request: it must be an object');
-  const { jsonrpc, id = null, method, params = {} } = given;
+  const { jsonrpc, id, method, params = {} } = given;
   if (jsonrpc !== '2.0') throw new RpcError('invalidRequest', 'Invalid request: jsonrpc must be "2.0"');
+  if (id !== undefined && !isId(id)) {
+    throw new RpcError('invalidRequest', 'Invalid request: id must be a string, a number or null');
+  }
   if (typeof method !== 'string') {
     throw new RpcError('invalidRequest', 'Invalid request: method must be a string');
   }
   if (!isObject(params)) throw new RpcError('invalidParams', 'Params must be an object');
-  return { id, method, params };
+  return { id: id ?? null, method, params };
+}
+
+function isId(id: Json): boolean {
+  return id === null || typeof id === 'string' || typeof id === 'number';
 }
 
 export const rpcSuccess = (id: Json, result: JsonObject): JsonObject => ({ jsonrpc: '2.0', id, result });
@@ -50,7 +73,7 @@ export const rpcFailure = (id: Json, { code, message, data }: RpcError): JsonObj
   error: { code, message, ...(data && { data }) },
 });
 
-/** The id of what may not even be a request. */
+/** The id of a message that may not even be a request; null where none can be read. */
 export function rpcId(given: unknown): Json {
-  return isObject(given) ? (given.id ?? null) : null;
+  return isObject(given) && given.id !== undefined && isId(given.id) ? given.id : null;
 }

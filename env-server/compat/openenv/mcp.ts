@@ -1,30 +1,56 @@
-import type { JsonObject } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Problem } from '../../../shared/problems.ts';
 import { isObject } from '../../custom/answer.ts';
+import { parseJson } from '../../http/json.ts';
+import { API_VERSION } from '../../http/openapi.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
 import { problemOf } from '../../operations/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
-import { actionForm } from './action-form.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage } from './faults.ts';
-import { RpcError, type RpcRequest, readRpc, rpcFailure, rpcId, rpcSuccess } from './json-rpc.ts';
-import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+import {
+  isReply,
+  isUnanswered,
+  RpcError,
+  type RpcRequest,
+  readRpc,
+  rpcFailure,
+  rpcId,
+  rpcSuccess,
+} from './json-rpc.ts';
+import type { OpenEnvPlay, Seat } from './play.ts';
+import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
-/** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
-const TOOL = 'act';
+/** Revisions of the Model Context Protocol that begin with `initialize`, the newest first. */
+export const MCP_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
+
+/** Messages of one JSON-RPC batch. */
+const MOST_IN_BATCH = 100;
 
 /** Where a request comes from. */
 export interface McpCaller {
   readonly principal: Principal;
   readonly envId: string;
-  /** The socket's own session, where it comes over one. */
+  /** The session that the client plays: that of its socket, or the one its `initialize` opened. */
   readonly seat?: Seat;
+  /** The session is the socket's and ends with it. */
+  readonly isSocket?: boolean;
 }
 
-/** OpenEnv's JSON-RPC: an environment as a tool, and sessions that outlive a request. */
+/** What a message or a batch of them leads to. */
+export interface McpOutcome {
+  /** Absent for notifications, which get none. */
+  readonly reply?: JsonObject | JsonObject[];
+  /** The session that an `initialize` opened. */
+  readonly sessionId?: string;
+}
+
+const NO_REPLY: McpOutcome = {};
+
+/** MCP and OpenEnv's additions to it: an environment as a tool, and sessions that outlive a request. */
 export class McpDesk {
   readonly #play: OpenEnvPlay;
   readonly #desk: ProblemDesk;
@@ -34,18 +60,74 @@ export class McpDesk {
     this.#desk = desk;
   }
 
-  /** Answers a request, with an error where it must; never throws. */
-  async answer(given: unknown, caller: McpCaller): Promise<JsonObject> {
+  /** Answers a message or a batch of them, with errors where it must; never throws. */
+  async answer(given: unknown, caller: McpCaller): Promise<McpOutcome> {
+    if (!Array.isArray(given)) return this.#answerOne(given, caller);
+    if (given.length === 0 || given.length > MOST_IN_BATCH) {
+      const message = `Invalid request: a batch has 1 to ${MOST_IN_BATCH} messages, not ${given.length}`;
+      return { reply: rpcFailure(null, new RpcError('invalidRequest', message)) };
+    }
+    const replies: JsonObject[] = [];
+    let sessionId: string | undefined;
+    for (const message of given) {
+      const outcome = await this.#answerOne(message, caller);
+      if (outcome.reply) replies.push(outcome.reply as JsonObject);
+      sessionId ??= outcome.sessionId;
+    }
+    return { ...(replies.length > 0 && { reply: replies }), ...(sessionId !== undefined && { sessionId }) };
+  }
+
+  /** The text of a frame, answered. */
+  async answerText(text: string, caller: McpCaller): Promise<string | undefined> {
+    let given: Json;
+    try {
+      given = parseJson(text) as Json;
+    } catch (error) {
+      const failure = new RpcError('parseError', `Parse error: ${(error as Error).message}`);
+      return JSON.stringify(rpcFailure(null, failure));
+    }
+    const { reply } = await this.answer(given, caller);
+    return reply && JSON.stringify(reply);
+  }
+
+  /** Whatever was thrown, as an error of JSON-RPC; counted and logged. */
+  errorOf(error: unknown): RpcError {
+    if (error instanceof RpcError) return error;
+    this.#desk.document(countable(error));
+    if (error instanceof InvalidMessage) return new RpcError('invalidParams', error.message);
+    const problem = problemOf(error);
+    if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
+    if (problem instanceof TooManySessions) {
+      return new RpcError('serverError', problem.message, capacityOf(problem));
+    }
+    return new RpcError('internalError', problem.message);
+  }
+
+  async #answerOne(given: unknown, caller: McpCaller): Promise<McpOutcome> {
+    if (isReply(given)) return NO_REPLY;
+    const unanswered = isUnanswered(given);
     try {
       const request = readRpc(given);
-      return rpcSuccess(request.id, await this.#run(request, caller));
+      if (request.method === 'initialize' && !unanswered) {
+        const { result, sessionId } = await this.#initialize(request.params, caller);
+        return { reply: rpcSuccess(request.id, result), ...(sessionId !== undefined && { sessionId }) };
+      }
+      const result = await this.#run(request, caller, unanswered);
+      return unanswered ? NO_REPLY : { reply: rpcSuccess(request.id, result) };
     } catch (error) {
-      return rpcFailure(rpcId(given), this.#errorOf(error));
+      const failure = this.errorOf(error);
+      return unanswered ? NO_REPLY : { reply: rpcFailure(rpcId(given), failure) };
     }
   }
 
-  #run({ method, params }: RpcRequest, caller: McpCaller): Promise<JsonObject> {
+  async #run(
+    { method, params }: RpcRequest,
+    caller: McpCaller,
+    isNotification: boolean,
+  ): Promise<JsonObject> {
     switch (method) {
+      case 'ping':
+        return {};
       case 'tools/list':
         return this.#list(caller);
       case 'tools/call':
@@ -55,17 +137,43 @@ export class McpDesk {
       case 'openenv/session/close':
         return this.#close(params, caller);
       default:
+        if (isNotification) return {};
         throw new RpcError('methodNotFound', `Method not found: ${method}`);
     }
   }
 
-  async #list({ principal, envId }: McpCaller): Promise<JsonObject> {
-    const { dispatcher } = this.#play;
-    const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
-      env_id: envId,
-    });
-    const { schema } = actionForm(dispatcher.services.catalogue.variant(envId));
-    return { tools: [{ name: TOOL, description: instruction, inputSchema: schema }] };
+  /** Agrees on a version and opens the session that the client plays, unless its socket has one. */
+  async #initialize(
+    { protocolVersion: wanted }: JsonObject,
+    { principal, envId, seat, isSocket = false }: McpCaller,
+  ): Promise<{ result: JsonObject; sessionId?: string }> {
+    if (typeof wanted !== 'string') {
+      throw new RpcError('invalidParams', "'protocolVersion' must be a string");
+    }
+    const { title, instruction } = await operate<EnvironmentDocument>(
+      this.#play.dispatcher,
+      principal,
+      'get_environment',
+      { env_id: envId },
+    );
+    const opened = seat && isSocket ? undefined : await this.#play.open(principal, envId);
+    const first = opened?.shown ?? (await this.#play.look(principal, seat!));
+    return {
+      result: {
+        protocolVersion: MCP_VERSIONS.includes(wanted) ? wanted : MCP_VERSIONS[0],
+        capabilities: { tools: { listChanged: false } },
+        serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
+        instructions: `${instruction}\n\nAct with the tool ${TOOL}. You see:\n${textOf(first.observation)}`,
+      },
+      ...(opened && { sessionId: opened.seat.sessionId }),
+    };
+  }
+
+  async #list({ principal, envId, seat }: McpCaller): Promise<JsonObject> {
+    const tools = await toolsOf(this.#play, principal, envId, seat);
+    return {
+      tools: tools.map(({ name, description, schema }) => ({ name, description, inputSchema: schema })),
+    };
   }
 
   async #call(params: JsonObject, caller: McpCaller): Promise<JsonObject> {
@@ -86,13 +194,13 @@ export class McpDesk {
     }
   }
 
-  async #create({ principal, envId, seat }: McpCaller): Promise<JsonObject> {
-    const { sessionId } = seat ?? (await this.#play.open(principal, envId)).seat;
+  async #create({ principal, envId, seat, isSocket }: McpCaller): Promise<JsonObject> {
+    const { sessionId } = isSocket && seat ? seat : (await this.#play.open(principal, envId)).seat;
     return { session_id: sessionId };
   }
 
   async #close(params: JsonObject, caller: McpCaller): Promise<JsonObject> {
-    if (params.session_id !== undefined && params.session_id === caller.seat?.sessionId) {
+    if (caller.isSocket && params.session_id !== undefined && params.session_id === caller.seat?.sessionId) {
       throw new RpcError(
         'invalidRequest',
         'Cannot close active WebSocket-managed session via MCP method; close the socket',
@@ -112,34 +220,10 @@ export class McpDesk {
     }
     return this.#play.attach(principal, envId, id);
   }
-
-  #errorOf(error: unknown): RpcError {
-    if (error instanceof RpcError) return error;
-    this.#desk.document(countable(error));
-    if (error instanceof InvalidMessage) return new RpcError('invalidParams', error.message);
-    const problem = problemOf(error);
-    if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
-    if (problem instanceof TooManySessions) {
-      return new RpcError('serverError', problem.message, capacityOf(problem));
-    }
-    return new RpcError('internalError', problem.message);
-  }
 }
 
 const NO_SESSION = new Set(['unknown_session', 'session_closed', 'session_expired']);
 
 function isAboutParams(problem: Problem): boolean {
   return problem.status === 422 || NO_SESSION.has(problem.code);
-}
-
-/** A step as the result of a tool, in the form that OpenEnv's own tools give theirs. */
-function toolResult({ observation, reward, done, metadata }: Shown): JsonObject {
-  const data = { observation, reward, done, metadata };
-  const text = typeof observation.text === 'string' ? observation.text : JSON.stringify(observation);
-  return {
-    content: [{ type: 'text', text }],
-    structured_content: data,
-    data,
-    is_error: false,
-  };
 }

@@ -14,19 +14,22 @@ import type { ResetRequest } from './messages.ts';
 /** A session as a client of this protocol plays it. */
 export interface Seat {
   readonly sessionId: string;
+  readonly envId: string;
   readonly form: ActionForm;
   /** The client's own name for the episode. */
   episodeName: string | undefined;
 }
 
 /** Answer to reset and step; `metadata` says what the protocol has no field for. */
-export interface Shown extends OpenEnvReply {
+export interface Shown extends Omit<OpenEnvReply, 'reward'> {
+  /** Null where nothing was done. */
+  readonly reward: number | null;
   readonly metadata: JsonObject;
 }
 
 /** A reply as JSON. */
 export function shownText({ observation, reward, done, metadata }: Shown): string {
-  return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${done},"metadata":${JSON.stringify(metadata)}}`;
+  return `{"observation":${JSON.stringify(observation)},"reward":${reward === null ? null : floatText(reward)},"done":${done},"metadata":${JSON.stringify(metadata)}}`;
 }
 
 /** The operations of the protocol, for one client at a time, by the operations of the server. */
@@ -49,7 +52,10 @@ export class OpenEnvPlay {
     const created = this.#operate<CreatedSession>(principal, 'create', { env_id: envId, ...input });
     return chain(created, session => {
       const form = actionForm(this.dispatcher.services.catalogue.variant(envId));
-      return { seat: { sessionId: session.session_id, form, episodeName }, shown: afterReset(session) };
+      return {
+        seat: { sessionId: session.session_id, envId, form, episodeName },
+        shown: afterReset(session),
+      };
     });
   }
 
@@ -65,7 +71,7 @@ export class OpenEnvPlay {
       }
       const { catalogue } = this.dispatcher.services;
       const form = actionForm(catalogue.variant(env_id, config as JsonObject, wrappers as never));
-      return { sessionId, form, episodeName: undefined };
+      return { sessionId, envId, form, episodeName: undefined };
     });
   }
 
@@ -112,6 +118,20 @@ export class OpenEnvPlay {
       terminated: session.terminated,
       truncated: session.truncated,
       structured: session.structured as Json,
+    }));
+  }
+
+  /**
+   * What the player sees now, without doing anything.
+   * @throws Problem
+   */
+  look(principal: Principal, { sessionId }: Seat): MaybePromise<Shown> {
+    const got = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
+    return chain(got, session => ({
+      observation: observationObject(session.observation as Json),
+      reward: null,
+      done: session.terminated || session.truncated,
+      metadata: { session_id: session.session_id, seed: session.seed },
     }));
   }
 

@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { heartbeat } from '../../http/heartbeat.ts';
+import type { PacedWebSocket } from '../../http/paced-websocket.ts';
 import type { ProblemDesk } from '../../http/problems.ts';
-import { refuseForeignOrigin } from '../../http/websocket.ts';
 import type { Dispatcher } from '../../operations/dispatcher.ts';
 import type { Peers } from '../../operations/peers.ts';
 import { problemOf } from '../../operations/problem-of.ts';
@@ -12,19 +13,23 @@ import type { SessionLimits } from '../../sessions/admission.ts';
 import { operate } from '../operate.ts';
 import { sendJsonText } from '../send.ts';
 import { actionForm } from './action-form.ts';
+import { sessionOfCookie, setSessionCookie } from './cookie.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { RpcError, rpcFailure } from './json-rpc.ts';
 import { McpDesk } from './mcp.ts';
+import { addMcpRoutes } from './mcp-routes.ts';
 import { readReset, readStep } from './messages.ts';
 import { OpenEnvPlay, type Shown, shownText } from './play.ts';
 import { toSeatKeeper } from './seat-keeper.ts';
 import { type HttpCaller, Seats } from './seats.ts';
+import type { SocketServices } from './session-socket.ts';
+import { isToolAction, toolAction } from './tool-actions.ts';
 import { OpenEnvSocket } from './websocket.ts';
 
 const HTTP_INVALID = 422;
 const HTTP_UNAVAILABLE = 503;
-/** The state before the first reset. */
+/** The state for a client that has no session. */
 const NOTHING_BEGUN = JSON.stringify({ episode_id: null, step_count: 0 });
 /** Longest name of a session, in characters. */
 const LONGEST_NAME = 128;
@@ -46,18 +51,15 @@ export async function addOpenEnvRoutes(
   const mcp = new McpDesk(play, desk);
   const seats = new Seats(play, settings.maxSessions);
   const services = { play, mcp, desk };
-  const watch = heartbeat(app, settings.heartbeatSeconds);
+  const beat = heartbeat(app, settings.heartbeatSeconds);
+  const watch = (socket: WebSocket) => beat(socket as PacedWebSocket);
   for (const prefix of PREFIXES) {
     await app.register(
       async door => {
         door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
-        addPlay(door, play, seats, dispatcher.services.peers);
+        addPlay(door, { play, desk }, seats, dispatcher.services.peers);
         addDescriptions(door, dispatcher);
-        door.post('/mcp', async (request, reply) =>
-          sendJsonText(reply, JSON.stringify(await mcp.answer(request.body, callerOf(request)))),
-        );
         const preValidation = async (request: FastifyRequest) => {
-          await refuseForeignOrigin(request);
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
         door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
@@ -65,13 +67,19 @@ export async function addOpenEnvRoutes(
           const { session_id: id } = request.query as { session_id?: string };
           new OpenEnvSocket(socket, request, services, envIdOf(request), id);
         });
+        addMcpRoutes(door, services, envIdOf, { watch, preValidation });
       },
       { prefix },
     );
   }
 }
 
-function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats, peers: Peers | undefined): void {
+function addPlay(
+  door: FastifyInstance,
+  { play, desk }: Pick<SocketServices, 'play' | 'desk'>,
+  seats: Seats,
+  peers: Peers | undefined,
+): void {
   const where = peers ? { preHandler: toSeatKeeper(peers, callerOf) } : {};
   door.post('/reset', where, async (request, reply) => {
     const caller = callerOf(request);
@@ -83,7 +91,9 @@ function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats, peers: 
     const asked = await within(['body'], false, () => readStep(request.body));
     const seat = await seats.get(caller);
     const { metadata, ...shown } = await within(['body', 'action'], seat.form.wrapped, () =>
-      play.step(caller.principal, seat, asked.action, asked.timeoutMs),
+      isToolAction(seat, asked.action)
+        ? toolAction(play, desk, caller.principal, seat, asked.action)
+        : play.step(caller.principal, seat, asked.action, asked.timeoutMs),
     );
     const { requestId } = asked;
     const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
@@ -91,8 +101,7 @@ function addPlay(door: FastifyInstance, play: OpenEnvPlay, seats: Seats, peers: 
   });
   door.get('/state', where, async (request, reply) => {
     const caller = callerOf(request);
-    const begun = caller.name !== '' || (await seats.find(caller)) !== undefined;
-    if (!begun) return sendJsonText(reply, NOTHING_BEGUN);
+    if (caller.name === '') return sendJsonText(reply, NOTHING_BEGUN);
     const state = await play.state(caller.principal, await seats.get(caller));
     return sendJsonText(reply, JSON.stringify(state));
   });
@@ -133,18 +142,23 @@ function envIdOf(request: FastifyRequest): string {
 }
 
 function callerOf(request: FastifyRequest): HttpCaller {
-  const given = request.headers[SESSION_HEADER];
-  const name = typeof given === 'string' ? given : '';
+  const header = request.headers[SESSION_HEADER];
+  const chosen = typeof header === 'string' && header !== '';
+  const name = chosen ? header : sessionOfCookie(request);
   if (name.length > LONGEST_NAME) {
     const msg = `String should have at most ${LONGEST_NAME} characters`;
-    throw new InvalidMessage([{ type: 'string_too_long', loc: ['header', SESSION_HEADER], msg }]);
+    throw new InvalidMessage([
+      { type: 'string_too_long', loc: [chosen ? 'header' : 'cookie', SESSION_HEADER], msg },
+    ]);
   }
-  return { principal: request.principal, envId: envIdOf(request), name };
+  return { principal: request.principal, envId: envIdOf(request), name, chosen };
 }
 
-/** The session is named in the reply as the client named it, or by its id. */
-function sendShown(reply: FastifyReply, { name }: HttpCaller, shown: Shown): FastifyReply {
-  reply.header(SESSION_HEADER, name === '' ? String(shown.metadata.session_id) : name);
+/** The session is named in the reply as the client named it, or by its id and in a cookie. */
+function sendShown(reply: FastifyReply, { name, chosen }: HttpCaller, shown: Shown): FastifyReply {
+  const id = String(shown.metadata.session_id);
+  if (!chosen) setSessionCookie(reply, id);
+  reply.header(SESSION_HEADER, chosen ? name : id);
   return sendJsonText(reply, shownText(shown));
 }
 

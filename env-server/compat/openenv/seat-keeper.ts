@@ -1,10 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PeerReply, Peers } from '../../operations/peers.ts';
-import { replyKeeperOf } from '../../sessions/placement.ts';
+import { keeperOf, replyKeeperOf } from '../../sessions/placement.ts';
 import type { HttpCaller } from './seats.ts';
 
 /** Headers that belong to a connection, not to a reply. */
 const OF_CONNECTION = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
+
+/** What ids of sessions look like; a session is kept by the process that its id names. */
+const SESSION_ID = /^s[\w-]{16}$/;
 
 type Hook = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined>;
 
@@ -13,7 +16,10 @@ export function toSeatKeeper(peers: Peers, callerOf: (request: FastifyRequest) =
   const { index, count } = peers.placement;
   return async (request, reply) => {
     const { principal, envId, name } = callerOf(request);
-    const keeper = replyKeeperOf(principal.name, `${envId} ${name}`, count);
+    if (name === '') return undefined;
+    const keeper = SESSION_ID.test(name)
+      ? keeperOf(name, count)
+      : replyKeeperOf(principal.name, `${envId} ${name}`, count);
     if (keeper === index) return undefined;
     const { method, url, headers, body } = request;
     const answer = (await peers.ask(keeper, 'http', {

@@ -4,11 +4,14 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
 import type { OpenEnvPlay, Seat, Shown } from './play.ts';
 
-/** Who asks over HTTP, for which environment, under which name: that of `X-Session-Id`, empty without one. */
+/** Who asks over HTTP, for which environment, in which session. */
 export interface HttpCaller {
   readonly principal: Principal;
   readonly envId: string;
+  /** Of `X-Session-Id`, or else of the cookie; empty where the client sends neither. */
   readonly name: string;
+  /** The client chose the name itself: what it resets has that name from then on. */
+  readonly chosen: boolean;
 }
 
 const ENDED = new Set(['session_closed', 'session_expired']);
@@ -30,14 +33,16 @@ export class Seats {
   }
 
   /**
-   * Begins an episode: in the session of that name, or in a new one where there is none or it has ended.
+   * Begins an episode: in the session of that name, or in a new one where there is none or it has ended. Without a name
+   * the session is always a new one, so that clients that name none never meet in one.
    * @throws Problem
    */
   async reset(caller: HttpCaller, request: ResetRequest): Promise<Shown> {
+    if (caller.name === '') return this.#openUnnamed(caller, request);
     const key = keyOf(caller);
     // Looked up again after waiting, so that of resets which come at once one opens the session for all.
     const entry = this.#entries.get(key) ?? (await this.#revisit(caller)) ?? this.#entries.get(key);
-    if (!entry) return this.#open(caller, request);
+    if (!entry) return caller.chosen ? this.#open(caller, request) : this.#openUnnamed(caller, request);
     try {
       return await this.#play.reset(caller.principal, await entry.seat, request);
     } catch (error) {
@@ -53,19 +58,18 @@ export class Seats {
    * @throws Problem `unknown_session` before the first reset; `session_expired`, `session_closed`
    */
   async get(caller: HttpCaller): Promise<Seat> {
-    const seat = await this.find(caller);
-    if (seat) return seat;
-    const whose = caller.name === '' ? 'without X-Session-Id' : `under X-Session-Id ${caller.name}`;
-    throw new Problem('unknown_session', `no episode has begun ${whose}: POST reset first`);
-  }
-
-  /**
-   * The seat of that name, if there is one.
-   * @throws Problem `session_expired`, `session_closed`
-   */
-  async find(caller: HttpCaller): Promise<Seat | undefined> {
+    if (caller.name === '') {
+      throw new Problem(
+        'unknown_session',
+        'the request names no session: POST reset first, then send the X-Session-Id of its reply as header, or keep its cookie',
+      );
+    }
     const entry = this.#entries.get(keyOf(caller)) ?? (await this.#attach(caller));
-    return entry?.seat;
+    if (entry) return entry.seat;
+    throw new Problem(
+      'unknown_session',
+      `no episode has begun under X-Session-Id ${caller.name}: POST reset first`,
+    );
   }
 
   async #revisit(caller: HttpCaller): Promise<Entry | undefined> {
@@ -79,7 +83,6 @@ export class Seats {
 
   /** The name as the id of a session that was opened in another way. */
   async #attach(caller: HttpCaller): Promise<Entry | undefined> {
-    if (caller.name === '') return undefined;
     try {
       const seat = await this.#play.attach(caller.principal, caller.envId, caller.name);
       return this.#remember(caller, Promise.resolve(seat));
@@ -87,6 +90,13 @@ export class Seats {
       if (problemOf(error).code === 'unknown_session') return undefined;
       throw error;
     }
+  }
+
+  /** A new session, under its id. */
+  async #openUnnamed(caller: HttpCaller, request: ResetRequest): Promise<Shown> {
+    const { seat, shown } = await this.#play.open(caller.principal, caller.envId, request);
+    this.#remember({ ...caller, name: seat.sessionId }, Promise.resolve(seat));
+    return shown;
   }
 
   async #open(caller: HttpCaller, request: ResetRequest): Promise<Shown> {

@@ -3,6 +3,7 @@ import type { Json } from '../../../shared/json.ts';
 import { about, bag, behaviour, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
 
 const LONGEST_URL = 2048;
+const MOST_HEADERS = 32;
 
 const Url = Type.String({
   minLength: 1,
@@ -13,9 +14,24 @@ const Url = Type.String({
 const access = {
   url: Url,
   headers: Type.Optional(
-    Type.Record(Type.String(), Type.String({ maxLength: 4096 }), {
-      description: 'Sent with every request, e.g. `authorization`. Never shown again.',
-    }),
+    Type.Record(
+      Type.String(),
+      Type.Union([
+        Type.String({ maxLength: 4096 }),
+        closed({
+          $env: Type.String({
+            minLength: 1,
+            maxLength: NAME_LENGTH,
+            description: 'Name of a variable of the server that holds the value.',
+          }),
+        }),
+      ]),
+      {
+        maxProperties: MOST_HEADERS,
+        description:
+          'Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead.',
+      },
+    ),
   ),
   timeout_ms: Type.Optional(
     Type.Integer({ minimum: 100, maximum: 300_000, default: 10_000, description: 'For one reset or step.' }),

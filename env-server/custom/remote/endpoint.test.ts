@@ -139,8 +139,45 @@ t.test('the guard judges every connection, also of a name that changes its addre
   t.teardown(() => fresh.close());
   const moved = new Endpoint('test/E-v0', { url: `http://service.test:${service.port}` }, fresh);
   const problem = await problemOf(moved.ask('GET', 'x'));
-  t.match(problem.message, /may not be reached: service.test has the address 127.0.0.2/);
+  t.match(problem.message, /service.test does not resolve to an address that this server may reach/);
+  t.equal(problem.code, 'remote_unavailable');
   t.equal(service.received.length, 2);
+});
+
+t.test('a name with a private address and a name without one are refused alike', async t => {
+  const guard = new NetworkGuard({ remoteHosts: '*', remoteNetworks: '' }, async host => {
+    if (host === 'inner.test') return [{ address: '10.0.0.7', family: 4 }];
+    throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND' });
+  });
+  const network = new RemoteNetwork(guard);
+  t.teardown(() => network.close());
+  const refusals = await Promise.all(
+    ['inner.test', 'absent.test'].map(async host => {
+      const endpoint = new Endpoint('test/E-v0', { url: `http://${host}` }, network);
+      const problems = [await problemOf(endpoint.checkAddress()), await problemOf(endpoint.ask('GET', 'x'))];
+      return problems.map(({ code, message }) => `${code} ${message.replaceAll(host, 'HOST')}`);
+    }),
+  );
+  t.same(refusals[0], refusals[1]);
+  t.match(refusals[0], [/^invalid_request/, /^remote_unavailable/]);
+});
+
+t.test('a reply that is too deep or too large fails with where', async t => {
+  const replies: { [path: string]: string } = {
+    '/deep': `{"info":${'{"a":'.repeat(6500)}1${'}'.repeat(6500)}}`,
+    '/large': JSON.stringify({ observation: 'x'.repeat(300_000) }),
+    '/flood': JSON.stringify({ observation: 'x'.repeat(3_000_000) }),
+    '/infinite': '{"reward":1e999}',
+    '/prototype': '{"info":{"__proto__":{}}}',
+  };
+  const service = await testService(t, ({ path }) => ({ body: replies[path] }));
+  const ask = (path: string) =>
+    problemOf(new Endpoint('test/E-v0', { url: service.url }, localNetwork(t)).ask('POST', path, {}));
+  t.match((await ask('deep')).message, /\/info\/a.* nested more than 64 levels deep/);
+  t.match((await ask('large')).message, /\/observation has more than 262144 bytes/);
+  t.equal((await ask('flood')).code, 'remote_failed');
+  t.match((await ask('infinite')).message, /\/reward is Infinity/);
+  t.match(await ask('prototype'), { code: 'remote_failed', message: /\/info\/__proto__/ });
 });
 
 t.test('addresses and headers that cannot be used are refused with where', async t => {

@@ -5,13 +5,18 @@ import { Problem } from '../../../shared/problems.ts';
 import { isObject } from '../answer.ts';
 import { Breaker } from '../breaker.ts';
 import { invalidDefinition } from '../fault.ts';
-import { ForbiddenAddress, type NetworkGuard } from './guard.ts';
+import { type JsonLimits, JsonOutOfBounds, jsonLimits, readAnswer } from '../json-limits.ts';
+import { ForbiddenAddress, type NetworkGuard, UnresolvedHost } from './guard.ts';
+import { HeaderSecrets, type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
 /** Shorter than what services usually allow, so that a connection is not closed under a request. */
 const KEEP_ALIVE_MS = 2000;
 const CONNECTIONS_PER_HOST = 128;
-export const LONGEST_REPLY_BYTES = 1024 * 1024;
+/** Bytes of a state, observation, info or list of valid actions where nothing else is configured. */
+const DEFAULT_VALUE_BYTES = 256 * 1024;
+/** Values that a reply has at most: those four. */
+const VALUES_PER_REPLY = 4;
 /** Pauses before the second and the third attempt. */
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -31,6 +36,9 @@ const NOT_CONNECTED = new Set([
 /** The connection broke: only what may be repeated is tried again. */
 const DISCONNECTED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
+const HEADER_NAME = /^[a-z0-9!#$%&'*+.^_`|~-]+$/;
+const UNSENDABLE = /[^\t\x20-\x7e]/;
+
 /** Headers that belong to the connection. */
 const OWN_HEADERS = new Set([
   'host',
@@ -49,14 +57,25 @@ const OWN_HEADERS = new Set([
 export class RemoteNetwork {
   readonly guard: NetworkGuard;
   readonly agent: Agent;
+  readonly secrets: HeaderSecrets;
+  readonly answerLimits: JsonLimits;
+  readonly longestReplyBytes: number;
 
-  constructor(guard: NetworkGuard) {
+  /** @param valueBytes of the largest member of a reply */
+  constructor(
+    guard: NetworkGuard,
+    secrets = new HeaderSecrets({ keyFile: undefined, allowedSecretVariables: '' }),
+    valueBytes = DEFAULT_VALUE_BYTES,
+  ) {
     this.guard = guard;
+    this.secrets = secrets;
+    this.answerLimits = jsonLimits(valueBytes);
+    this.longestReplyBytes = VALUES_PER_REPLY * valueBytes;
     this.agent = new Agent({
       connect: { lookup: guard.lookup, timeout: CONNECT_TIMEOUT_MS },
       connections: CONNECTIONS_PER_HOST,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      maxResponseSize: LONGEST_REPLY_BYTES,
+      maxResponseSize: this.longestReplyBytes,
     });
   }
 
@@ -68,7 +87,7 @@ export class RemoteNetwork {
 /** How a definition reaches its service. */
 export interface Access {
   readonly url: string;
-  readonly headers?: { readonly [name: string]: string };
+  readonly headers?: Headers;
   readonly timeout_ms?: number;
 }
 
@@ -83,11 +102,12 @@ export interface Reply {
  */
 export class Endpoint {
   readonly name: string;
-  readonly headers: { readonly [name: string]: string };
   readonly timeoutMs: number;
   readonly network: RemoteNetwork;
   readonly #base: URL;
   readonly #breaker: Breaker;
+  readonly #given: Headers;
+  #headers: { readonly [name: string]: string } | undefined;
 
   /**
    * @param name of the environment, for messages
@@ -98,7 +118,7 @@ export class Endpoint {
     this.network = network;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
     this.#base = baseOf(access.url);
-    this.headers = headersOf(access.headers);
+    this.#given = headersOf(access.headers);
     this.#breaker = new Breaker(now);
   }
 
@@ -107,8 +127,40 @@ export class Endpoint {
     return new URL(route, this.#base);
   }
 
-  /** @throws Problem `invalid_request` where the guard forbids the address or it has none */
+  /**
+   * What its owner wants to be sent with every request.
+   * @throws Problem `environment_fault` where the value of a header cannot be had any more
+   */
+  get headers(): { readonly [name: string]: string } {
+    try {
+      this.#headers ??= this.#openHeaders();
+      return this.#headers;
+    } catch (error) {
+      if (!(error instanceof UnknownSecret)) throw error;
+      throw new Problem('environment_fault', `${this.name} cannot be played: ${error.message}`);
+    }
+  }
+
+  #openHeaders(): { readonly [name: string]: string } {
+    const opened = Object.entries(this.#given).map(([name, value]) => {
+      const text = this.network.secrets.open(this.name, name, value, this.#base.hostname);
+      if (text === NOT_SHOWN) {
+        throw new UnknownSecret(`"${name}" needs its value again: definitions are shown without it`);
+      }
+      if (UNSENDABLE.test(text)) throw new UnknownSecret(`the value of "${name}" cannot be sent as a header`);
+      return [name, text];
+    });
+    return Object.fromEntries(opened);
+  }
+
+  /** @throws Problem `invalid_request` where the guard forbids the address, it has none, or a header has no value */
   async checkAddress(): Promise<void> {
+    try {
+      this.#headers = this.#openHeaders();
+    } catch (error) {
+      if (error instanceof UnknownSecret) throw invalidDefinition('/headers', error.message);
+      throw error;
+    }
     try {
       await this.network.guard.check(this.#base);
     } catch (error) {
@@ -155,7 +207,7 @@ export class Endpoint {
       if (status >= 300 && status < 400) {
         throw new BadReply(`answered ${method} ${url.pathname} with a redirect, which is not followed`);
       }
-      return { status, body: text === '' ? null : parse(text, `${method} ${url.pathname}`) };
+      return { status, body: text === '' ? null : this.#read(text, `${method} ${url.pathname}`) };
     });
   }
 
@@ -203,6 +255,17 @@ export class Endpoint {
     }
   }
 
+  #read(text: string, what: string): Json {
+    try {
+      return readAnswer(text, this.network.answerLimits);
+    } catch (error) {
+      if (!(error instanceof JsonOutOfBounds)) {
+        throw new BadReply(`answered ${what} with something that is not JSON`);
+      }
+      throw new BadReply(`answered ${what} with JSON that cannot be taken: ${error.message}`);
+    }
+  }
+
   failed(what: string, cause?: unknown): Problem {
     return new Problem('remote_failed', `the service of ${this.name} ${what}`, { cause });
   }
@@ -217,6 +280,9 @@ export class Endpoint {
     if (error instanceof Problem) return error;
     if (error instanceof BadReply) return this.failed(error.message);
     const cause = rootOf(error);
+    if (cause instanceof UnresolvedHost) {
+      return this.#unavailable(`cannot be reached: ${cause.message}`, MS_PER_S);
+    }
     if (cause instanceof ForbiddenAddress) return this.failed(`may not be reached: ${cause.message}`);
     if (NOT_CONNECTED.has(codeOf(error))) {
       return this.#unavailable(`cannot be reached (${codeOf(error)})`, MS_PER_S);
@@ -250,11 +316,11 @@ function baseOf(url: string): URL {
   return base;
 }
 
-function headersOf(given: Access['headers'] = {}): { [name: string]: string } {
-  const headers: [string, string][] = [];
+function headersOf(given: Headers = {}): Headers {
+  const headers: [string, HeaderValue][] = [];
   for (const [name, value] of Object.entries(given)) {
     const lower = name.toLowerCase();
-    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || /[^\t\x20-\x7e]/.test(value)) {
+    if (!HEADER_NAME.test(lower) || (typeof value === 'string' && UNSENDABLE.test(value))) {
       throw invalidDefinition('/headers', `"${name}" cannot be sent as a header`);
     }
     if (OWN_HEADERS.has(lower)) {
@@ -263,14 +329,6 @@ function headersOf(given: Access['headers'] = {}): { [name: string]: string } {
     headers.push([lower, value]);
   }
   return Object.fromEntries(headers);
-}
-
-function parse(text: string, what: string): Json {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new BadReply(`answered ${what} with something that is not JSON`);
-  }
 }
 
 /** What an error reply says: its `detail` or `error`; FastAPI's list of faults as one text. */

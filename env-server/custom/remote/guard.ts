@@ -20,9 +20,12 @@ const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, wha
   ['240.0.0.0', 4, 'reserved'],
   ['::', 128, 'unspecified'],
   ['::1', 128, 'loopback'],
+  ['::', 96, 'compatible with IPv4'],
+  ['::ffff:0:0:0', 96, 'translated to IPv4'],
   ['64:ff9b::', 96, 'translated to IPv4'],
   ['64:ff9b:1::', 48, 'translated to IPv4'],
   ['100::', 64, 'discarded'],
+  ['2001::', 32, 'tunnelled to IPv4'],
   ['2001::', 23, 'reserved'],
   ['2001:db8::', 32, 'documentation'],
   ['2002::', 16, 'tunnelled to IPv4'],
@@ -38,6 +41,11 @@ const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
   name: `${network}/${prefix} (${what})`,
   list: networkList([[network, prefix]]),
 }));
+
+/** What is handed out for public services in IPv6 (RFC 4291, section 2.4); anything outside is refused, known or not. */
+const GLOBAL_UNICAST = networkList([['2000::', 3]]);
+/** IPv4 written as IPv6, which is judged as IPv4. */
+const MAPPED = networkList([['::ffff:0:0', 96]]);
 
 const MOST_PINNED = 1000;
 
@@ -56,11 +64,26 @@ export interface GuardSettings {
   readonly remoteNetworks: string;
 }
 
+/** Told of a name that was refused for its address, which clients do not learn. */
+export type OnRefusal = (refusal: { host: string; address: string; network: string }) => void;
+
 /** An address that remote environments may not have. */
 export class ForbiddenAddress extends Error {
   constructor(message: string) {
     super(message);
     this.name = 'ForbiddenAddress';
+  }
+}
+
+/**
+ * A name has no address, or one that may not be reached. Both read the same, so that nobody learns from refusals what
+ * names stand for inside this server's network.
+ */
+export class UnresolvedHost extends Error {
+  readonly code = 'ENOTFOUND';
+  constructor(host: string) {
+    super(`${host} does not resolve to an address that this server may reach; see --remote-networks`);
+    this.name = 'UnresolvedHost';
   }
 }
 
@@ -73,13 +96,16 @@ export class NetworkGuard {
   readonly #hosts: readonly string[];
   readonly #allowed: BlockList;
   readonly #resolve: Resolve;
+  readonly #onRefusal: OnRefusal | undefined;
   readonly #pinned = new Map<string, Promise<readonly Address[]>>();
 
   /** @throws Error when the settings cannot be read */
   constructor(
     settings: GuardSettings,
     resolve: Resolve = hostname => systemLookup(hostname, { all: true, order: 'verbatim' }),
+    onRefusal?: OnRefusal,
   ) {
+    this.#onRefusal = onRefusal;
     this.#hosts = listed(settings.remoteHosts).map(host => host.toLowerCase());
     this.#allowed = networkList(listed(settings.remoteNetworks).map(parseNetwork));
     this.#resolve = resolve;
@@ -102,12 +128,18 @@ export class NetworkGuard {
         `the host ${host} is not on this server's list; --remote-hosts has ${this.#hosts.join(', ') || 'none'}`,
       );
     }
-    if (isIP(host)) this.#judge(host, host);
+    if (!isIP(host)) return;
+    const network = this.#specialNetwork(host);
+    if (network === undefined) return;
+    const bits = isIPv6(host) ? 128 : 32;
+    throw new ForbiddenAddress(
+      `${host} lies in ${network}; this server may reach that only with --remote-networks ${host}/${bits}`,
+    );
   }
 
   /**
    * Judges an address by all it resolves to.
-   * @throws ForbiddenAddress; Error when the name cannot be resolved
+   * @throws ForbiddenAddress, UnresolvedHost
    */
   async check(url: URL): Promise<void> {
     this.checkUrl(url);
@@ -139,10 +171,15 @@ export class NetworkGuard {
     const host = hostname.toLowerCase();
     const pinned = this.#pinned.get(host);
     if (pinned) return pinned;
-    const found = this.#resolve(host).then(addresses => {
-      for (const { address } of addresses) this.#judge(address, host);
-      return addresses;
-    });
+    const found = this.#resolve(host).then(
+      addresses => {
+        this.#judge(addresses, host);
+        return addresses;
+      },
+      () => {
+        throw new UnresolvedHost(host);
+      },
+    );
     if (this.#pinned.size >= MOST_PINNED) {
       const [oldest] = this.#pinned.keys();
       this.#pinned.delete(oldest);
@@ -154,15 +191,29 @@ export class NetworkGuard {
     return found;
   }
 
-  #judge(address: string, host: string): void {
+  /** @throws UnresolvedHost when there is no address, or one of them may not be reached */
+  #judge(addresses: readonly Address[], host: string): void {
+    for (const { address } of addresses) {
+      const network = this.#specialNetwork(address);
+      if (network === undefined) continue;
+      this.#onRefusal?.({ host, address, network });
+      throw new UnresolvedHost(host);
+    }
+    if (addresses.length === 0) throw new UnresolvedHost(host);
+  }
+
+  /** The network that makes an address special; undefined for one that may be reached. */
+  #specialNetwork(written: string): string | undefined {
+    // A zone names an interface of this machine.
+    const [address] = written.split('%', 1);
     const family = isIPv6(address) ? 'ipv6' : 'ipv4';
-    if (this.#allowed.check(address, family)) return;
+    if (this.#allowed.check(address, family)) return undefined;
     const special = SPECIAL.find(({ list }) => list.check(address, family));
-    if (!special) return;
-    const whose = address === host ? address : `${host} has the address ${address}, which`;
-    throw new ForbiddenAddress(
-      `${whose} lies in ${special.name}; this server may reach that only with --remote-networks ${address}/${family === 'ipv6' ? 128 : 32}`,
-    );
+    if (special) return special.name;
+    if (family === 'ipv4' || GLOBAL_UNICAST.check(address, family) || MAPPED.check(address, family)) {
+      return undefined;
+    }
+    return 'no network of public services';
   }
 }
 

@@ -1,8 +1,9 @@
 import WebSocket from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../../shared/problems.ts';
-import { BadAnswer, isObject } from '../answer.ts';
-import { detailOf, type Endpoint, LONGEST_REPLY_BYTES } from './endpoint.ts';
+import { BadAnswer, checkReward, isObject } from '../answer.ts';
+import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
+import { detailOf, type Endpoint } from './endpoint.ts';
 import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';
 import { reading } from './reading.ts';
 
@@ -27,8 +28,7 @@ function readReply(data: unknown): OpenEnvReply {
   if (!isObject(observation)) throw new BadAnswer('observation must be an object');
   if (typeof done !== 'boolean') throw new BadAnswer('done must be a boolean');
   const paid = reward ?? 0;
-  if (typeof paid !== 'number' || !Number.isFinite(paid))
-    throw new BadAnswer('reward must be a finite number');
+  checkReward(paid);
   return { observation, reward: paid, done };
 }
 
@@ -146,7 +146,7 @@ class Line {
       headers: { ...endpoint.headers },
       lookup: guard.lookup,
       handshakeTimeout: endpoint.timeoutMs,
-      maxPayload: LONGEST_REPLY_BYTES,
+      maxPayload: endpoint.network.longestReplyBytes,
       perMessageDeflate: false,
       followRedirects: false,
     });
@@ -200,9 +200,12 @@ class Line {
   #receive(text: string): void {
     let reply: unknown;
     try {
-      reply = JSON.parse(text);
-    } catch {
-      reply = undefined;
+      reply = readAnswer(text, this.#endpoint.network.answerLimits);
+    } catch (error) {
+      if (error instanceof JsonOutOfBounds) {
+        this.#end(`sent an answer that cannot be taken: ${error.message}`);
+        return;
+      }
     }
     if (isObject(reply) && this.#waiting) this.#waiting.resolve(reply);
     else if (isObject(reply) && reply.type === 'error' && !this.#unasked) this.#unasked = reply;

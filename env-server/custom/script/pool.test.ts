@@ -2,7 +2,13 @@ import t from 'tap';
 import { Problem } from '../../../shared/problems.ts';
 import { ScriptPool } from './pool.ts';
 
-const settings = { workers: 2, timeMs: 300, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const settings = {
+  workers: 2,
+  timeMs: 300,
+  memoryBytes: 16 * 1024 * 1024,
+  outputLength: 10_000,
+  valueBytes: 100_000,
+};
 const STEP = '{"op":"step","state":{"n":1},"rng":[1,2,3,4]}';
 const counting =
   'function reset() { return { n: 0 }; } function step(s) { return { state: { n: s.n + 1 } }; } function observe(s) { return String(s.n); }';
@@ -102,7 +108,7 @@ t.test('faults of a script are told by its name', async t => {
   const script = pool.script('test/Faulty-v0', withStep('throw new Error("no luck");'));
   await t.rejects(pool.call(script, STEP), {
     code: 'environment_fault',
-    message: 'test/Faulty-v0: Error: no luck (in step, line 1)',
+    message: /^test\/Faulty-v0: Error: no luck \(in step, line 1, column \d+\)$/,
   });
 });
 
@@ -119,4 +125,32 @@ t.test('more scripts than a worker keeps ready still work in turn', async t => {
       scripts.map((_, i) => `{"n":${1 + i}}`),
     );
   }
+});
+
+t.test('a state or result outside the limits of JSON is a fault with pointer and limit', async t => {
+  const pool = new ScriptPool({ ...settings, valueBytes: 5000, outputLength: 200_000 });
+  t.teardown(() => pool.close());
+  const nest = (levels: number) => `let o = {}; for (let i = 1; i < ${levels}; i++) o = { o };`;
+  const hostile: { [name: string]: [body: string, message: RegExp] } = {
+    'an info of 1,000 levels': [
+      `${nest(1000)} return { state, info: o };`,
+      /\/info\/o.* more than 64 levels/,
+    ],
+    'an info of 6,500 levels': [
+      `${nest(6500)} return { state, info: o };`,
+      /\/info\/o.* more than 64 levels/,
+    ],
+    'a state of 65 levels': [`${nest(65)} return { state: o };`, /\/state\/o.* more than 64 levels/],
+    'a large state': ['return { state: "x".repeat(6000) };', /\/state has more than 5000 bytes/],
+    'a large member of info': ['return { state, info: { x: "ü".repeat(3000) } };', /\/info\/x .*5000 bytes/],
+    __proto__: ['return { state, info: JSON.parse(`{"__proto__":1}`) };', /\/info\/__proto__ has a key/],
+  };
+  for (const [name, [body, message]] of Object.entries(hostile)) {
+    const script = pool.script('test/Hostile-v0', withStep(body));
+    await t.rejects(pool.call(script, STEP), { code: 'environment_fault', message }, name);
+  }
+  const fine = pool.script('test/Fine-v0', withStep(`${nest(64)} return { state, info: o };`));
+  t.match(await pool.call(fine, STEP), /^\{"n":1\}\n/);
+  const halves = pool.script('test/Half-v0', withStep('return { state: "🧊"[0], info: { x: "🧊"[1] } };'));
+  t.match(await pool.call(halves, STEP), /^"\uFFFD"\n.*"x":"\uFFFD"/);
 });

@@ -164,8 +164,8 @@ export class ScriptPool {
   }
 
   #hire(): Member {
-    const { timeMs, memoryBytes, outputLength } = this.#settings;
-    const workerData: ScriptLimits = { timeMs, memoryBytes, outputLength };
+    const { timeMs, memoryBytes, outputLength, valueBytes } = this.#settings;
+    const workerData: ScriptLimits = { timeMs, memoryBytes, outputLength, valueBytes };
     const worker = new Worker(WORKER, {
       workerData,
       env: {},

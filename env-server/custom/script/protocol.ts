@@ -5,6 +5,8 @@ export interface ScriptLimits {
   readonly memoryBytes: number;
   /** Longest answer of one call, in characters: state, observation and info. */
   readonly outputLength: number;
+  /** Of the state, the observation, the info and the list of valid actions each, in bytes of JSON. */
+  readonly valueBytes: number;
 }
 
 /** A call that was told to stop and goes on for so many times its limit is ended from outside, together with its worker. */

@@ -3,7 +3,12 @@ import { Random } from '../../../shared/random.ts';
 import type { Limit, ScriptLimits } from './protocol.ts';
 import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
 
-const LIMITS: ScriptLimits = { timeMs: 300, memoryBytes: 16 * 1024 * 1024, outputLength: 10_000 };
+const LIMITS: ScriptLimits = {
+  timeMs: 300,
+  memoryBytes: 16 * 1024 * 1024,
+  outputLength: 10_000,
+  valueBytes: 100_000,
+};
 /** On a busy machine memory fills slowly. */
 const PATIENT: ScriptLimits = { ...LIMITS, timeMs: 20_000, memoryBytes: 8 * 1024 * 1024 };
 const engine = await loadEngine();
@@ -88,6 +93,17 @@ t.test('whatever does not stop or grows is stopped at its limit', async t => {
     'an endless proxy': ['return new Proxy({}, { get() { for (;;) {} }, has() { for (;;) {} } });', 'time'],
     'large memory': ['const all = []; for (;;) all.push(new Uint8Array(1e6));', 'memory'],
     'one large array': ['new Array(1e8).fill(0)', 'memory'],
+    'an endless getter of info': ['return { state: {}, info: { get x() { for (;;) {} } } };', 'time'],
+    'a proxy whose keys never end': [
+      'return { state: new Proxy({}, { ownKeys() { for (;;) {} } }) };',
+      'time',
+    ],
+    'an endless iterator': ['const [a] = { [Symbol.iterator]() { for (;;) {} } };', 'time'],
+    'a sort that never ends': ['[2, 1].sort(() => { for (;;) {} });', 'time'],
+    'a replacement that never ends': ['"ab".replace(/b/, () => { for (;;) {} });', 'time'],
+    'a generator that never ends': ['for (const x of (function* () { for (;;) yield 1; })()) {}', 'time'],
+    'a regular expression of alternatives': ['/^(a|a)*$/.test("a".repeat(40) + "!")', 'time'],
+    'doubling text': ['let t = "x"; for (;;) t = (t + t).replace("y", "z");', 'memory'],
     recursion: ['const f = () => f() + 1; f();', 'recursion'],
     'mutual recursion through JSON': [
       'const o = { toJSON() { return JSON.stringify(o); } }; return { state: o };',
@@ -105,6 +121,13 @@ t.test('whatever does not stop or grows is stopped at its limit', async t => {
       t.equal((error as LimitReached).limit, limit, name);
     }
   }
+});
+
+t.test('small allocations that fill the memory are stopped, too', async t => {
+  t.throws(
+    () => step('const m = new Map(); for (let i = 0; ; i++) m.set(i, [i]);', {}, PATIENT),
+    /threw null, as it also does when its 8 MB are too full for an error|memory/,
+  );
 });
 
 t.test('there is no way out of the sandbox', async t => {
@@ -179,12 +202,16 @@ t.test('clock and unseeded randomness are refused with what to use instead', asy
 t.test('mistakes are told with the line they are in', async t => {
   t.throws(() => new Sandbox(engine, 'function reset( {', LIMITS), /SyntaxError.*line 1/);
   t.throws(() => new Sandbox(engine, 'function reset() {}', LIMITS), /reset, step, observe; step is missing/);
-  t.throws(() => new Sandbox(engine, '\n\nthrow new Error("at once")', LIMITS), /Error: at once \(line 3\)/);
-  t.throws(() => step('\n\nthrow new TypeError("odd");'), /TypeError: odd \(in step, line 3\)/);
+  t.throws(
+    () => new Sandbox(engine, '\n\nthrow new Error("at once")', LIMITS),
+    /Error: at once \(line 3, column 16\)/,
+  );
+  t.throws(() => step('\n\nthrow new TypeError("odd");'), /TypeError: odd \(in step, line 3, column 20\)/);
   t.throws(
     () => step('return state.missing.more;'),
-    /TypeError: cannot read property 'more' of undefined \(in step/,
+    /TypeError: cannot read property 'more' of undefined \(in step, which begins at line 1\)/,
   );
+  t.throws(() => step('\n  const a = 1;\n  state.foo();'), /not a function \(in step, line 3, column 12\)/);
   t.throws(() => step('return 5;'), /step must return \{ state, reward, terminated \}/);
   t.throws(
     () => step('return { state: undefined };'),

@@ -11,7 +11,12 @@ import { type Limit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
 
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
+const BYTES_PER_MB = 1024 * 1024;
 const LONGEST_MESSAGE = 500;
+/** Of a frame of the script in the engine's stack. */
+const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
+/** A line that begins with a call, which the engine has the place of. */
+const CALL = /^(?!function\b|async\b)[\w$]+\(/;
 
 /** The script was stopped. */
 export class LimitReached extends Error {
@@ -44,6 +49,7 @@ export class Sandbox {
   readonly #limits: ScriptLimits;
   readonly #runtime: QuickJSRuntime;
   readonly #context: QuickJSContext;
+  readonly #source: string;
   readonly #scope = new Scope();
   #bridge: QuickJSHandle;
   #script: QuickJSHandle;
@@ -52,6 +58,7 @@ export class Sandbox {
   /** @throws ScriptFault, LimitReached */
   constructor(engine: QuickJSWASMModule, source: string, limits: ScriptLimits) {
     this.#limits = limits;
+    this.#source = source;
     this.#runtime = this.#scope.manage(engine.newRuntime());
     this.#runtime.setMemoryLimit(limits.memoryBytes);
     this.#runtime.setMaxStackSize(STACK_BYTES);
@@ -135,21 +142,37 @@ export class Sandbox {
     } finally {
       handle.dispose();
     }
-    if (typeof error !== 'object' || error === null)
-      return new ScriptFault(`the script threw ${String(error)}`);
+    if (error === null) {
+      const mb = Math.floor(this.#limits.memoryBytes / BYTES_PER_MB);
+      return new ScriptFault(
+        `the script threw null, as it also does when its ${mb} MB are too full for an error`,
+      );
+    }
+    if (typeof error !== 'object') return new ScriptFault(`the script threw ${String(error)}`);
     const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
     const limit = limitOf(name, message);
     if (limit) return new LimitReached(limit);
-    return new ScriptFault(`${name ?? 'error'}: ${message ?? JSON.stringify(error)}${placeOf(stack)}`);
+    return new ScriptFault(
+      `${name ?? 'error'}: ${message ?? JSON.stringify(error)}${placeOf(stack, this.#source)}`,
+    );
   }
 }
 
-/** The innermost place of the script; of some errors the engine knows only where their function begins. */
-function placeOf(stack: unknown): string {
-  const match = typeof stack === 'string' ? /at (?:(\S+) \()?script\.js:(\d+)/.exec(stack) : null;
+/**
+ * The innermost place of the script. Of errors that no call and no `throw` raises, such as the property of undefined, the
+ * engine gives the line on which the function begins and column 1; the message then says so.
+ */
+function placeOf(stack: unknown, source: string): string {
+  const match = typeof stack === 'string' ? PLACE.exec(stack) : null;
   if (!match) return '';
-  const [, name, line] = match;
-  return name === undefined || name === '<eval>' ? ` (line ${line})` : ` (in ${name}, line ${line})`;
+  const [, name, line, column] = match;
+  const inside = name === '<eval>' ? '' : `in ${name}, `;
+  // The parser knows the line only; a column that it gives is made up.
+  if (name === undefined) return ` (line ${line})`;
+  if (inside === '' || column !== '1') return ` (${inside}line ${line}, column ${column})`;
+  const text = source.split('\n', Number(line))[Number(line) - 1] ?? '';
+  if (CALL.test(text)) return ` (${inside}line ${line}, column ${column})`;
+  return ` (${inside}which begins at line ${line})`;
 }
 
 function limitOf(name: unknown, message: unknown): Limit | undefined {

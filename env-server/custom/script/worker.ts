@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limits.ts';
 import type { ScriptLimits, WorkerReply, WorkerRequest } from './protocol.ts';
 import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
 
@@ -6,6 +7,7 @@ import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
 const port = parentPort;
 if (!port) throw new Error('this module runs in a worker of the pool');
 const limits = workerData as ScriptLimits;
+const valueLimits = jsonLimits(limits.valueBytes);
 const engine = await loadEngine();
 const sources = new Map<number, string>();
 const sandboxes = new Map<number, Sandbox>();
@@ -28,15 +30,27 @@ function answer({ script, source, forget, request }: WorkerRequest): WorkerReply
     const text =
       request === undefined
         ? JSON.stringify({ valid_actions: sandbox.hasValidActions })
-        : sandbox.call(request);
+        : plain(sandbox.call(request));
     return { ok: true, text };
   } catch (error) {
-    if (error instanceof ScriptFault) return { ok: false, fault: error.message };
+    if (error instanceof ScriptFault || error instanceof JsonOutOfBounds)
+      return { ok: false, fault: error.message };
     if (!(error instanceof LimitReached)) throw error;
     // What it left behind may be in any shape.
     discard(script);
     return { ok: false, limit: error.limit };
   }
+}
+
+/**
+ * The state and the result of a call as JSON text that is within the limits.
+ * @throws JsonOutOfBounds
+ */
+function plain(text: string): string {
+  const end = text.indexOf('\n');
+  const state = readValue(text.slice(0, end), '/state', valueLimits);
+  const result = readAnswer(text.slice(end + 1), valueLimits);
+  return `${JSON.stringify(state)}\n${JSON.stringify(result)}`;
 }
 
 function discard(script: number): void {

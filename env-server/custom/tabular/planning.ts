@@ -1,11 +1,16 @@
-import type { Branch, Tables } from './tables.ts';
+import type { Sliced } from '../slices.ts';
+import type { Tables } from './tables.ts';
 
 /** Just under 1, so that of two equally good ways the shorter one wins. */
 const DISCOUNT = 1 - 1e-9;
-/** Outcomes that value iteration may look at in all: some ten milliseconds. */
+/** States and outcomes that value iteration may look at in all: some ten milliseconds. */
 const WORK = 4_000_000;
+/** Actions that a plan may hold: 2 MB. */
+const LARGEST_PLAN = 1_000_000;
 const SETTLED = 1e-12;
 const NOTHING_TO_DO = -1;
+/** States looked at between two yields. */
+const SLICE = 1000;
 
 /** What to do to earn the most within the steps that are left. */
 export interface Plan {
@@ -19,47 +24,53 @@ export interface Plan {
  * Value iteration over a finite horizon. Stops early where the values settle or the work becomes too much; with
  * more steps to go than stages the last stage decides.
  */
-export function planFor(tables: Tables, horizon: number): Plan {
-  const { states } = tables;
-  const mostStages = Math.max(1, Math.min(horizon, Math.floor(WORK / Math.max(1, tables.outcomes))));
+export function* planFor(tables: Tables, horizon: number): Sliced<Plan> {
+  const { states, start } = tables;
+  const mostStages = Math.max(1, Math.min(horizon, Math.floor(WORK / (states.length + tables.to.length))));
   const stages: Int16Array[] = [];
+  let planned = 0;
   let values = new Float64Array(states.length);
   let successes = Float64Array.from(states, state => (state.success ? 1 : 0));
-  for (let stage = 0; stage < mostStages; stage++) {
+  while (stages.length < mostStages && planned + states.length <= Math.max(LARGEST_PLAN, states.length)) {
     const nextValues = new Float64Array(states.length);
     const nextSuccesses = new Float64Array(states.length);
     const best = new Int16Array(states.length).fill(NOTHING_TO_DO);
+    const before = stages.at(-1);
     let moved = 0;
-    states.forEach(({ valid, branches }, index) => {
+    let changed = before === undefined;
+    for (let index = 0; index < states.length; index++) {
+      if (index % SLICE === 0) yield;
+      const { valid, firstBranch } = states[index];
       if (valid.length === 0) {
         nextSuccesses[index] = successes[index];
-        return;
+        continue;
       }
       let most = Number.NEGATIVE_INFINITY;
-      for (const action of valid) {
-        const value = expected(branches[action] as Branch, values);
+      let taken = firstBranch;
+      for (let branch = firstBranch; branch < firstBranch + valid.length; branch++) {
+        const value = expected(tables, branch, values);
         if (value > most) {
           most = value;
-          best[index] = action;
+          taken = branch;
         }
       }
+      best[index] = valid[taken - firstBranch];
+      changed ||= before?.[index] !== best[index];
       nextValues[index] = most * DISCOUNT;
-      const { to, probability } = branches[best[index]] as Branch;
-      let success = 0;
-      for (let i = 0; i < to.length; i++) success += probability[i] * successes[to[i]];
+      const success = successOf(tables, taken, successes);
       nextSuccesses[index] = success;
       moved = Math.max(
         moved,
         Math.abs(nextValues[index] - values[index]),
         Math.abs(success - successes[index]),
       );
-    });
-    stages.push(best);
+    }
+    stages.push(changed || !before ? best : before);
+    if (changed) planned += states.length;
     values = nextValues;
     successes = nextSuccesses;
     if (moved < SETTLED) break;
   }
-  const { start } = tables;
   let success = 0;
   start.states.forEach((state, index) => {
     success += start.probability[index] * successes[state];
@@ -70,8 +81,14 @@ export function planFor(tables: Tables, horizon: number): Plan {
   };
 }
 
-function expected({ to, probability, reward }: Branch, values: Float64Array): number {
+function expected({ from, to, probability, reward }: Tables, branch: number, values: Float64Array): number {
   let value = 0;
-  for (let i = 0; i < to.length; i++) value += probability[i] * (reward[i] + values[to[i]]);
+  for (let i = from[branch]; i < from[branch + 1]; i++) value += probability[i] * (reward[i] + values[to[i]]);
   return value;
+}
+
+function successOf({ from, to, probability }: Tables, branch: number, successes: Float64Array): number {
+  let success = 0;
+  for (let i = from[branch]; i < from[branch + 1]; i++) success += probability[i] * successes[to[i]];
+  return success;
 }

@@ -1,30 +1,32 @@
 import { DefinitionFaults, escapePointer } from '../fault.ts';
-import type { Outcome, TabularDefinition } from './definition.ts';
+import type { Sliced } from '../slices.ts';
+import type { TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */
 const SUM_TOLERANCE = 1e-6;
 const MOST_STATES = 20_000;
 const MOST_OUTCOMES = 400_000;
-
-/** The outcomes of one action in one state; a draw u in [0, 1) takes the first whose `upTo` exceeds it. */
-export interface Branch {
-  readonly to: Int32Array;
-  readonly upTo: Float64Array;
-  readonly probability: Float64Array;
-  readonly reward: Float64Array;
-}
+const LONGEST_NAME = 256;
+const MOST_NAMED = 8;
+/** Characters of an unknown name that are repeated. */
+const LONGEST_SHOWN = 100;
+/** States compiled between two yields. */
+const SLICE = 64;
 
 export interface TableState {
   readonly name: string;
   readonly text: string;
   readonly success: boolean;
-  /** By action; undefined where the action is invalid. */
-  readonly branches: readonly (Branch | undefined)[];
-  /** Ids of the actions that are valid here; none where the episode ends. */
+  /** Ids of the actions that are valid here, ascending; none where the episode ends. */
   readonly valid: readonly number[];
+  /** Number of the branch of the first valid action; those of the others follow. */
+  readonly firstBranch: number;
 }
 
-/** A Markov decision process with states and actions as numbers. */
+/**
+ * A Markov decision process with states, actions and branches as numbers. A branch is one action in one state; its
+ * outcomes are `from[branch]` to `from[branch + 1]` of the arrays of outcomes.
+ */
 export interface Tables {
   readonly actions: readonly string[];
   readonly states: readonly TableState[];
@@ -34,9 +36,19 @@ export interface Tables {
     readonly upTo: Float64Array;
     readonly probability: Float64Array;
   };
-  /** Outcomes in all. */
-  readonly outcomes: number;
+  readonly from: Int32Array;
+  readonly to: Int32Array;
+  /** Running sums within a branch, the last exactly 1: a draw u in [0, 1) takes the first outcome whose sum exceeds it. */
+  readonly upTo: Float64Array;
+  readonly probability: Float64Array;
+  readonly reward: Float64Array;
   readonly rewardRange: readonly [number, number];
+}
+
+/** The branch of an action in a state; undefined where it is invalid. */
+export function branchOf({ valid, firstBranch }: TableState, action: number): number | undefined {
+  const index = valid.indexOf(action);
+  return index < 0 ? undefined : firstBranch + index;
 }
 
 /**
@@ -44,43 +56,90 @@ export interface Tables {
  * @throws Problem `invalid_request` with a JSON pointer to every fault: unknown states and actions, probabilities
  * that do not sum to 1, names that occur twice, a start where nothing can be done
  */
-export function compileTables(definition: TabularDefinition): Tables {
+export function* compileTables(definition: TabularDefinition): Sliced<Tables> {
   const faults = new DefinitionFaults();
   const entries = Object.entries(definition.states);
+  const [branches, outcomes] = yield* measured(entries, faults);
   const indexOf = new Map(entries.map(([name], index) => [name, index]));
   const actionIds = actionIdsOf(definition.actions, faults);
+  const tables = {
+    from: new Int32Array(branches + 1),
+    to: new Int32Array(outcomes),
+    upTo: new Float64Array(outcomes),
+    probability: new Float64Array(outcomes),
+    reward: new Float64Array(outcomes),
+  };
+  const states: TableState[] = [];
+  let branch = 0;
+  let outcome = 0;
+  for (const [name, { text, success = false, transitions = {} }] of entries) {
+    const pointer = `/states/${escapePointer(name)}`;
+    const given = Object.entries(transitions).flatMap(([action, list]) => {
+      const id = actionIds.get(action);
+      if (id !== undefined) return [{ id, action, list }];
+      const known = some(definition.actions);
+      const detail = `unknown action "${shown(action)}"; the actions are ${known}`;
+      faults.add(`${pointer}/transitions/${escapePointer(action)}`, detail);
+      return [];
+    });
+    given.sort((one, other) => one.id - other.id);
+    states.push({ name, text, success, valid: given.map(({ id }) => id), firstBranch: branch });
+    for (const { action, list } of given) {
+      const at = `${pointer}/transitions/${escapePointer(action)}`;
+      const first = outcome;
+      tables.from[branch++] = first;
+      list.forEach(({ to, probability = 1, reward = 0 }, index) => {
+        const target = indexOf.get(to);
+        if (target === undefined) faults.add(`${at}/${index}/to`, () => unknownState(to, indexOf));
+        tables.to[outcome] = target ?? 0;
+        tables.probability[outcome] = probability;
+        tables.reward[outcome++] = reward;
+      });
+      const sums = cumulative(tables.probability.subarray(first, outcome), at, faults);
+      tables.upTo.set(sums, first);
+    }
+    tables.from[branch] = outcome;
+    if (faults.full) faults.raise();
+    if (states.length % SLICE === 0) yield;
+  }
+  const start = compileStart(definition.start, states, indexOf, faults);
+  faults.raise();
+  const rewardRange = [0, 0];
+  for (const reward of tables.reward) {
+    if (reward < rewardRange[0]) rewardRange[0] = reward;
+    if (reward > rewardRange[1]) rewardRange[1] = reward;
+  }
+  const [least, most] = rewardRange;
+  return { actions: definition.actions, states, indexOf, start, ...tables, rewardRange: [least, most] };
+}
+
+/** How many branches and outcomes there are; refuses what is too large before room is made for it. */
+function* measured(
+  entries: readonly (readonly [string, TabularDefinition['states'][string]])[],
+  faults: DefinitionFaults,
+): Sliced<[branches: number, outcomes: number]> {
   if (entries.length > MOST_STATES) {
     faults.add('/states', `has ${entries.length} states; at most ${MOST_STATES} are taken`);
     faults.raise();
   }
+  let branches = 0;
   let outcomes = 0;
-  let least = 0;
-  let most = 0;
-  const states = entries.map(([name, { text, success = false, transitions = {} }]): TableState => {
-    const branches = new Array<Branch | undefined>(definition.actions.length).fill(undefined);
-    for (const [action, given] of Object.entries(transitions)) {
-      const pointer = `/states/${escapePointer(name)}/transitions/${escapePointer(action)}`;
-      const id = actionIds.get(action);
-      if (id === undefined) {
-        faults.add(pointer, `unknown action "${action}"; the actions are ${some(definition.actions)}`);
-        continue;
-      }
-      outcomes += given.length;
-      for (const { reward = 0 } of given) {
-        least = Math.min(least, reward);
-        most = Math.max(most, reward);
-      }
-      branches[id] = compileBranch(given, indexOf, pointer, faults);
+  for (const [index, [name, { transitions = {} }]] of entries.entries()) {
+    if (name.length > LONGEST_NAME) {
+      const detail = `the name has ${name.length} characters; at most ${LONGEST_NAME} are taken`;
+      faults.add(`/states/${escapePointer(shown(name))}`, detail);
     }
-    const valid = branches.flatMap((branch, id) => (branch ? [id] : []));
-    return { name, text, success, branches, valid };
-  });
+    for (const list of Object.values(transitions)) {
+      branches++;
+      outcomes += list.length;
+    }
+    if (index % SLICE === 0) yield;
+  }
   if (outcomes > MOST_OUTCOMES) {
     faults.add('/states', `have ${outcomes} outcomes in all; at most ${MOST_OUTCOMES} are taken`);
   }
-  const start = compileStart(definition.start, states, indexOf, faults);
   faults.raise();
-  return { actions: definition.actions, states, indexOf, start, outcomes, rewardRange: [least, most] };
+  return [branches, outcomes];
 }
 
 function actionIdsOf(names: readonly string[], faults: DefinitionFaults): Map<string, number> {
@@ -95,24 +154,6 @@ function actionIdsOf(names: readonly string[], faults: DefinitionFaults): Map<st
   return ids;
 }
 
-function compileBranch(
-  outcomes: readonly Outcome[],
-  indexOf: ReadonlyMap<string, number>,
-  pointer: string,
-  faults: DefinitionFaults,
-): Branch {
-  outcomes.forEach(({ to }, index) => {
-    if (!indexOf.has(to)) faults.add(`${pointer}/${index}/to`, unknownState(to, indexOf));
-  });
-  const probability = Float64Array.from(outcomes, outcome => outcome.probability ?? 1);
-  return {
-    to: Int32Array.from(outcomes, ({ to }) => indexOf.get(to) ?? -1),
-    probability,
-    upTo: cumulative(probability, pointer, faults),
-    reward: Float64Array.from(outcomes, ({ reward = 0 }) => reward),
-  };
-}
-
 function compileStart(
   given: TabularDefinition['start'],
   states: readonly TableState[],
@@ -121,16 +162,17 @@ function compileStart(
 ): Tables['start'] {
   const entries = Object.entries(given);
   for (const [name] of entries) {
-    const pointer = `/start/${escapePointer(name)}`;
+    const pointer = `/start/${escapePointer(shown(name))}`;
     const index = indexOf.get(name);
-    if (index === undefined) faults.add(pointer, unknownState(name, indexOf));
+    if (index === undefined) faults.add(pointer, () => unknownState(name, indexOf));
     else if (states[index].valid.length === 0) {
       faults.add(pointer, `an episode cannot start in "${name}": nothing can be done there`);
     }
+    if (faults.full) faults.raise();
   }
   const probability = Float64Array.from(entries, ([, share]) => share);
   return {
-    states: Int32Array.from(entries, ([name]) => indexOf.get(name) ?? -1),
+    states: Int32Array.from(entries, ([name]) => indexOf.get(name) ?? 0),
     probability,
     upTo: cumulative(probability, '/start', faults),
   };
@@ -143,28 +185,63 @@ function cumulative(probability: Float64Array, pointer: string, faults: Definiti
     sum += share;
     return sum;
   });
-  if (Math.abs(sum - 1) > SUM_TOLERANCE) {
+  if (!(Math.abs(sum - 1) <= SUM_TOLERANCE)) {
     faults.add(pointer, `the probabilities sum to ${Number(sum.toPrecision(9))}, not to 1`);
   }
   upTo[upTo.length - 1] = 1;
   return upTo;
 }
 
-/** The position that a draw from [0, 1) takes. */
-export function drawn(upTo: Float64Array, draw: number): number {
-  let index = 0;
-  while (draw >= upTo[index]) index++;
-  return index;
+/**
+ * What is odd about a process and may be meant so: episodes that nothing but the step limit ends, and states that no
+ * episode comes to.
+ */
+export function* warningsOf(tables: Tables): Sliced<string[]> {
+  const { states, start, from, to } = tables;
+  const reached = new Uint8Array(states.length);
+  const queue: number[] = [];
+  const reach = (state: number) => {
+    if (reached[state] === 1) return;
+    reached[state] = 1;
+    queue.push(state);
+  };
+  start.states.forEach(reach);
+  let ends = false;
+  // It grows while it is walked.
+  for (let next = 0; next < queue.length; next++) {
+    const { valid, firstBranch } = states[queue[next]];
+    if (valid.length === 0) ends = true;
+    for (let i = from[firstBranch]; valid.length > 0 && i < from[firstBranch + valid.length]; i++)
+      reach(to[i]);
+    if (next % SLICE === 0) yield;
+  }
+  const warnings: string[] = [];
+  if (!ends) {
+    warnings.push('no state that ends the episode can be reached from the start: every episode is truncated');
+  }
+  if (queue.length < states.length) {
+    const lost = states.filter((_, index) => reached[index] === 0).map(({ name }) => name);
+    warnings.push(
+      `${lost.length} of ${states.length} states cannot be reached from the start, only begun in with options.start: ${some(lost)}`,
+    );
+  }
+  return warnings;
 }
 
-const MOST_NAMED = 8;
-
 function some(names: Iterable<string>): string {
-  const list = [...names];
-  const more = list.length > MOST_NAMED ? ` and ${list.length - MOST_NAMED} more` : '';
-  return list.slice(0, MOST_NAMED).join(', ') + more;
+  const first: string[] = [];
+  let more = 0;
+  for (const name of names) {
+    if (first.length < MOST_NAMED) first.push(shown(name));
+    else more++;
+  }
+  return first.join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
+
+function shown(name: string): string {
+  return name.length > LONGEST_SHOWN ? `${name.slice(0, LONGEST_SHOWN).toWellFormed()}…` : name;
 }
 
 function unknownState(name: string, indexOf: ReadonlyMap<string, number>): string {
-  return `unknown state "${name}"; the states are ${some(indexOf.keys())}`;
+  return `unknown state "${shown(name)}"; the states are ${some(indexOf.keys())}`;
 }

@@ -6,9 +6,12 @@ import { checkEnvironment } from '../../environments/checker/checker.ts';
 import { InvalidOptions } from '../../environments/environment.ts';
 import { resolveConfig, resolveOptions } from '../../environments/settings.ts';
 import { EXAMPLES } from '../examples.ts';
+import { atOnce } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';
-import { tabularEnvironment } from './tabular.ts';
+import { tabularEnvironment as building } from './tabular.ts';
 
+const tabularEnvironment = (envId: string, definition: TabularDefinition) =>
+  atOnce(building(envId, definition)).environment;
 const crossing = EXAMPLES.tabular.value.definition as unknown as TabularDefinition;
 
 /** A corridor of five rooms; each step to the right succeeds with 0.8. */
@@ -184,9 +187,9 @@ t.test('every fault is told with where it is', async t => {
       violations?.map(({ pointer, detail }) => `${pointer}: ${detail}`),
       [
         '/definition/actions/2: " swim " occurs twice (case does not count)',
+        '/definition/states/a~1b/transitions/Fly: unknown action "Fly"; the actions are Swim, Ferry,  swim ',
         '/definition/states/a~1b/transitions/Swim/0/to: unknown state "c"; the states are a/b, end',
         '/definition/states/a~1b/transitions/Swim: the probabilities sum to 1.1, not to 1',
-        '/definition/states/a~1b/transitions/Fly: unknown action "Fly"; the actions are Swim, Ferry,  swim ',
         '/definition/start/nowhere: unknown state "nowhere"; the states are a/b, end',
         '/definition/start/end: an episode cannot start in "end": nothing can be done there',
         '/definition/start: the probabilities sum to 0.7, not to 1',
@@ -240,4 +243,60 @@ t.test('a large process is planned within bounded work', async t => {
   t.equal(plan?.length, 199);
   t.ok(plan?.every(action => action === 'on'));
   t.equal(environment.describe({}).vocabulary, undefined);
+});
+
+function problemOf(definition: TabularDefinition): Problem {
+  try {
+    tabularEnvironment('me/C-v0', definition);
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+  throw new Error('there was no problem');
+}
+
+const warningsFor = (more: Partial<TabularDefinition>) =>
+  atOnce(building('me/C-v0', { ...corridor, ...more })).warnings;
+const room = (text: string, ...to: string[]) => ({
+  text,
+  transitions: { Right: to.map(name => ({ to: name, probability: 1 / to.length })) },
+});
+
+t.test('a process without an end and states out of reach are warned of, not refused', async t => {
+  t.same(warningsFor({}), []);
+  const round = { start: { a: 1 }, states: { a: room('A.', 'b'), b: room('B.', 'a') } };
+  t.match(warningsFor(round), [/^no state that ends the episode can be reached/]);
+  const lost = { start: { a: 1 }, states: { a: room('A.', 'z'), b: room('B.', 'a'), z: { text: 'Z.' } } };
+  t.match(warningsFor(lost), [/^1 of 3 states cannot be reached .*: b$/]);
+  const many = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`s${i}`, { text: 'S.' }]));
+  const [warning] = warningsFor({ start: { a: 1 }, states: { a: room('A.', 's0'), ...many } });
+  t.match(warning, /^49 of 51 states .* and 41 more$/);
+});
+
+t.test('a thousand faults in large tables are told briefly and at once', async t => {
+  const names = Array.from({ length: 20_000 }, (_, i) => `state ${i}`);
+  const broken = Array.from({ length: 1000 }, () => ({ to: 'x'.repeat(5000), probability: 0.001 }));
+  const states = Object.fromEntries(
+    names.map((name, i) => [name, i < 50 ? { text: '', transitions: { Right: broken } } : { text: '' }]),
+  );
+  const problem = problemOf({ ...corridor, start: { 'state 0': 1 }, states });
+  t.equal(problem.violations?.length, 20);
+  t.ok(JSON.stringify(problem.violations).length < 20_000);
+  const long = problemOf({ ...corridor, start: { a: 1 }, states: { ['a'.repeat(300)]: { text: '' } } });
+  t.match(long.message, /the name has 300 characters; at most 256 are taken/);
+});
+
+t.test('the plan of a process that never settles stays within its work and its memory', async t => {
+  const states = Object.fromEntries(
+    Array.from({ length: 20_000 }, (_, i) => [
+      `s${i}`,
+      { text: '', transitions: { Right: [{ to: `s${(i + 1) % 20_000}`, reward: 1 }] } },
+    ]),
+  );
+  const definition = { ...corridor, max_episode_steps: 100_000, start: { s0: 1 }, states };
+  let turns = 0;
+  const work = building('me/Endless-v0', definition);
+  for (let next = work.next(); !next.done; next = work.next()) turns++;
+  t.ok(turns > 1000, `${turns} chances for others`);
+  t.ok(turns < 20_000, `${turns} slices of at most 1,000 states: value iteration ended`);
 });

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
 import { namedActions } from '../../environments/actions.ts';
 import {
   type AnyEnvironment,
@@ -9,11 +10,13 @@ import {
   type ReferencePolicy,
   type StepInfo,
 } from '../../environments/environment.ts';
+import { COUNT, charactersOf, choice, dict, list } from '../../environments/spaces.ts';
 import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
+import type { Sliced } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
-import { compileTables, drawn, type TableState, type Tables } from './tables.ts';
+import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 
 const MOST_VOCABULARY = 2000;
 
@@ -31,13 +34,23 @@ type State = { readonly at: string; readonly steps: number; readonly max_steps: 
  * `optimal` comes from value iteration over the steps that are left.
  * @throws Problem `invalid_request` with a JSON pointer to every fault
  */
-export function tabularEnvironment(envId: string, definition: TabularDefinition): AnyEnvironment {
-  const tables = compileTables(definition);
+export function* tabularEnvironment(
+  envId: string,
+  definition: TabularDefinition,
+): Sliced<{ environment: AnyEnvironment; warnings: readonly string[] }> {
+  const tables = yield* compileTables(definition);
+  const warnings = yield* warningsOf(tables);
   const actions = namedActions(definition.actions, 0);
   const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
-  const plan = planFor(tables, maxSteps);
+  const plan = yield* planFor(tables, maxSteps);
   const tableState = ({ at }: State): TableState => tables.states[tables.indexOf.get(at) as number];
   const vocabulary = vocabularyOf(tables);
+  const texts = tables.states.map(({ text }) => text);
+  const observationSpace: Space = {
+    type: 'Text',
+    maxLength: Math.max(1, ...texts.map(text => text.length)),
+    charset: charactersOf(...texts),
+  };
 
   const environment: Environment<Config, State> = {
     spec: {
@@ -54,10 +67,7 @@ export function tabularEnvironment(envId: string, definition: TabularDefinition)
         { additionalProperties: false },
       ),
       optionsSchema,
-      observationSpace: {
-        type: 'Text',
-        maxLength: Math.max(1, ...tables.states.map(({ text }) => text.length)),
-      },
+      observationSpace,
       actionSpace: actions.space,
       observationFormats: ['text', 'structured'],
       rewardRange: tables.rewardRange,
@@ -68,6 +78,15 @@ export function tabularEnvironment(envId: string, definition: TabularDefinition)
       maxEpisodeSteps: maxSteps,
       exampleAction: definition.actions[tables.states[tables.start.states[0]].valid[0]],
     },
+
+    observationSpaces: () => ({
+      text: observationSpace,
+      structured: dict({
+        state: choice(...tables.states.map(({ name }) => name)),
+        steps: COUNT,
+        valid_actions: list(choice(...definition.actions)),
+      }),
+    }),
 
     describe: () => ({
       instruction: definition.instruction,
@@ -80,17 +99,17 @@ export function tabularEnvironment(envId: string, definition: TabularDefinition)
     },
 
     step(state, action, rng) {
-      const { success, branches } = tableState(state);
-      const branch = branches[actions.indexOf(action)];
-      if (!branch) {
-        const info = { success, action_is_valid: false, action_is_effective: false };
+      const here = tableState(state);
+      const branch = branchOf(here, actions.indexOf(action));
+      if (branch === undefined) {
+        const info = { success: here.success, action_is_valid: false, action_is_effective: false };
         return { state, reward: 0, terminated: false, info };
       }
-      const outcome = branch.to.length === 1 ? 0 : drawn(branch.upTo, rng.float());
-      const next = tables.states[branch.to[outcome]];
+      const outcome = drawn(tables.upTo, tables.from[branch], tables.from[branch + 1], rng);
+      const next = tables.states[tables.to[outcome]];
       return {
         state: { ...state, at: next.name, steps: state.steps + 1 },
-        reward: branch.reward[outcome],
+        reward: tables.reward[outcome],
         terminated: next.valid.length === 0,
         info: infoOf(next, next.name !== state.at),
       };
@@ -133,16 +152,32 @@ export function tabularEnvironment(envId: string, definition: TabularDefinition)
           const action = choose(at, state.max_steps - steps, rng);
           if (action < 0) break;
           planned.push(definition.actions[action]);
-          const branch = tables.states[at].branches[action];
-          if (!branch) break;
-          at = branch.to[branch.probability.indexOf(Math.max(...branch.probability))];
+          const branch = branchOf(tables.states[at], action);
+          if (branch === undefined) break;
+          at = likeliest(tables, branch);
         }
         return planned;
       },
     };
   }
 
-  return environment as unknown as AnyEnvironment;
+  return { environment: environment as unknown as AnyEnvironment, warnings };
+}
+
+/** The position from `first` to before `end` that a draw takes; where there is only one nothing is drawn. */
+function drawn(upTo: Float64Array, first: number, end: number, rng: Random): number {
+  if (end - first === 1) return first;
+  const draw = rng.float();
+  let index = first;
+  while (draw >= upTo[index]) index++;
+  return index;
+}
+
+/** Where an action most likely leads. */
+function likeliest({ from, to, probability }: Tables, branch: number): number {
+  let best = from[branch];
+  for (let i = best + 1; i < from[branch + 1]; i++) if (probability[i] > probability[best]) best = i;
+  return to[best];
 }
 
 function infoOf({ success }: TableState, effective: boolean): StepInfo {
@@ -152,7 +187,7 @@ function infoOf({ success }: TableState, effective: boolean): StepInfo {
 function startOf(tables: Tables, rng: Random, { start }: Options): string {
   if (start === undefined) {
     const { states, upTo } = tables.start;
-    return tables.states[states[states.length === 1 ? 0 : drawn(upTo, rng.float())]].name;
+    return tables.states[states[drawn(upTo, 0, states.length, rng)]].name;
   }
   const index = tables.indexOf.get(start);
   if (index === undefined) throw new InvalidOptions('/start', `there is no state "${start}"`);

@@ -1,7 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { type Environment, InvalidOptions, type ObservationFormat, type Transition } from '../environment.ts';
+import { choice, dict, FLAG, LINES, list, orNull, text } from '../spaces.ts';
 import { splitSchema } from '../splits.ts';
 import { act, admissible, canonical } from './actions.ts';
 import { RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
@@ -23,6 +25,8 @@ import { oracle, random } from './reference.ts';
 
 const REWARD_WON = 10;
 const MOST_STEPS = 50;
+/** Most characters of a report with what can be done next. */
+const LONGEST_OBSERVATION = 8192;
 
 const configSchema = Type.Object(
   {
@@ -90,8 +94,8 @@ export const alfworld = {
     configSchema,
     optionsSchema,
     presets: Object.fromEntries(TASK_TYPES.map(type => [type, { tasks: [type] }])),
-    observationSpace: { type: 'Text', maxLength: 8192 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: 200 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 200, charset: LINES },
     observationFormats: ['text', 'structured'],
     rewardRange: [0, REWARD_WON],
     rewardThreshold: REWARD_WON,
@@ -106,6 +110,23 @@ export const alfworld = {
       'You are in a household and have a task. Walk to pieces of furniture, look into them, take things and bring them where they belong. You can carry one thing at a time. Choose from the possible actions.',
     actionFormat: 'one of the possible actions, word for word',
   }),
+
+  observationSpaces: (): ObservationSpaces => {
+    const line = text(LONGEST_OBSERVATION);
+    return {
+      text: line,
+      structured: dict({
+        task: dict({ type: choice(...TASK_TYPES), thing: line, receptacle: line }),
+        room: line,
+        at: orNull(line),
+        carries: orNull(line),
+        report: line,
+        receptacles: list(dict({ name: line, open: FLAG })),
+        admissible: list(line),
+        won: FLAG,
+      }),
+    };
+  },
 
   reset(config: AlfworldConfig, rng: Random, options: JsonObject): HouseholdState {
     return pinnedHousehold(options) ?? generateHousehold(config.tasks, config.split, rng);

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import {
   type Description,
   type Environment,
@@ -11,6 +12,7 @@ import {
   type StepInfo,
   type Transition,
 } from '../environment.ts';
+import { choice, dict, LINES, number, orNull, text, tuple } from '../spaces.ts';
 import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 
 const LONGEST_NAME = 64;
@@ -94,7 +96,7 @@ const spec: EnvironmentSpec = {
   optionsSchema,
   presets: { test: { split: 'test' } },
   observationSpace: { type: 'Text', maxLength: 4 * LONGEST_NAME },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_NAME },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_NAME, charset: LINES },
   observationFormats: ['text', 'structured'],
   rewardRange: [-100, 100],
   rewardThreshold: 0.24,
@@ -115,6 +117,15 @@ export const bandit = {
         'Pull one of two arms, once. One pays little but always, the other pays more but only now and then; their names hint at which is which. Pull the one that pays more on average.',
       actionFormat: 'the name of an arm',
       vocabulary: [...names, JOIN, 'paid', String(config.low_reward), String(config.high_reward), '0'],
+    };
+  },
+
+  observationSpaces: (): ObservationSpaces => {
+    const name = text(LONGEST_NAME);
+    const pulled = dict({ arm: choice('low', 'high'), reward: number(), name });
+    return {
+      text: text(4 * LONGEST_NAME),
+      structured: dict({ arms: tuple(name, name), pulled: orNull(pulled) }),
     };
   },
 

@@ -1,7 +1,10 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { AnyEnvironment, Transition } from '../environment.ts';
+import { whyOutside } from '../membership.ts';
+import { charactersOf, observationSpaces } from '../spaces.ts';
 import { junkAction, sensibleAction } from './play.ts';
 import type { Findings, Rule } from './report.ts';
 import { trapping } from './traps.ts';
@@ -29,7 +32,7 @@ export async function checkEpisode(
   findings: Findings,
   where: string,
 ): Promise<number> {
-  const watch = new Watch(environment, findings);
+  const watch = new Watch(environment, observationSpaces(environment, settings.config), findings);
   findings.at(`${where}, reset`);
   const rng = Random.fromSeed(settings.seed);
   const start = await watch.call(
@@ -92,7 +95,7 @@ function shownState(environment: AnyEnvironment, state: Json): Json {
 /** Plays the same actions again from the seed. */
 async function checkReplay(
   environment: AnyEnvironment,
-  { config, options, seed }: EpisodeSettings,
+  { config, options, seed, until = Number.POSITIVE_INFINITY }: EpisodeSettings,
   start: Json,
   actions: readonly Json[],
   results: readonly Transition<Json>[],
@@ -111,6 +114,7 @@ async function checkReplay(
       return;
     }
     for (const [index, action] of actions.entries()) {
+      if (performance.now() >= until) return;
       await othersFirst();
       const result = await environment.step(state, action, rng);
       state = result.state;
@@ -131,13 +135,23 @@ async function checkReplay(
   }
 }
 
+/** An action as an environment may repeat it. */
+function echoes(action: Json): string {
+  const written = typeof action === 'string' ? action : JSON.stringify(action);
+  return written + written.toLowerCase() + written.toUpperCase();
+}
+
 /** Calls an environment and writes down what is wrong with its answers. */
 class Watch {
   readonly #environment: AnyEnvironment;
+  readonly #spaces: ObservationSpaces;
+  /** Characters of the actions so far, which an environment may repeat. */
+  #given = '';
   readonly #findings: Findings;
 
-  constructor(environment: AnyEnvironment, findings: Findings) {
+  constructor(environment: AnyEnvironment, spaces: ObservationSpaces, findings: Findings) {
     this.#environment = environment;
+    this.#spaces = spaces;
     this.#findings = findings;
   }
 
@@ -167,6 +181,7 @@ class Watch {
     deepFreeze(state);
     const environment = this.#environment;
     const what = `step with ${shown(action)}`;
+    this.#given = charactersOf(this.#given, echoes(action));
     let result: Transition<Json> | undefined;
     try {
       result = await this.#trapped('step', () => environment.step(state, action, rng));
@@ -227,12 +242,13 @@ class Watch {
       }
       const wrong = (message: string) =>
         this.#findings.add('observation_space', `the ${format} form ${message}`);
-      if (format === 'structured') {
-        if (!isPlainJson(seen) || typeof seen !== 'object') wrong(`is not a JSON object: ${shown(seen)}`);
-      } else if (typeof seen !== 'string') wrong(`is not text: ${shown(seen)}`);
-      else if (spec.observationSpace.type === 'Text' && seen.length > spec.observationSpace.maxLength) {
-        wrong(`has ${seen.length} characters, more than ${spec.observationSpace.maxLength}`);
+      const space = format === 'structured' ? this.#spaces.structured : this.#spaces.text;
+      if (!isPlainJson(seen) || (space.type === 'Json' && typeof seen !== 'object')) {
+        wrong(`is not a JSON object: ${shown(seen)}`);
+        continue;
       }
+      const outside = whyOutside(space, seen, this.#given);
+      if (outside !== undefined) wrong(outside);
     }
     if (!render) return;
     try {

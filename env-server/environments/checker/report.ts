@@ -35,6 +35,8 @@ export interface CheckReport {
   readonly steps: number;
   /** At most a few for each rule. */
   readonly findings: readonly Finding[];
+  /** What is odd but may be meant so; nothing is refused for it. */
+  readonly warnings?: readonly string[];
 }
 
 /** Findings of each rule that are kept: the first ones say enough. */

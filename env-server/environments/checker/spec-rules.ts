@@ -1,7 +1,6 @@
-import { Value } from 'typebox/value';
-import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Space } from '../../../shared/spaces.ts';
+import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment } from '../environment.ts';
+import { whyOutside } from '../membership.ts';
 import { ENVIRONMENT_ID } from '../registry.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
 import type { Findings } from './report.ts';
@@ -25,7 +24,7 @@ export function checkSpec(environment: AnyEnvironment, findings: Findings): void
   if (!(spec.maxEpisodeSteps >= 1)) wrong(`maxEpisodeSteps is ${spec.maxEpisodeSteps}`);
   if (spec.history.length === 0) wrong('history is empty');
   if (!spec.observationFormats.includes('text')) wrong('observationFormats lacks text');
-  if (!fitsSpace(spec.exampleAction, spec.actionSpace)) {
+  if (whyOutside(spec.actionSpace, spec.exampleAction) !== undefined) {
     wrong(`exampleAction ${shown(spec.exampleAction)} is not in the action space`);
   }
   attempt('options without anything given', wrong, () => resolveOptions(environment));
@@ -39,35 +38,6 @@ export function checkSpec(environment: AnyEnvironment, findings: Findings): void
 export function configurations(environment: AnyEnvironment): [name: string, config: JsonObject][] {
   const presets = Object.keys(environment.spec.presets ?? {});
   return [['default', {}], ...presets.map((preset): [string, JsonObject] => [preset, { preset }])];
-}
-
-function fitsSpace(action: Json, space: Space): boolean {
-  const start = space.type === 'Discrete' ? (space.start ?? 0) : 0;
-  switch (space.type) {
-    case 'Discrete':
-      if (typeof action === 'string') return space.names?.includes(action) === true;
-      return (
-        typeof action === 'number' && Number.isInteger(action) && action >= start && action < start + space.n
-      );
-    case 'Text':
-      return (
-        typeof action === 'string' &&
-        action.length >= (space.minLength ?? 0) &&
-        action.length <= space.maxLength &&
-        (space.pattern === undefined || new RegExp(space.pattern).test(action))
-      );
-    case 'Dict':
-      return (
-        isObject(action) &&
-        Object.entries(space.spaces).every(([key, inner]) => fitsSpace(action[key] ?? null, inner))
-      );
-    case 'Json':
-      return Value.Check(space.schema, action);
-  }
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function attempt<T>(what: string, wrong: (message: string) => void, run: () => T): T | undefined {

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { readRecords } from '../datasets/records.ts';
 import {
   type Description,
@@ -11,6 +12,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../environment.ts';
+import { COUNT, dict, LINES, list, number, orNull, text } from '../spaces.ts';
 import { isInSplit } from '../splits.ts';
 import {
   type CountdownConfig,
@@ -51,7 +53,7 @@ const spec: EnvironmentSpec = {
   optionsSchema,
   presets: PRESETS,
   observationSpace: { type: 'Text', maxLength: 4 * LONGEST_ANSWER },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER, charset: LINES },
   observationFormats: ['text', 'structured'],
   rewardRange: [0, 1],
   knownOptimum: { success: 1, source: 'search over all expressions solves every generated puzzle' },
@@ -68,6 +70,15 @@ export const countdown = {
     instruction:
       'Write one arithmetic expression that uses every given number exactly once and comes to the target. You may use + - * / and brackets.',
     actionFormat: 'an expression, e.g. (3 + 5) * 2',
+  }),
+
+  observationSpaces: (): ObservationSpaces => ({
+    text: text(4 * LONGEST_ANSWER),
+    structured: dict({
+      nums: list(COUNT),
+      target: number(),
+      answer: orNull(dict({ text: text(LONGEST_ANSWER), value: orNull(number()), reward: number(0, 1) })),
+    }),
   }),
 
   checkConfig(config: CountdownConfig): void {

@@ -1,5 +1,7 @@
 import Type from 'typebox';
+import type { Space } from '../../../shared/spaces.ts';
 import type { EnvironmentSpec } from '../environment.ts';
+import { anyText, LINES, text } from '../spaces.ts';
 
 export const LONGEST_QUESTION = 20_000;
 export const LONGEST_ANSWER = 2000;
@@ -15,9 +17,18 @@ export const MARKED_WORDS = {
 export const MARKED_QUESTION = {
   ...MARKED_WORDS,
   observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER, charset: LINES },
   knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
 } as const satisfies Partial<EnvironmentSpec>;
+
+/**
+ * The space of texts that come from the environment itself or from a file.
+ * @param files the configuration's files, which may hold any characters
+ */
+export function words(files: readonly (string | undefined)[], charset = LINES): (maxLength: number) => Space {
+  const own = files.every(file => file === undefined);
+  return maxLength => (own ? text(maxLength, charset) : anyText(maxLength));
+}
 
 /** Reset options that pin a question and its answer. */
 export const questionOptions = (answer: string) => ({

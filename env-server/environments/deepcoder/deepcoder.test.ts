@@ -7,9 +7,10 @@ import type { AnyEnvironment } from '../environment.ts';
 import { splitOf } from '../splits.ts';
 import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
-import { SandboxPool } from './pool.ts';
 import { readTask } from './records.ts';
-import { findIsolation, SandboxFailed } from './sandbox.ts';
+import { findIsolation } from './sandbox/isolation.ts';
+import { SandboxPool } from './sandbox/pool.ts';
+import { SandboxFailed } from './sandbox/sandbox.ts';
 import { CALL_TASKS } from './tasks-call.ts';
 import { STDIN_TASKS } from './tasks-stdin.ts';
 
@@ -96,16 +97,20 @@ t.test('the reward is the share of passed tests', { skip }, async t => {
 });
 
 t.test('programs of many sessions run side by side', { skip }, async t => {
-  const pool = new SandboxPool(2);
+  const pool = new SandboxPool({ slots: 2, guestSlots: 0, queueLength: 100, queueSeconds: 600 });
   t.teardown(() => pool.stop());
   const limits = { cpu_s: 30, wall_s: 60, total_s: 120, memory_mb: 128, output_bytes: 1000 };
   const all = await Promise.all(
     Array.from({ length: 12 }, (_, n) =>
-      pool.run({ ...limits, program: `print(int(input()) + ${n})`, function: null, inputs: ['100\n'] }),
+      pool.run(
+        { ...limits, program: `print(int(input()) + ${n})`, function: null, inputs: ['100\n'] },
+        `owner ${n % 3}`,
+        ({ output }) => output,
+      ),
     ),
   );
   t.same(
-    all.map(([{ output }]) => output),
+    all.flat(),
     Array.from({ length: 12 }, (_, n) => `${100 + n}\n`),
   );
 });

@@ -1,49 +1,30 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Problem } from '../../../shared/problems.ts';
 import type { Random } from '../../../shared/random.ts';
-import { chooseRecord, partOf, pick } from '../datasets/choose.ts';
-import { MARKED_WORDS } from '../datasets/question.ts';
-import {
-  type Condition,
-  type Environment,
-  InvalidConfig,
-  InvalidOptions,
-  type ObservationFormat,
-  type Transition,
-} from '../environment.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
+import { MARKED_WORDS, words } from '../datasets/question.ts';
+import type { Condition, Environment, ObservationFormat, Transition } from '../environment.ts';
+import { COUNT, dict, LINES, orNull, text } from '../spaces.ts';
 import { SPLIT_PRESETS } from '../splits.ts';
-import {
-  configSchema,
-  type DeepCoderConfig,
-  type DeepCoderOptions,
-  LONGEST_STATEMENT,
-  optionsSchema,
-  TASKS,
-} from './config.ts';
+import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';
+import { configSchema, type DeepCoderConfig, LONGEST_STATEMENT, optionsSchema } from './config.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
-import { SandboxPool } from './pool.ts';
-import { readTask } from './records.ts';
-import {
-  findIsolation,
-  type Isolation,
-  isIsolated,
-  type RunResult,
-  SandboxFailed,
-  UNISOLATED_VARIABLE,
-} from './sandbox.ts';
+import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
+import { SandboxPool } from './sandbox/pool.ts';
+import { type Limits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import type { Task, Test } from './task.ts';
+import { chooseTask } from './task-choice.ts';
 
 const LONGEST_PROGRAM = 50_000;
 const SHOWN_CHARS = 500;
+const RETRY_AFTER_SECONDS = 10;
+/** Of a failure whose every character is escaped. */
+const LONGEST_FAILURE = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
-  readonly limits: {
-    readonly cpu_s: number;
-    readonly wall_s: number;
-    readonly total_s: number;
-    readonly memory_mb: number;
-    readonly output_bytes: number;
-  };
+  readonly limits: { readonly [limit in keyof Limits]: number };
   readonly outcome: {
     readonly passed: number;
     readonly total: number;
@@ -53,10 +34,12 @@ export type DeepCoderState = {
 };
 
 let pool: SandboxPool | undefined;
+/** Whose session a reset or step belongs to. */
+const owners = new AsyncLocalStorage<string>();
 
 /** The sandboxes of this process. */
 function sandboxes(): SandboxPool {
-  pool ??= new SandboxPool();
+  pool ??= new SandboxPool(queueLimits());
   return pool;
 }
 
@@ -64,6 +47,19 @@ function sandboxes(): SandboxPool {
 export function stopSandboxes(): void {
   pool?.stop();
   pool = undefined;
+}
+
+/** The sandboxes' own failures as problems: nothing was done, and no program is to blame. */
+async function isolated<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof SandboxFailed)) throw error;
+    throw new Problem('isolation_unavailable', `no program was run: ${error.message}`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      cause: error,
+    });
+  }
 }
 
 /** DeepCoder-v0: programs in Python, run against tests. */
@@ -76,14 +72,14 @@ export const deepCoder = {
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. Where the machine offers no isolation, no program is run unless the operator says so (`RAGEN_DEEPCODER_UNISOLATED=1`). Which isolation is in force is said when the server starts, in `condition` of `GET /v1/envs/DeepCoder-v0` and in the `isolation` of each `info`, beside `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set.',
+      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. The operator sets a ceiling for each limit; a configuration above one is refused with 422. Programs of different tokens share the machine fairly: what waits too long is answered with `environment_busy`, and may be tried again.\n\nWhere the machine offers no isolation, or it fails, no program is run and the answer is the problem `isolation_unavailable`, never a reward; `RAGEN_DEEPCODER_UNISOLATED=1` runs programs without. The server tests its isolation with a correct and a hostile program when it starts and says which is in force: at the start, in `condition` of `GET /v1/envs/DeepCoder-v0`, and in the `isolation` of each `info`, next to `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set. [Running untrusted code](../untrusted-code.md) says what holds programs in.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,
     optionsSchema,
     presets: SPLIT_PRESETS,
     observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM, charset: `${LINES}\t` },
     ...MARKED_WORDS,
     knownOptimum: {
       success: 1,
@@ -100,17 +96,29 @@ export const deepCoder = {
     actionFormat: 'the program, perhaps in a code block ```python … ```',
   }),
 
-  async reset(config: DeepCoderConfig, rng: Random, options: JsonObject): Promise<DeepCoderState> {
-    const task = await chooseTask(config, rng, options);
-    const { cpu_s, wall_s, total_s, memory_mb, output_bytes } = config;
-    try {
-      await sandboxes().warm();
-    } catch (error) {
-      throw error instanceof SandboxFailed ? new InvalidConfig('', error.message) : error;
-    }
-    return { task, limits: { cpu_s, wall_s, total_s, memory_mb, output_bytes }, outcome: null };
+  checkConfig: checkCeilings,
+
+  observationSpaces({ data }: DeepCoderConfig): ObservationSpaces {
+    const of = words([data]);
+    return {
+      text: of(LONGEST_STATEMENT + LONGEST_PROGRAM),
+      structured: dict({
+        statement: of(LONGEST_STATEMENT),
+        starter: of(LONGEST_PROGRAM),
+        entry: orNull(of(LONGEST_STATEMENT)),
+        outcome: orNull(dict({ passed: COUNT, total: COUNT, failure: text(LONGEST_FAILURE) })),
+      }),
+    };
   },
 
+  /** @throws Problem `isolation_unavailable`; InvalidOptions, InvalidConfig */
+  async reset(config: DeepCoderConfig, rng: Random, options: JsonObject): Promise<DeepCoderState> {
+    const task = await chooseTask(config, rng, options);
+    await isolated(() => sandboxes().warm());
+    return { task, limits: limitsOf(config), outcome: null };
+  },
+
+  /** @throws Problem `isolation_unavailable`, `environment_busy`, `too_many_requests`: the state stands */
   async step(state: DeepCoderState, action: Json): Promise<Transition<DeepCoderState>> {
     const program = typeof action === 'string' && action.length <= LONGEST_PROGRAM ? programOf(action) : '';
     const { task, limits } = state;
@@ -123,10 +131,15 @@ export const deepCoder = {
         info: { success, action_is_valid: false, action_is_effective: false },
       };
     }
-    const { walls } = await sandboxes().warm();
     const inputs = task.tests.map(test => (test.kind === 'stdin' ? test.input : test.arguments));
-    const results = await sandboxes().run({ ...limits, program, function: task.entry, inputs });
-    const failures = task.tests.map((test, index) => failureOf(test, results[index]));
+    const { walls, failures } = await isolated(async () => ({
+      walls: (await sandboxes().warm()).walls,
+      failures: await sandboxes().run(
+        { ...limits, program, function: task.entry, inputs },
+        owners.getStore() ?? '',
+        (result, index) => escaped(failureOf(task.tests[index], result)),
+      ),
+    }));
     const passed = failures.filter(failure => failure === '').length;
     const total = task.tests.length;
     const failure = failures.find(Boolean) ?? '';
@@ -146,6 +159,8 @@ export const deepCoder = {
     };
   },
 
+  playFor: (owner, play) => owners.run(owner, play),
+
   observe({ task, outcome }: DeepCoderState, format: ObservationFormat): Json {
     const { statement, starter } = task;
     if (format === 'structured') return { statement, starter, entry: task.entry, outcome };
@@ -159,7 +174,12 @@ export const deepCoder = {
       return describeIsolation(await findIsolation());
     } catch (error) {
       if (!(error instanceof SandboxFailed)) throw error;
-      return { summary: `no program is run: ${error.message}`, isolated: false, isolation: [] };
+      return {
+        summary: `no program is run: ${error.message}`,
+        isolated: false,
+        isolation: [],
+        ceilings: ceilings(),
+      };
     }
   },
 
@@ -178,18 +198,23 @@ export const deepCoder = {
   },
 } satisfies Environment<DeepCoderConfig, DeepCoderState>;
 
-function describeIsolation(isolation: Isolation): Condition {
-  const walls = [...isolation.walls];
-  const summary = isIsolated(isolation)
-    ? `programs run isolated by ${walls.join(', ')}`
-    : `programs run WITHOUT isolation, as ${UNISOLATED_VARIABLE}=1 allows; only ${walls.join(', ')}`;
-  return { summary, isolated: isIsolated(isolation), isolation: walls };
+function describeIsolation({ walls, proven }: Isolation): Condition {
+  const names = walls.join(', ');
+  const summary = proven
+    ? `programs run isolated by ${names}`
+    : `programs run WITHOUT isolation, as ${UNISOLATED_VARIABLE}=1 allows; only ${names}`;
+  return { summary, isolated: proven, isolation: [...walls], ceilings: ceilings() };
 }
 
 /** The code of the last fenced block, or the whole text where there is none. */
 export function programOf(answer: string): string {
   const blocks = [...answer.matchAll(/```(?:python|py)?[^\S\n]*\n(.*?)```/gis)];
   return blocks.at(-1)?.[1] ?? answer;
+}
+
+/** A text of a program's, which may print anything, in printable ASCII and line breaks. */
+function escaped(text: string): string {
+  return text.replaceAll(/[^\n\x20-\x7e]/gu, odd => `\\u{${odd.codePointAt(0)!.toString(16)}}`);
 }
 
 /** Why a test failed, or an empty text. */
@@ -205,38 +230,4 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
     return 'returned what is no JSON';
   }
   return isSameValue(value, test.result) ? '' : 'wrong result';
-}
-
-async function chooseTask(
-  { data, split }: DeepCoderConfig,
-  rng: Random,
-  { name, index, statement, entry, tests }: DeepCoderOptions,
-): Promise<Task> {
-  if (statement !== undefined || tests) return pinnedTask(statement, entry, tests);
-  if (entry !== undefined) throw new InvalidOptions('/entry', 'entry needs a statement and tests beside it');
-  if (name !== undefined) return TASKS.find(task => task.name === name) as Task;
-  const key = (task: Task) => task.statement;
-  if (data !== undefined) return chooseRecord({ path: data, read: readTask, split, key, index }, rng);
-  return pick(partOf(TASKS, split, key), index, rng);
-}
-
-function pinnedTask(
-  statement: DeepCoderOptions['statement'],
-  entry: string | undefined,
-  tests: DeepCoderOptions['tests'],
-): Task {
-  if (statement === undefined)
-    throw new InvalidOptions('/statement', 'tests need the statement that they belong to');
-  if (!tests) throw new InvalidOptions('/tests', 'the statement needs its tests beside it');
-  const list = tests.map((test, index): Test => {
-    if ('input' in test !== (entry === undefined)) {
-      throw new InvalidOptions(
-        `/tests/${index}`,
-        entry === undefined ? 'needs input and output' : 'needs arguments and result',
-      );
-    }
-    if ('input' in test) return { kind: 'stdin', input: test.input, output: test.output };
-    return { kind: 'call', arguments: test.arguments, result: test.result };
-  });
-  return { name: '', statement, starter: '', entry: entry ?? null, tests: list, solution: '' };
 }

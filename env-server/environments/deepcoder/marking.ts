@@ -3,19 +3,23 @@ import type { Json } from '../../../shared/json.ts';
 /** Numbers with a fraction may differ by this share. */
 const TOLERANCE = 1e-6;
 
-/** Printed text is right: the same lines but for white space at their ends, or the same words with nearly equal fractions. */
+/**
+ * Printed text is right: the same lines but for white space at their ends, or the same words with nearly equal fractions.
+ * It stops at the first word that differs and holds no copy of the texts, which may be long.
+ */
 export function isSameOutput(printed: string, wanted: string): boolean {
-  const [found, expected] = [lines(printed), lines(wanted)];
-  if (found.join('\n') === expected.join('\n')) return true;
-  const [words, right] = [found.join(' ').split(/\s+/), expected.join(' ').split(/\s+/)];
-  return words.length === right.length && words.every((word, index) => isSameWord(word, right[index]));
+  const [found, expected] = [printed.trimEnd(), wanted.trimEnd()];
+  if (/^\s/.test(found) !== /^\s/.test(expected)) return false;
+  const right = wordsOf(expected);
+  for (const [word] of wordsOf(found)) {
+    const next = right.next();
+    if (next.done || !isSameWord(word, next.value[0])) return false;
+  }
+  return right.next().done === true;
 }
 
-function lines(text: string): string[] {
-  return text
-    .trimEnd()
-    .split('\n')
-    .map(line => line.trimEnd());
+function wordsOf(text: string): Iterator<RegExpExecArray> & Iterable<RegExpExecArray> {
+  return text.matchAll(/\S+/g);
 }
 
 function isSameWord(word: string, wanted: string): boolean {

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { InvalidField, textField } from '../datasets/records.ts';
-import type { Task, Test } from './task.ts';
+import { DEEPEST_VALUE, isDeeperThan, type Task, type Test } from './task.ts';
 
 /**
  * A record of the public DeepCoder data (agentica-org/DeepCoder-Preview-Dataset): `problem` (or `question`) and `tests`
@@ -22,6 +22,10 @@ export function readTask(record: JsonObject): Task {
   const solution = firstText(record.solutions ?? record.solution);
   const { entry, list } = isObject(tests) ? pairedTests(tests, field) : listedTests(tests, field, named);
   if (list.length === 0) throw new InvalidField(field, 'expected at least one test');
+  const deep = list.findIndex(
+    test => test.kind === 'call' && isDeeperThan([test.arguments, test.result], DEEPEST_VALUE + 1),
+  );
+  if (deep >= 0) throw new InvalidField(field, `test ${deep} is nested deeper than ${DEEPEST_VALUE} levels`);
   return {
     name: typeof record.name === 'string' ? record.name : '',
     statement,

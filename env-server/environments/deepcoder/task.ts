@@ -16,3 +16,13 @@ export type Task = {
   /** A program that passes, where one is known. */
   readonly solution: string;
 };
+
+/** Levels of lists and objects that arguments and results may have. */
+export const DEEPEST_VALUE = 64;
+
+/** Whether lists and objects are nested in more levels than so many. */
+export function isDeeperThan(value: Json, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  return Object.values(value).some(part => isDeeperThan(part, levels - 1));
+}

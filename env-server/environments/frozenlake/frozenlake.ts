@@ -4,7 +4,7 @@ import type { Environment, Transition } from '../environment.ts';
 import { checkSymbols } from '../grid.ts';
 import type { FrozenLakeConfig } from './config.ts';
 import { createLake } from './generator.ts';
-import { observe } from './observation.ts';
+import { observationSpaces, observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import {
@@ -26,6 +26,7 @@ import { describe, spec } from './spec.ts';
 export const frozenLake = {
   spec,
   describe,
+  observationSpaces,
   checkConfig: config => checkSymbols(config.symbols),
 
   reset(config: FrozenLakeConfig, rng: Random, options: JsonObject): FrozenLakeState {

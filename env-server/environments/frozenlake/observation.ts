@@ -1,11 +1,52 @@
 import type { Json } from '../../../shared/json.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { type Backdrop, backdrop, coordinate, coordinates, inForm, rowCol } from '../grid.ts';
+import {
+  type Backdrop,
+  backdrop,
+  boardText,
+  coordinate,
+  coordinates,
+  gridRows,
+  inForm,
+  rowCol,
+} from '../grid.ts';
+import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../spaces.ts';
+import { CLASSIC_MAPS, type FrozenLakeConfig } from './config.ts';
 import { render } from './render.ts';
 import { type FrozenLakeState, HOLE, isHole, type Lake } from './rules.ts';
 
 export function observe(state: FrozenLakeState, format: ObservationFormat): Json {
   return inForm(state, format === 'text' ? state.lake.form : format, FORMS);
+}
+
+/** Codes of the cells of `grid`, in RAGEN's order. */
+const PLAYER = 0;
+const FROZEN = 1;
+const HOLE_CODE = 2;
+const GOAL = 3;
+const PLAYER_IN_HOLE = 4;
+const PLAYER_ON_GOAL = 5;
+
+const STATUSES = ['playing', 'in_hole', 'on_goal'] as const;
+
+export function observationSpaces({ map, size, symbols }: FrozenLakeConfig): ObservationSpaces {
+  const side = CLASSIC_MAPS[map]?.length ?? size;
+  const place = cellSpace(side, side);
+  return {
+    text: boardText(symbols),
+    structured: dict({
+      rows: COUNT,
+      cols: COUNT,
+      grid: integers(PLAYER, PLAYER_ON_GOAL, side, side),
+      start: place,
+      goal: place,
+      player: place,
+      holes: list(place),
+      status: choice(...STATUSES),
+      steps: COUNT,
+    }),
+  };
 }
 
 const FORMS = { grid, coord, structured, render };
@@ -58,6 +99,7 @@ function structured({ lake, position, steps }: FrozenLakeState): Json {
   return {
     rows,
     cols,
+    grid: gridRows(codes(lake, position), cols),
     start: rowCol(lake.start, cols),
     goal: rowCol(lake.goal, cols),
     player: rowCol(position, cols),
@@ -67,7 +109,18 @@ function structured({ lake, position, steps }: FrozenLakeState): Json {
   };
 }
 
-function status(lake: Lake, position: number): 'playing' | 'in_hole' | 'on_goal' {
+function codes(lake: Lake, position: number): number[] {
+  const cells: number[] = Array.from(lake.cells, (ground, cell) => {
+    if (cell === lake.goal) return GOAL;
+    return ground === HOLE ? HOLE_CODE : FROZEN;
+  });
+  cells[position] = { playing: PLAYER, in_hole: PLAYER_IN_HOLE, on_goal: PLAYER_ON_GOAL }[
+    status(lake, position)
+  ];
+  return cells;
+}
+
+function status(lake: Lake, position: number): (typeof STATUSES)[number] {
   if (position === lake.goal) return 'on_goal';
   return isHole(lake, position) ? 'in_hole' : 'playing';
 }

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { type Environment, InvalidOptions, type Transition } from '../environment.ts';
+import { COUNT, choice, dict, integers, list, text } from '../spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../splits.ts';
 import { heuristic, random } from './reference.ts';
 import { renderTiles } from './render.ts';
@@ -8,6 +9,8 @@ import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts
 
 const START_TILES = 2;
 const LARGEST_TILE = 2 ** 17;
+/** Most characters of a board with what is said below it. */
+const LONGEST_OBSERVATION = 1024;
 
 const configSchema = Type.Object(
   {
@@ -64,13 +67,13 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
       'A move earns 0.1·log2(m + 1), where m is the sum of the tiles it made by merging. A move that changes nothing earns 0, is reported as invalid, and no tile appears.',
       'Success: a tile of at least `win_tile` (2048). The game goes on after it.',
       '',
-      '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`.',
+      '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`. `action_mask` of the structured form has a 1 for every move that changes something, by action id.',
     ].join('\n'),
     tags: ['puzzle', 'grid', 'stochastic'],
     configSchema,
     optionsSchema,
     presets: { small: { size: 3, win_tile: 128 } },
-    observationSpace: { type: 'Text', maxLength: 1024 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
     actionSpace: ACTIONS.space,
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [0, rewardOf(36 * LARGEST_TILE)],
@@ -83,6 +86,16 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     instruction: `You are playing 2048 on a ${size}×${size} board. Every move slides all tiles in one direction and merges equal tiles that meet; then a new 2 or 4 appears. Reach a tile of ${win_tile} before the board is stuck.`,
     legend: [{ symbol: '0', meaning: 'empty cell' }],
     actions: ACTIONS.names,
+  }),
+
+  observationSpaces: ({ size }) => ({
+    text: text(LONGEST_OBSERVATION),
+    structured: dict({
+      grid: integers(0, Number.MAX_SAFE_INTEGER, size, size),
+      score: COUNT,
+      valid_moves: list(choice(...ACTIONS.names)),
+      action_mask: { type: 'MultiBinary', shape: [ACTIONS.names.length] },
+    }),
   }),
 
   reset({ size, p_two, win_tile, split }, rng, options) {
@@ -106,7 +119,10 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   observe({ size, tiles, score }, format) {
     const rows = Array.from({ length: size }, (_, row) => tiles.slice(row * size, (row + 1) * size));
     const open = openDirections(size, tiles).map(direction => ACTIONS.names[direction]);
-    if (format === 'structured') return { grid: rows, score, valid_moves: open };
+    if (format === 'structured') {
+      const mask = ACTIONS.names.map(name => Number(open.includes(name)));
+      return { grid: rows, score, valid_moves: open, action_mask: mask };
+    }
     const grid = rows.map(row => row.join(' ')).join('\n');
     if (format === 'grid') return grid;
     return `${grid}\nValid moves: ${open.join(', ') || 'none'}\nScore: ${score}`;

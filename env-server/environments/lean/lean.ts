@@ -1,6 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { chooseRecord } from '../datasets/choose.ts';
+import { words } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -8,6 +10,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
+import { COUNT, charactersOf, choice, dict, LINES, list } from '../spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
 import { LeanError } from './builtin/parser.ts';
@@ -26,6 +29,9 @@ const REWARD_CAP = -2;
 const LONGEST_TACTIC = 2000;
 const MOST_TACTICS = 200;
 const SHOWN_CHARS = 1500;
+const LONGEST_OBSERVATION = 1_000_000;
+/** What theorems and tactics of the built-in checker are written with. */
+const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
 export type LeanState = {
   readonly theorem: {
@@ -66,8 +72,8 @@ export const lean = {
     configSchema,
     optionsSchema,
     presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
-    observationSpace: { type: 'Text', maxLength: 1_000_000 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_TACTIC },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_TACTIC, charset: CHARSET },
     observationFormats: ['text', 'structured'],
     rewardRange: [REWARD_STEP + REWARD_REJECTED + REWARD_CAP, REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED],
     knownOptimum: {
@@ -83,6 +89,26 @@ export const lean = {
     instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${backend === 'builtin' ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
     actionFormat: 'one tactic, e.g. intro h',
   }),
+
+  observationSpaces({ backend, data }: LeanConfig): ObservationSpaces {
+    const of = words([data, backend === 'builtin' ? undefined : backend], CHARSET);
+    const line = of(LONGEST_OBSERVATION);
+    return {
+      text: line,
+      structured: dict({
+        name: line,
+        informal: line,
+        statement: line,
+        tactics: list(of(LONGEST_TACTIC)),
+        steps: COUNT,
+        max_steps: COUNT,
+        feedback: dict({
+          status: choice('start', 'accepted', 'proved', 'rejected', 'timeout'),
+          messages: list(line),
+        }),
+      }),
+    };
+  },
 
   checkConfig({ backend, server_url, timeout_ms, automation, topic, data }: LeanConfig): void {
     if (backend === 'builtin' && automation === 'none' && topic !== 'logic' && data === undefined) {

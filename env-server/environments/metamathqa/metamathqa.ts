@@ -2,10 +2,18 @@ import Type, { type Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
-import { dataFile, LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
+import {
+  dataFile,
+  LONGEST_ANSWER,
+  LONGEST_QUESTION,
+  MARKED_QUESTION,
+  questionOptions,
+  words,
+} from '../datasets/question.ts';
 import { InvalidField, textField } from '../datasets/records.ts';
 import { drawWordProblem } from '../datasets/word-problems.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
+import { dict, FLAG, list } from '../spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 
 const MOST_STEPS = 5;
@@ -67,6 +75,14 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
       'Answer the mathematical question. A wrong answer may be corrected, but every retry halves what the right one is worth.',
     actionFormat: 'the bare answer, e.g. 42 or x + 1',
   }),
+
+  observationSpaces({ data }) {
+    const of = words([data]);
+    return {
+      text: of(LONGEST_QUESTION + LONGEST_ANSWER),
+      structured: dict({ question: of(LONGEST_QUESTION), tries: list(of(LONGEST_ANSWER)), solved: FLAG }),
+    };
+  },
 
   async reset(config, rng, options) {
     const { question, answer } = await chooseQuestion(config, rng, options);

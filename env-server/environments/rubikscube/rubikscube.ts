@@ -1,15 +1,21 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
+import type { Space } from '../../../shared/spaces.ts';
 import { randomPolicy } from '../actions.ts';
 import { type Environment, InvalidOptions, type StepInfo } from '../environment.ts';
 import { inTurns } from '../parts.ts';
+import { charactersOf, dict, integers, LINES, text } from '../spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../splits.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
 import { render } from './render.ts';
 import { solve } from './solver.ts';
 
 const REWARD_SOLVED = 1;
+/** Stickers along an edge. */
+const SIDE = 2;
 const LONGEST_SCRAMBLE = 10;
+/** Most characters of a cube in any form. */
+const LONGEST_OBSERVATION = 256;
 
 const configSchema = Type.Object(
   {
@@ -61,6 +67,8 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
       'Turns move stickers as in RAGEN, where B swaps two stickers on their way from D to R; a cube of plastic would not.',
       '',
       `Solving the cube pays ${REWARD_SOLVED}, everything else 0. An action that is not a turn changes nothing.`,
+      '',
+      '`colors` of the structured form has the faces U L F R B D row by row, each sticker as the place of its colour in white, orange, green, red, blue, yellow, from 0.',
     ].join('\n'),
     tags: ['puzzle'],
     configSchema,
@@ -68,7 +76,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     presets: Object.fromEntries(
       [1, 2, 3, 5, 10].map(length => [`scramble-${length}`, { scramble_length: length }]),
     ),
-    observationSpace: { type: 'Text', maxLength: 256 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
     actionSpace: ACTIONS.space,
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [0, REWARD_SOLVED],
@@ -89,6 +97,23 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     actions: ACTIONS.names,
     vocabulary: [...FACE_NAMES.map(name => `${name}:`), '/', ...COLORS, ...ACTIONS.names],
   }),
+
+  observationSpaces: () => {
+    const letters = (length: number): Space => ({
+      type: 'Text',
+      minLength: length,
+      maxLength: length,
+      charset: charactersOf(COLORS),
+    });
+    return {
+      text: text(LONGEST_OBSERVATION, LINES),
+      structured: dict({
+        stickers: letters(STICKERS),
+        colors: integers(0, COLORS.length - 1, FACES.length, SIDE, SIDE),
+        faces: dict(Object.fromEntries([...FACES].map(face => [face, letters(SIDE * SIDE)]))),
+      }),
+    };
+  },
 
   reset: ({ scramble_length, split }, rng, options) => ({
     cube: pinned(options) ?? scramble(scramble_length, split, rng),
@@ -113,7 +138,15 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
   observe({ cube }, format) {
     const faces = FACES.map((_, index) => faceOf(cube, index));
     if (format === 'structured') {
-      return { stickers: cube, faces: Object.fromEntries(FACES.map((face, index) => [face, faces[index]])) };
+      const colors = faces.map(face => {
+        const codes = Array.from(face, color => COLORS.indexOf(color));
+        return [codes.slice(0, SIDE), codes.slice(SIDE)];
+      });
+      return {
+        stickers: cube,
+        colors,
+        faces: Object.fromEntries(FACES.map((face, index) => [face, faces[index]])),
+      };
     }
     if (format === 'grid') return net(faces);
     return faces.map((face, index) => `${FACE_NAMES[index]}: ${row(face, 0)} / ${row(face, 1)}`).join('\n');

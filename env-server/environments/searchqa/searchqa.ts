@@ -1,8 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { partOf, pick } from '../datasets/choose.ts';
-import { dataFile, indexOption, MARKED_WORDS } from '../datasets/question.ts';
+import { dataFile, indexOption, MARKED_WORDS, words } from '../datasets/question.ts';
 import { readRecords } from '../datasets/records.ts';
 import {
   type Environment,
@@ -11,6 +12,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../environment.ts';
+import { dict, LINES, list, number, orNull } from '../spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
@@ -19,6 +21,9 @@ import { type QuestionRecord, shippedWorld } from './world.ts';
 
 const MOST_STEPS = 5;
 const LONGEST_ACTION = 4000;
+const LONGEST_OBSERVATION = 100_000;
+/** What observations are made of besides English text: the mark of a text that was cut. */
+const CHARSET = `${LINES}…`;
 
 const configSchema = Type.Object(
   {
@@ -121,8 +126,8 @@ export const searchQa = {
     configSchema,
     optionsSchema,
     presets: SPLIT_PRESETS,
-    observationSpace: { type: 'Text', maxLength: 100_000 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION, charset: LINES },
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the answer' },
     maxEpisodeSteps: MOST_STEPS,
@@ -134,6 +139,19 @@ export const searchQa = {
     instruction: `Answer the question. Search for documents as often as you need, one fact at a time, then give a short answer. You have ${max_steps} actions in all.`,
     actionFormat: 'search[query] or finish[answer]',
   }),
+
+  observationSpaces({ data, corpus, retriever }: SearchQaConfig): ObservationSpaces {
+    const of = words([data, corpus, retriever?.url], CHARSET);
+    return {
+      text: of(LONGEST_OBSERVATION),
+      structured: dict({
+        question: of(LONGEST_ACTION),
+        queries: list(of(LONGEST_ACTION)),
+        report: of(LONGEST_OBSERVATION),
+        finished: orNull(dict({ answer: of(LONGEST_ACTION), reward: number(0, 1) })),
+      }),
+    };
+  },
 
   checkConfig({ corpus, retriever }: SearchQaConfig): void {
     if (corpus !== undefined && retriever)

@@ -1,7 +1,8 @@
+import { chain } from '../../../shared/maybe-promise.ts';
 import type { Random } from '../../../shared/random.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { readLayout } from '../grid.ts';
-import { atOnce, inTurns, type Parts } from '../parts.ts';
+import { inTurns, type Parts } from '../parts.ts';
 import { isInSplit } from '../splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
@@ -9,12 +10,8 @@ import type { SearchBudget } from './reverse.ts';
 import { FLOOR, type SokobanState, TARGET, WALL } from './rules.ts';
 import { solve } from './solver.ts';
 
-/** Boxes × cells up to which a room is drawn at once: three boxes in 6 × 6, two in 8 × 8. */
-const MOST_QUICK = 128;
-/** The same where rooms are drawn again for the length of their solution: one box in 6 × 6. */
-const MOST_QUICK_PICKY = 36;
-/** Attempts before others have their turn on the event loop: some milliseconds. */
-const ATTEMPTS_AT_A_TIME = 50;
+/** Attempts before others have their turn on the event loop: about a millisecond. */
+const ATTEMPTS_AT_A_TIME = 10;
 /** Attempts before a configuration counts as one that makes no rooms. */
 const MOST_ATTEMPTS = 20_000;
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
@@ -30,21 +27,7 @@ export function createState(
   options: SokobanOptions,
 ): SokobanState | Promise<SokobanState> {
   if (options.layout) return begin(config, readLevel(options.layout, config.symbols));
-  const drawing = randomLevel(config, rng);
-  return isQuick(config)
-    ? begin(config, atOnce(drawing))
-    : inTurns(drawing).then(level => begin(config, level));
-}
-
-/** Whether rooms of that kind are drawn in a few milliseconds. */
-function isQuick({
-  dim_room: [rows, cols],
-  num_boxes: boxes,
-  min_solution,
-  max_solution,
-}: SokobanConfig): boolean {
-  const picky = min_solution > 0 || max_solution !== undefined;
-  return boxes * rows * cols <= (picky ? MOST_QUICK_PICKY : MOST_QUICK);
+  return chain(inTurns(randomLevel(config, rng)), level => begin(config, level));
 }
 
 function begin(config: SokobanConfig, level: Level): SokobanState {

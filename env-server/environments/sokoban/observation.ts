@@ -1,12 +1,35 @@
 import type { Json } from '../../../shared/json.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { ObservationFormat } from '../environment.ts';
-import { type Backdrop, backdrop, coordinates, inForm, rowCol } from '../grid.ts';
-import type { Symbols } from './config.ts';
+import { type Backdrop, backdrop, boardText, coordinates, gridRows, inForm, rowCol } from '../grid.ts';
+import { COUNT, cell as cellSpace, dict, integers, list } from '../spaces.ts';
+import type { SokobanConfig, Symbols } from './config.ts';
 import { render } from './render.ts';
 import { countOnTarget, type Room, type SokobanState, TARGET, WALL } from './rules.ts';
 
 export function observe(state: SokobanState, format: ObservationFormat): Json {
   return inForm(state, format === 'text' ? state.room.form : format, FORMS);
+}
+
+/** Codes of the cells of `grid`: gym-sokoban's, and RAGEN's for the player on a target. */
+const CODES = { wall: 0, floor: 1, target: 2, boxOnTarget: 3, box: 4, player: 5, playerOnTarget: 6 } as const;
+
+export function observationSpaces({ dim_room, symbols }: SokobanConfig): ObservationSpaces {
+  const [rows, cols] = dim_room;
+  const place = cellSpace(rows, cols);
+  return {
+    text: boardText(symbols),
+    structured: dict({
+      rows: COUNT,
+      cols: COUNT,
+      grid: integers(CODES.wall, CODES.playerOnTarget, rows, cols),
+      walls: list(place),
+      targets: list(place),
+      boxes: list(place),
+      player: place,
+      boxes_on_target: COUNT,
+    }),
+  };
 }
 
 const FORMS = { grid, coord, structured, render };
@@ -77,12 +100,23 @@ function structured({ room, player, boxes }: SokobanState): Json {
   return {
     rows,
     cols,
+    grid: gridRows(codes(room, player, boxes), cols),
     walls,
     targets: targetsOf(room).map(cell => rowCol(cell, cols)),
     boxes: boxes.map(cell => rowCol(cell, cols)),
     player: rowCol(player, cols),
     boxes_on_target: countOnTarget(room, boxes),
   };
+}
+
+function codes({ cells }: Room, player: number, boxes: readonly number[]): number[] {
+  const grid: number[] = Array.from(cells, ground => {
+    if (ground === WALL) return CODES.wall;
+    return ground === TARGET ? CODES.target : CODES.floor;
+  });
+  for (const box of boxes) grid[box] = cells[box] === TARGET ? CODES.boxOnTarget : CODES.box;
+  grid[player] = cells[player] === TARGET ? CODES.playerOnTarget : CODES.player;
+  return grid;
 }
 
 export function targetsOf(room: Room): number[] {

@@ -2,8 +2,8 @@ import type { Parts } from '../parts.ts';
 
 /** States the search visits at most. */
 const MOST_STATES = 300_000;
-/** Moves looked at before others have their turn on the event loop: some milliseconds. */
-const MOVES_AT_A_TIME = 50_000;
+/** Moves looked at before others have their turn on the event loop: about a millisecond. */
+const MOVES_AT_A_TIME = 5000;
 
 /** States that may still be visited, by all searches for one room together. */
 export interface SearchBudget {

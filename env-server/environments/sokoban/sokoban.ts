@@ -4,7 +4,7 @@ import { type Environment, InvalidConfig, type Transition } from '../environment
 import { checkSymbols } from '../grid.ts';
 import type { SokobanConfig } from './config.ts';
 import { createState } from './level.ts';
-import { observe } from './observation.ts';
+import { observationSpaces, observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import {
@@ -41,6 +41,7 @@ export const sokoban = {
 
   step,
   observe,
+  observationSpaces,
   render,
   references: { optimal, random },
 } satisfies Environment<SokobanConfig, SokobanState>;

@@ -1,11 +1,16 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { Environment, ObservationFormat, Transition } from '../environment.ts';
+import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../spaces.ts';
 import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { type Facing, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+import { FACINGS, type Facing, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+
+/** Most characters of a report with the question and its answers. */
+const LONGEST_OBSERVATION = 4096;
 
 const REWARD_STEP = -0.1;
 const REWARD_INVALID = -1;
@@ -42,8 +47,8 @@ export const spatial = {
       large: { size: 12, things: 8, max_steps: 40 },
       ...Object.fromEntries(QUESTION_KINDS.map(kind => [kind, { questions: [kind] }])),
     },
-    observationSpace: { type: 'Text', maxLength: 4096 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: 200 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 200, charset: LINES },
     observationFormats: ['text', 'structured'],
     rewardRange: [REWARD_INVALID, REWARD_RIGHT],
     knownOptimum: {
@@ -59,6 +64,23 @@ export const spatial = {
     instruction: `You are in a room of ${size} by ${size} paces with things in it, each on a spot of its own. Find out where they stand and answer the question. Every action costs a little, an impossible one more, and there is one answer.`,
     actionFormat: 'look | turn left | turn right | turn around | go to THING | answer ANSWER',
   }),
+
+  observationSpaces({ size }: SpatialConfig): ObservationSpaces {
+    const line = text(LONGEST_OBSERVATION);
+    const place = { row: integers(0, size - 1), col: integers(0, size - 1) };
+    return {
+      text: line,
+      structured: dict({
+        room: dict({ size: COUNT, things: list(dict({ name: line, ...place })) }),
+        position: dict(place),
+        facing: choice(...FACINGS),
+        question: line,
+        choices: list(line),
+        report: line,
+        answer: orNull(line),
+      }),
+    };
+  },
 
   reset(config: SpatialConfig, rng: Random, options: JsonObject): SpatialState {
     const level = createLevel(config, rng, options);

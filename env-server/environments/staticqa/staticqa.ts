@@ -1,8 +1,16 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../datasets/choose.ts';
-import { dataFile, LONGEST_ANSWER, MARKED_QUESTION, questionOptions } from '../datasets/question.ts';
+import {
+  dataFile,
+  LONGEST_ANSWER,
+  LONGEST_QUESTION,
+  MARKED_QUESTION,
+  questionOptions,
+  words,
+} from '../datasets/question.ts';
 import { type Environment, InvalidOptions } from '../environment.ts';
+import { dict, FLAG, list, orNull } from '../spaces.ts';
 import { splitSchema } from '../splits.ts';
 import { drawItem, KINDS } from './generator.ts';
 import { isRight } from './marking.ts';
@@ -69,6 +77,18 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
     instruction: 'Answer the question. You have one try.',
     actionFormat: 'the bare answer; the letter of the choice where there are choices',
   }),
+
+  observationSpaces({ data }) {
+    const of = words([data]);
+    return {
+      text: of(LONGEST_QUESTION + LONGEST_ANSWER),
+      structured: dict({
+        question: of(LONGEST_QUESTION),
+        choices: list(of(LONGEST_QUESTION)),
+        given: orNull(dict({ text: of(LONGEST_ANSWER), right: FLAG })),
+      }),
+    };
+  },
 
   async reset(config, rng, options) {
     return { item: await chooseItem(config, rng, options), given: null };

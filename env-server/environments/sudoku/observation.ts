@@ -1,7 +1,21 @@
 import type { Json } from '../../../shared/json.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { ObservationFormat } from '../environment.ts';
+import { COUNT, dict, integers, text } from '../spaces.ts';
 import { type Cells, countBlanks, isConflicting, toRows } from './board.ts';
+import type { SudokuConfig } from './config.ts';
 import type { SudokuState } from './sudoku.ts';
+
+/** Most characters of a board with what is said below it. */
+export const LONGEST_OBSERVATION = 4096;
+
+export function observationSpaces({ size }: SudokuConfig): ObservationSpaces {
+  const board = integers(0, size, size, size);
+  return {
+    text: text(LONGEST_OBSERVATION),
+    structured: dict({ size: COUNT, puzzle: board, grid: board, steps: COUNT, max_steps: COUNT }),
+  };
+}
 
 export function observe(state: SudokuState, format: ObservationFormat): Json {
   const { size, puzzle, grid, steps, maxSteps, feedback } = state;

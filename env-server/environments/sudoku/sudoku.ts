@@ -1,16 +1,15 @@
+import { chain } from '../../../shared/maybe-promise.ts';
 import type { Environment, Transition } from '../environment.ts';
-import { atOnce, inTurns } from '../parts.ts';
+import { inTurns } from '../parts.ts';
+import { LINES } from '../spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
 import { generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
-import { observe } from './observation.ts';
+import { LONGEST_OBSERVATION, observationSpaces, observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
-
-/** Boards from this size on take long enough to make to hold up others. */
-const LARGE = 16;
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
@@ -54,8 +53,8 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
         Object.keys(BLANK_SHARES).map(difficulty => [`${size}x${size}-${difficulty}`, { size, difficulty }]),
       ),
     ),
-    observationSpace: { type: 'Text', maxLength: 4096 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: 64 },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: 64, charset: LINES },
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [REWARD_UNDONE, REWARD_RIGHT + REWARD_SOLVED],
     knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
@@ -84,10 +83,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     if (pinned) return begin(config, pinned);
     const { size, difficulty, split } = config;
     const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
-    const making = generatePuzzle(size, blanks, rng, split);
-    return size < LARGE
-      ? begin(config, atOnce(making))
-      : inTurns(making).then(puzzle => begin(config, puzzle));
+    return chain(inTurns(generatePuzzle(size, blanks, rng, split)), puzzle => begin(config, puzzle));
   },
 
   step(state, action) {
@@ -134,6 +130,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
   },
 
   observe,
+  observationSpaces,
   render,
   validActions: legalPlacements,
   references: { optimal, random },

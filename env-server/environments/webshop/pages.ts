@@ -15,9 +15,11 @@ export const BUY = 'Buy Now';
 /** Behind an option value that was clicked. */
 const CHOSEN = ' (chosen)';
 
+export const PAGES = ['search', 'results', 'item', 'detail', 'bought'] as const;
+
 /** Where the customer is. */
 export type Where = {
-  readonly page: 'search' | 'results' | 'item' | 'detail' | 'bought';
+  readonly page: (typeof PAGES)[number];
   readonly results: readonly string[];
   /** Page of the results, from 1. */
   readonly number: number;

@@ -1,8 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { pick } from '../datasets/choose.ts';
-import { dataFile, MARKED_WORDS } from '../datasets/question.ts';
+import { dataFile, MARKED_WORDS, words } from '../datasets/question.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -11,6 +12,7 @@ import {
   type Transition,
 } from '../environment.ts';
 import { paintPage } from '../painting.ts';
+import { COUNT, choice, dict, FLAG, LINES, list, orNull } from '../spaces.ts';
 import { SPLIT_PRESETS, SPLITS } from '../splits.ts';
 import {
   BACK,
@@ -18,6 +20,7 @@ import {
   DETAILS,
   ENTRANCE,
   NEXT,
+  PAGES,
   type Page,
   PREVIOUS,
   paintedParts,
@@ -31,6 +34,7 @@ import { openShop, type Shop } from './shop.ts';
 
 const MOST_STEPS = 9;
 const LONGEST_ACTION = 1000;
+const LONGEST_OBSERVATION = 100_000;
 const SEPARATOR = ' [SEP] ';
 /** Rounding of the reward's fraction. */
 const EPSILON = 1e-9;
@@ -113,8 +117,8 @@ export const webshop = {
       partial: { reward_mode: 'partial' },
       ...SPLIT_PRESETS,
     },
-    observationSpace: { type: 'Text', maxLength: 100_000 },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION },
+    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION, charset: LINES },
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the product' },
     maxEpisodeSteps: MOST_STEPS,
@@ -126,6 +130,27 @@ export const webshop = {
     instruction: `You are shopping. Buy the product that the instruction asks for: search with a few words, open a product, choose its options and click Buy Now. You have ${max_steps} actions, and there is one purchase.`,
     actionFormat: 'search[words] on the search page; click[something] that the page offers',
   }),
+
+  observationSpaces({ products, attributes, instructions }: WebShopConfig): ObservationSpaces {
+    const line = words([products, attributes, instructions])(LONGEST_OBSERVATION);
+    return {
+      text: line,
+      structured: dict({
+        instruction: line,
+        where: dict({
+          page: choice(...PAGES),
+          results: list(line),
+          number: COUNT,
+          asin: orNull(line),
+          detail: orNull(choice(...DETAILS)),
+          chosen: list(dict({ option: line, value: line })),
+        }),
+        segments: list(line),
+        actions: list(line),
+        bought: FLAG,
+      }),
+    };
+  },
 
   checkConfig({ products, attributes, instructions }: WebShopConfig): void {
     if (products === undefined && (attributes ?? instructions) !== undefined) {
@@ -165,9 +190,10 @@ export const webshop = {
     const { page, where, goal, verdict } = state;
     if (format === 'structured') {
       const { instruction } = goal;
+      const chosen = Object.entries(where.chosen).map(([option, value]) => ({ option, value }));
       return {
         instruction,
-        where,
+        where: { ...where, chosen },
         segments: page.segments,
         actions: offers(state),
         bought: verdict !== null,

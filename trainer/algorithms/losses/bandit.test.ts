@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { gradients } from '../../graph/gradients.ts';
-import { GraphBuilder } from '../../graph/graph.ts';
-import { interpret } from '../../graph/reference/interpreter.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { estimateAdvantages } from '../advantages/registry.ts';
 import { countLossTokens } from './aggregation.ts';
 import { buildPolicyLoss, declareLossInputs, lossInputName } from './graph-form.ts';

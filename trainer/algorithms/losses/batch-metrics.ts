@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { sequenceOffPolicyWeights } from './inputs.ts';
 import type { LossSettings } from './settings.ts';
 import { explainedVariance } from './value.ts';

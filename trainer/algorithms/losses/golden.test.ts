@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { aggregate, countLossTokens } from './aggregation.ts';
 import { cispoLoss } from './cispo.ts';
 import { gspoLoss, meanLogRatio } from './gspo.ts';

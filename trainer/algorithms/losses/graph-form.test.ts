@@ -1,9 +1,9 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { gradients } from '../../graph/gradients.ts';
-import { GraphBuilder } from '../../graph/graph.ts';
-import { interpret } from '../../graph/reference/interpreter.ts';
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
 import { buildPolicyLoss, declareLossInputs, lossInputName } from './graph-form.ts';
 import { type LossOffer, lossInputs, lossScalars, lossStructure } from './inputs.ts';

@@ -1,4 +1,4 @@
-import type { GraphBuilder, Shape, Tensor } from '../../graph/graph.ts';
+import type { GraphBuilder, Shape, Tensor } from '../../tensor/graph/graph.ts';
 import {
   type LossScalarInput,
   type LossStructure,

@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
 import { offPolicyWeights } from './off-policy.ts';
 import type { KlEstimator, LossSettings, PolicyLossName } from './settings.ts';

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { gradients } from '../../graph/gradients.ts';
-import { GraphBuilder } from '../../graph/graph.ts';
-import { interpret } from '../../graph/reference/interpreter.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { klDerivative, klEstimate } from './kl.ts';
 import { klGraph } from './kl-graph.ts';
 import { KL_ESTIMATORS } from './settings.ts';

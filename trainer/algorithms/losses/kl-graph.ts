@@ -1,4 +1,4 @@
-import type { GraphBuilder, Tensor } from '../../graph/graph.ts';
+import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import { K3_EXPONENT_LIMIT, K3_RESULT_LIMIT } from './kl.ts';
 import type { KlEstimator } from './settings.ts';
 

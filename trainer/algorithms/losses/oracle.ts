@@ -1,4 +1,4 @@
-import type { TrainingSequence } from '../../policy/policy.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import { countTrained, type LossCounts, tokenFactor } from './aggregation.ts';
 import { type LossStructure, ratioDenominator, sequenceOffPolicyWeights } from './inputs.ts';
 import { klDerivative, klEstimate } from './kl.ts';

@@ -1,4 +1,4 @@
-import type { GraphBuilder, Tensor } from '../../graph/graph.ts';
+import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import { SEQUENCE_LOG_RATIO_LIMIT } from './gspo.ts';
 import type { LossScalarInput, LossStructure, LossTokenInput } from './inputs.ts';
 import { LOG_RATIO_LIMIT } from './policy-loss.ts';

@@ -1,4 +1,4 @@
-import { atOnce, inTurns, type Parts } from '../../parts.ts';
+import { inTurns, type Parts } from '../../parts.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import { LeanError } from './parser.ts';
 import { type Goal, readStatement, showGoal } from './statement.ts';
@@ -6,8 +6,6 @@ import { type Automation, applyTactic } from './tactics.ts';
 
 /** Goals shown to the player. */
 const SHOWN_GOALS = 5;
-/** Proofs up to so many tactics are checked at once, longer ones with others having their turn in between. */
-const QUICK_TACTICS = 10;
 
 /**
  * The built-in checker: a fragment of Lean 4 with propositional logic and arithmetic over ℕ and ℤ, for use where no
@@ -16,8 +14,7 @@ const QUICK_TACTICS = 10;
 export function builtinBackend(automation: Automation): Backend {
   return {
     check(theorem, tactics) {
-      const checking = checkProof(theorem, tactics, automation);
-      return tactics.length <= QUICK_TACTICS ? atOnce(checking) : inTurns(checking);
+      return inTurns(checkProof(theorem, tactics, automation));
     },
   };
 }

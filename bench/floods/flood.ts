@@ -1,0 +1,62 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { ATTACKS } from './attacks.ts';
+import { type Latencies, Probe } from './probe.ts';
+
+const FLOODER = fileURLToPath(new URL('./flooder.ts', import.meta.url));
+const LOOK_MS = 50;
+/** Until what the attack left behind is cleared away. */
+const AFTER_MS = 1500;
+
+export interface FloodReport {
+  readonly name: string;
+  readonly livez: Latencies;
+  readonly step: Latencies;
+  /** Memory of the server before, the most it was during, and after the attack. */
+  readonly rssBytes: readonly [before: number, peak: number, after: number];
+}
+
+/** Begins an attack in a process of its own; the function that it gives ends it. */
+export async function beginAttack(number: number, origin: string): Promise<() => Promise<void>> {
+  const child = spawn(process.execPath, [FLOODER, String(number), origin], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await Promise.race([once(child.stdout!, 'data'), once(child, 'exit')]);
+  return async () => {
+    if (child.exitCode !== null) throw new Error(`${ATTACKS[number].name}: the attack ended by itself`);
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  };
+}
+
+/** Attacks a server for so long, and measures what another client notices of it. */
+export async function flood(
+  number: number,
+  origin: string,
+  pid: number,
+  seconds: number,
+): Promise<FloodReport> {
+  const probe = new Probe(origin);
+  await probe.start();
+  const before = rssOf(pid);
+  const end = await beginAttack(number, origin);
+  probe.forget();
+  let peak = before;
+  for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(LOOK_MS)) {
+    peak = Math.max(peak, rssOf(pid));
+  }
+  const latencies = await probe.stop();
+  await end();
+  await delay(AFTER_MS);
+  return { name: ATTACKS[number].name, ...latencies, rssBytes: [before, peak, rssOf(pid)] };
+}
+
+/** Resident memory of a process, in bytes. */
+function rssOf(pid: number): number {
+  const kb = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  return kb ? Number(kb[1]) * 1024 : 0;
+}

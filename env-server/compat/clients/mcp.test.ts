@@ -1,0 +1,27 @@
+import t from 'tap';
+import { until } from '../../../shared/until.test-data.ts';
+import { lacksPython, PYTHON_MS, runPython } from '../../python.test-data.ts';
+import { hostOf, listening } from '../../wire.test-data.ts';
+
+t.test(
+  'the Python client of MCP plays a session',
+  { skip: lacksPython('mcp'), timeout: PYTHON_MS },
+  async t => {
+    const app = await listening(t);
+    const url = `http://${hostOf(app)}/compat/openenv/test%2FCounter-v0/mcp`;
+    const seen = await runPython(new URL('mcp.test-data.py', import.meta.url), url);
+    t.match(seen, {
+      play: {
+        greeting: { protocolVersion: /^\d{4}-\d\d-\d\d$/, instructions: /^Count to 3\..*0\/3/s },
+        tools: [{ name: 'act', inputSchema: { type: 'object', required: ['action'] } }],
+        results: [
+          { content: [{ type: 'text', text: /^1\/3/ }], isError: false },
+          { content: [{ type: 'text', text: /^2\/3/ }], structuredContent: { reward: 1 } },
+        ],
+        error: /action: Field required/,
+      },
+      negotiated: /^(?:1\/3.*)?$/,
+    });
+    await until(() => app.sessions.size === 0);
+  },
+);

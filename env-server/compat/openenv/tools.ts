@@ -1,0 +1,57 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { operate } from '../operate.ts';
+import { actionForm } from './action-form.ts';
+import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+
+/** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
+export const TOOL = 'act';
+
+/** An environment's tool. */
+export interface ToolDocument {
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of the arguments: the fields of an action. */
+  readonly schema: JsonObject;
+}
+
+/**
+ * The tools of an environment.
+ * @param seat a session, whose wrappers may take other actions
+ * @throws Problem
+ */
+export async function toolsOf(
+  play: OpenEnvPlay,
+  principal: Principal,
+  envId: string,
+  seat?: Seat,
+): Promise<ToolDocument[]> {
+  const { dispatcher } = play;
+  const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
+    env_id: envId,
+  });
+  const { schema } = seat?.form ?? actionForm(dispatcher.services.catalogue.variant(envId));
+  return [{ name: TOOL, description: instruction, schema }];
+}
+
+/**
+ * A step as the result of a tool: in the form of the Model Context Protocol, and with the keys that OpenEnv's own tools
+ * have.
+ */
+export function toolResult({ observation, reward, done, metadata }: Shown): JsonObject {
+  const data = { observation, reward, done, metadata };
+  return {
+    content: [{ type: 'text', text: textOf(observation) }],
+    structuredContent: data,
+    isError: false,
+    structured_content: data,
+    data,
+    is_error: false,
+  };
+}
+
+/** An observation as text. */
+export function textOf(observation: JsonObject): string {
+  return typeof observation.text === 'string' ? observation.text : JSON.stringify(observation);
+}

@@ -1,0 +1,137 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Sandbox, SandboxFailed } from './sandbox.ts';
+import { faultOfContainment, faultOfService } from './self-test.ts';
+
+/** Interpreter for untrusted programs; `python3` where it is not set. */
+export const PYTHON_VARIABLE = 'RAGEN_DEEPCODER_PYTHON';
+/** Set to 1 by an operator who runs programs without isolation all the same. */
+export const UNISOLATED_VARIABLE = 'RAGEN_DEEPCODER_UNISOLATED';
+
+const HARNESS = fileURLToPath(new URL('./harness.py', import.meta.url));
+const PYTHON_MS = 10_000;
+/** How long a machine without isolation is not asked again. */
+const RETRY_MS = 10_000;
+/**
+ * Users that programs run as where root runs the server, one for each sandbox: between the ranges of systemd-homed and
+ * DynamicUser, in no distribution's range for people or services.
+ */
+const FIRST_UID = 60_600;
+const UIDS = 480;
+/** Keeps the users of servers on one machine apart, as far as there are any left. */
+const UID_STRIDE = 16;
+
+/** New namespaces for a sandbox. */
+const NAMESPACES = ['--mount', '--pid', '--net', '--ipc', '--uts', '--fork', '--kill-child'];
+/** Ways to start the harness, strongest first: in namespaces made by root or by a user, or in none. */
+export const WAYS = {
+  root: ['unshare', ...NAMESPACES],
+  user: ['unshare', '--user', '--map-root-user', ...NAMESPACES],
+  none: [],
+} as const satisfies { [spaces: string]: readonly string[] };
+export type Spaces = keyof typeof WAYS;
+
+/** How sandboxes are started on this machine, and the walls that then stand. */
+export interface Isolation {
+  readonly python: string;
+  readonly spaces: Spaces;
+  /** See README.md. */
+  readonly walls: readonly string[];
+  /** A hostile program was contained. */
+  readonly proven: boolean;
+}
+
+/** The command that starts the sandbox of a slot. */
+export function sandboxCommand(
+  { python, spaces }: Pick<Isolation, 'python' | 'spaces'>,
+  slot: number,
+): string[] {
+  const uid = FIRST_UID + ((process.pid * UID_STRIDE + slot) % UIDS);
+  return [...WAYS[spaces], python, '-I', '-S', '-B', HARNESS, spaces, String(uid)];
+}
+
+interface Search {
+  readonly settings: string;
+  readonly isolation: Promise<Isolation>;
+  failedAt: number | undefined;
+}
+
+let search: Search | undefined;
+
+/**
+ * The strongest isolation that works here, found by running programs, once for the settings that the variables give.
+ * @throws SandboxFailed where there is no Python, or no isolation and the operator has not allowed to do without
+ */
+export function findIsolation(): Promise<Isolation> {
+  const settings = JSON.stringify([process.env[PYTHON_VARIABLE], process.env[UNISOLATED_VARIABLE]]);
+  const isStale = search?.failedAt !== undefined && performance.now() - search.failedAt > RETRY_MS;
+  if (search?.settings === settings && !isStale) return search.isolation;
+  const begun: Search = { settings, isolation: findStrongest(), failedAt: undefined };
+  begun.isolation.catch(() => {
+    begun.failedAt = performance.now();
+  });
+  search = begun;
+  return begun.isolation;
+}
+
+async function findStrongest(): Promise<Isolation> {
+  const python = await findPython();
+  const faults: string[] = [];
+  let weak: Isolation | undefined;
+  for (const spaces of Object.keys(WAYS) as Spaces[]) {
+    if (spaces === 'root' && process.getuid?.() !== 0) continue;
+    try {
+      const { isolation, fault } = await tryWay(python, spaces);
+      if (fault === undefined) return isolation;
+      weak = isolation;
+      faults.push(`${nameOf(spaces)}: ${fault}`);
+    } catch (error) {
+      if (!(error instanceof SandboxFailed)) throw error;
+      faults.push(`${nameOf(spaces)}: ${error.message}`);
+    }
+  }
+  if (weak && process.env[UNISOLATED_VARIABLE] === '1') return weak;
+  throw new SandboxFailed(
+    `this machine offers no isolation for untrusted programs (${faults.join('; ')}); an operator can run them all the same with ${UNISOLATED_VARIABLE}=1`,
+  );
+}
+
+function nameOf(spaces: Spaces): string {
+  return { root: 'namespaces of root', user: 'a user namespace', none: 'without namespaces' }[spaces];
+}
+
+/** @throws SandboxFailed where not even correct programs run so */
+async function tryWay(python: string, spaces: Spaces): Promise<{ isolation: Isolation; fault?: string }> {
+  const sandbox = await Sandbox.start(sandboxCommand({ python, spaces }, 0));
+  try {
+    const { walls } = sandbox;
+    const service = await faultOfService(sandbox);
+    if (service !== undefined) throw new SandboxFailed(service);
+    const fault = (await faultOfContainment(sandbox)) ?? missingWall(walls);
+    return { isolation: { python, spaces, walls, proven: fault === undefined }, fault };
+  } finally {
+    sandbox.stop();
+  }
+}
+
+/** What a hostile program may not have found. */
+function missingWall(walls: readonly string[]): string | undefined {
+  if (walls.includes('seccomp') && (walls.includes('mount') || walls.includes('landlock'))) return undefined;
+  return `only ${walls.join(', ')}`;
+}
+
+/** The interpreter itself, not a script that starts it. */
+async function findPython(): Promise<string> {
+  const python = process.env[PYTHON_VARIABLE] || 'python3';
+  try {
+    const { stdout } = await promisify(execFile)(python, ['-c', 'import sys; print(sys.executable)'], {
+      timeout: PYTHON_MS,
+    });
+    return stdout.trim();
+  } catch (error) {
+    throw new SandboxFailed(
+      `programs need Python: ${python} does not run (${(error as Error).message.split('\n')[0]})`,
+    );
+  }
+}

@@ -1,0 +1,189 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Json } from '../../../../shared/json.ts';
+import { type Answer, AnswerReader } from './answers.ts';
+
+/** All that programs see of the environment variables. */
+const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C.UTF-8' };
+const START_MS = 30_000;
+/** What a job may take beyond the time of its tests. */
+const GRACE_MS = 15_000;
+const MS_PER_S = 1000;
+
+export interface Limits {
+  /** Processor seconds of one test. */
+  readonly cpu_s: number;
+  readonly wall_s: number;
+  /** For all tests of a program together. */
+  readonly total_s: number;
+  readonly memory_mb: number;
+  readonly output_bytes: number;
+}
+
+export interface Job extends Limits {
+  readonly program: string;
+  readonly function: string | null;
+  /** Text for programs that read, a list of arguments for functions. */
+  readonly inputs: readonly Json[];
+}
+
+export interface RunResult {
+  readonly status: 'ok' | 'error' | 'timeout' | 'output';
+  readonly output: string;
+  readonly error: string;
+}
+
+/** What is made of each result as it comes, so that no more than one output is held. */
+export type Judge<T> = (result: RunResult, index: number) => T;
+
+/** There is no sandbox on this machine, or it broke: nothing that a program did. */
+export class SandboxFailed extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'SandboxFailed';
+  }
+}
+
+/** One process of `harness.py`, which runs one job after the other. */
+export class Sandbox {
+  readonly #child: ChildProcess;
+  readonly #reader: AnswerReader;
+  #walls: readonly string[] = [];
+  #errors = '';
+  #waiting: ((answer: Answer | SandboxFailed) => void) | undefined;
+  #broken: SandboxFailed | undefined;
+
+  private constructor(command: readonly string[]) {
+    const [program, ...args] = command;
+    const child = spawn(program, args, {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: true,
+      env: ENVIRONMENT,
+      cwd: '/',
+    });
+    this.#child = child;
+    this.#reader = new AnswerReader(answer => this.#take(answer));
+    child.stdin?.on('error', () => this.#fail('does not read'));
+    child.stdout?.on('data', (chunk: Buffer) => this.#read(chunk));
+    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+      this.#errors = (this.#errors + chunk).slice(-2000);
+    });
+    child.on('error', error => this.#fail(`does not start: ${error.message}`));
+    child.on('close', code =>
+      this.#fail(`ended with code ${code}: ${this.#errors.trim().split('\n').at(-1) ?? ''}`),
+    );
+    this.#unref();
+  }
+
+  /** @throws SandboxFailed */
+  static async start(command: readonly string[]): Promise<Sandbox> {
+    const sandbox = new Sandbox(command);
+    await sandbox.#during(START_MS, ({ walls }) => {
+      if (!Array.isArray(walls)) throw new SandboxFailed('the sandbox says nothing of its walls');
+      sandbox.#walls = walls as string[];
+      return true;
+    });
+    return sandbox;
+  }
+
+  /** The walls that stand around every program, e.g. rlimits, seccomp, mount; see README.md. */
+  get walls(): readonly string[] {
+    return this.#walls;
+  }
+
+  get isBroken(): boolean {
+    return this.#broken !== undefined;
+  }
+
+  /**
+   * Runs a program on its inputs and gives what the judge made of each result.
+   * @throws SandboxFailed when the sandbox itself breaks, never for what a program does; and what the judge throws
+   */
+  async run<T>(job: Job, judge: Judge<T>): Promise<T[]> {
+    const judged: T[] = [];
+    this.#reader.mostBytes = job.output_bytes;
+    this.#child.stdin?.write(`${JSON.stringify(job)}\n`);
+    await this.#during(job.total_s * MS_PER_S + GRACE_MS, ({ status, error, data }) => {
+      const result = { status, error, output: data.toString() } as RunResult;
+      judged.push(judge(result, judged.length));
+      return judged.length === job.inputs.length;
+    });
+    return judged;
+  }
+
+  /** Kills the process and all that it started. */
+  stop(): void {
+    this.#fail('was stopped');
+    const { pid } = this.#child;
+    if (pid === undefined || this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    try {
+      process.kill(-pid, 'SIGKILL');
+    } catch {
+      this.#child.kill('SIGKILL');
+    }
+  }
+
+  /** Takes answers until one is the last; whatever goes wrong ends the sandbox. */
+  async #during(timeoutMs: number, take: (answer: Answer) => boolean): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    this.#ref();
+    try {
+      await new Promise<void>((resolve, reject) => {
+        if (this.#broken) throw this.#broken;
+        timer = setTimeout(() => this.#fail(`did not answer within ${timeoutMs} ms`), timeoutMs);
+        this.#waiting = answer => {
+          if (answer instanceof SandboxFailed) {
+            reject(answer);
+            return;
+          }
+          try {
+            if (take(answer)) resolve();
+          } catch (error) {
+            reject(error);
+          }
+        };
+      });
+    } catch (error) {
+      this.stop();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      this.#waiting = undefined;
+      this.#unref();
+    }
+  }
+
+  #read(chunk: Buffer): void {
+    try {
+      this.#reader.push(chunk);
+    } catch (error) {
+      this.#fail((error as Error).message);
+    }
+  }
+
+  #take(answer: Answer): void {
+    if (answer.fault !== undefined) this.#fail(`failed: ${answer.fault}`);
+    else if (this.#waiting) this.#waiting(answer);
+    else this.#fail('spoke unasked');
+  }
+
+  #fail(why: string): void {
+    this.#broken ??= new SandboxFailed(`the sandbox ${why}`);
+    this.#waiting?.(this.#broken);
+  }
+
+  /** A waiting sandbox does not keep the program alive, a working one does. */
+  #ref(): void {
+    this.#child.ref();
+    for (const pipe of this.#pipes()) pipe.ref();
+  }
+
+  #unref(): void {
+    this.#child.unref();
+    for (const pipe of this.#pipes()) pipe.unref();
+  }
+
+  #pipes(): { ref(): void; unref(): void }[] {
+    const { stdin, stdout, stderr } = this.#child;
+    return [stdin, stdout, stderr] as unknown as { ref(): void; unref(): void }[];
+  }
+}

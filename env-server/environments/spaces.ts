@@ -1,0 +1,91 @@
+import type { JsonObject } from '../../shared/json.ts';
+import type { ObservationSpaces, Space } from '../../shared/spaces.ts';
+import type { AnyEnvironment } from './environment.ts';
+
+/** Short ways to write spaces down. */
+
+const FIRST_PRINTABLE = 0x20;
+const LAST_PRINTABLE = 0x7e;
+
+/** The characters of English text in lines: printable ASCII and the line break. */
+export const LINES = `\n${String.fromCharCode(
+  ...Array.from({ length: LAST_PRINTABLE - FIRST_PRINTABLE + 1 }, (_, i) => FIRST_PRINTABLE + i),
+)}`;
+
+/** The characters that occur in texts, each once. */
+export function charactersOf(...texts: readonly string[]): string {
+  return [...new Set(texts.flatMap(text => [...text]))].sort().join('');
+}
+
+/** @param charset every character that occurs; undefined where any may */
+export function text(maxLength: number, charset: string | undefined = LINES): Space {
+  return { type: 'Text', maxLength, ...(charset !== undefined && { charset }) };
+}
+
+/** Text of any characters. */
+export function anyText(maxLength: number): Space {
+  return { type: 'Text', maxLength };
+}
+
+/**
+ * Texts with more before or behind them.
+ * @param more most characters that come on top
+ * @param charset of those besides the ones of English text; undefined where any may occur
+ */
+export function longerText(space: Extract<Space, { type: 'Text' }>, more: number, charset?: string): Space {
+  const maxLength = space.maxLength + more;
+  if (space.charset === undefined || charset === undefined) return anyText(maxLength);
+  return text(maxLength, charactersOf(LINES, space.charset, charset));
+}
+
+/** One of some texts. */
+export function choice(...values: readonly string[]): Space {
+  const lengths = values.map(value => value.length);
+  return {
+    type: 'Text',
+    minLength: Math.min(...lengths),
+    maxLength: Math.max(...lengths),
+    values,
+    charset: charactersOf(...values),
+  };
+}
+
+/** Whole numbers of a shape, each from `low` to `high`; one number for no shape. */
+export function integers(low: number, high: number, ...shape: readonly number[]): Space {
+  return { type: 'Box', low, high, shape, dtype: low >= 0 && high <= 255 ? 'uint8' : 'int64' };
+}
+
+/** A count. */
+export const COUNT: Space = integers(0, Number.MAX_SAFE_INTEGER);
+
+/** A number; without bounds unless they are given. */
+export function number(low: number | null = null, high: number | null = null): Space {
+  return { type: 'Box', low, high, shape: [], dtype: 'float64' };
+}
+
+export const FLAG: Space = { type: 'Boolean' };
+
+/** [row, col] on a board. */
+export const cell = (rows: number, cols: number): Space => ({ type: 'MultiDiscrete', nvec: [rows, cols] });
+
+export const list = (space: Space): Space => ({ type: 'Sequence', space });
+
+export const tuple = (...spaces: readonly Space[]): Space => ({ type: 'Tuple', spaces });
+
+export const dict = (spaces: { readonly [key: string]: Space }): Space => ({ type: 'Dict', spaces });
+
+/** Null, or a value of a space. */
+export const orNull = (space: Space): Space => ({ type: 'Nullable', space });
+
+/** Any object: of what nothing more is known. */
+export const ANY_OBJECT: Space = { type: 'Json', schema: { type: 'object' } };
+
+/** The spaces of observations under a configuration. */
+export function observationSpaces(environment: AnyEnvironment, config: JsonObject): ObservationSpaces {
+  return (
+    environment.observationSpaces?.(config) ?? {
+      text: environment.spec.observationSpace,
+      structured: ANY_OBJECT,
+    }
+  );
+}

@@ -1,0 +1,118 @@
+import type { IncomingMessage } from 'node:http';
+import { promisify } from 'node:util';
+import { brotliDecompress, gunzip, inflate } from 'node:zlib';
+import compress from '@fastify/compress';
+import type { FastifyInstance } from 'fastify';
+import { Problem } from '../../shared/problems.ts';
+import { parseJson } from './json.ts';
+
+/** Compressed bodies that are taken, by `Content-Encoding`. */
+const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) => Promise<Buffer> } = {
+  gzip: promisify(gunzip),
+  br: promisify(brotliDecompress),
+  deflate: promisify(inflate),
+};
+/** Replies below are not worth the time. */
+const LEAST_COMPRESSED_BYTES = 8192;
+/** Replies up to this size are compressed in one piece, which is quicker but holds up others meanwhile. */
+const MOST_AT_ONCE_BYTES = 32_768;
+const COMPRESSIBLE = /^(?:text\/|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
+const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
+/** Replies that are larger are not indented. */
+const MOST_INDENTED_BYTES = 4 * 1024 * 1024;
+const INDENT = 2;
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The query asks for JSON that is indented. */
+    pretty: boolean;
+  }
+}
+
+/**
+ * Takes bodies of JSON only, compressed or not.
+ * @param limitBytes of a body, also after it was decompressed
+ * @param pace runs the parsing of a body when it is the turn of its client
+ */
+export function readJson(
+  app: FastifyInstance,
+  limitBytes: number,
+  pace: (request: IncomingMessage, work: () => void) => void,
+): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
+    const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
+    const read = (plain: Buffer) =>
+      pace(request.raw, () => {
+        let value: unknown;
+        try {
+          value = plain.length === 0 ? undefined : parseJson(plain.toString());
+        } catch (error) {
+          done(error as Error);
+          return;
+        }
+        done(null, value);
+      });
+    if (encoding === 'identity') read(body);
+    else decode(body, encoding, limitBytes).then(read, done);
+  });
+}
+
+async function decode(body: Buffer, encoding: string, limitBytes: number): Promise<Buffer> {
+  const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
+  if (!decoder) {
+    throw new Problem(
+      'unsupported_media_type',
+      `the header content-encoding is ${JSON.stringify(encoding)}; bodies are taken as they are, or compressed with one of ${Object.keys(DECODERS).join(', ')}`,
+    );
+  }
+  try {
+    return await decoder(body, { maxOutputLength: limitBytes });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'ERR_BUFFER_TOO_LARGE') {
+      throw new Problem(
+        'body_too_large',
+        `the body is larger than ${limitBytes} bytes when it is decompressed; the server takes no more (--body-limit-bytes)`,
+      );
+    }
+    throw new Problem(
+      'bad_request',
+      `the body is not ${encoding} as the header content-encoding says: ${message}`,
+    );
+  }
+}
+
+/**
+ * Lets JSON end with a line break, so that a prompt stands on a line of its own after curl, indents it where the query
+ * has `pretty`, and compresses large replies for clients that take that. To be called before any routes are added.
+ */
+export async function writeContent(app: FastifyInstance): Promise<void> {
+  app.decorateRequest('pretty', false);
+  app.addHook('onRequest', (request, _reply, done) => {
+    const query = request.query as { pretty?: unknown };
+    if (query.pretty !== undefined) {
+      request.pretty = query.pretty !== 'false' && query.pretty !== '0';
+      // No operation knows it.
+      delete query.pretty;
+    }
+    done();
+  });
+  app.addHook('onSend', (request, reply, payload, done) => {
+    const isText = typeof payload === 'string' || Buffer.isBuffer(payload);
+    if (!isText || payload.length === 0 || !JSON_CONTENT.test(String(reply.getHeader('content-type')))) {
+      done(null, payload);
+    } else if (request.pretty && payload.length <= MOST_INDENTED_BYTES) {
+      done(null, `${JSON.stringify(JSON.parse(payload.toString()), null, INDENT)}\n`);
+    } else {
+      done(null, typeof payload === 'string' && !payload.endsWith('\n') ? `${payload}\n` : payload);
+    }
+  });
+  await app.register(compress, {
+    globalDecompression: false,
+    encodings: ['br', 'gzip'],
+    threshold: LEAST_COMPRESSED_BYTES,
+    syncThreshold: MOST_AT_ONCE_BYTES,
+    customTypes: COMPRESSIBLE,
+  });
+}

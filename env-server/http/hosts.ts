@@ -1,0 +1,152 @@
+import type { IncomingMessage } from 'node:http';
+import { isIP, isIPv6 } from 'node:net';
+import { Problem } from '../../shared/problems.ts';
+import { isLoopback } from './auth.ts';
+
+export interface HostSettings {
+  /** Address the server listens on. */
+  readonly host: string;
+  /** Names separated by commas; `*.example.org` for all below it, `*` for all; empty for the default. */
+  readonly allowedHosts: string;
+}
+
+const HOST_NAME = /^(?!-)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/;
+const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(\d{0,5}))?$/;
+const ABSOLUTE = /^https?:\/\/([^/?#]*)/i;
+const LARGEST_PORT = 65_535;
+const IPV4_IN_IPV6 = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
+/** Values of `Host` whose host name is remembered, so that a client's is read once and not for every request. */
+const VALUES_REMEMBERED = 1024;
+
+/**
+ * Decides by `Host` whether a request was meant for this server. A web page can point a name of its own at this machine
+ * (DNS rebinding); its requests then look like those of the server's own pages, but for the name in `Host`.
+ */
+export class AllowedHosts {
+  /** Whether names are checked; the form of `Host` always is. */
+  readonly #checked: boolean;
+  readonly #names: ReadonlySet<string>;
+  /** Endings with their dot. */
+  readonly #below: readonly string[];
+  readonly #read = new Map<string, string | undefined>();
+
+  /** @throws Error for an entry that is no host name */
+  constructor({ host, allowedHosts }: HostSettings) {
+    const listed = entriesOf(allowedHosts);
+    for (const entry of listed) requireHostName(entry);
+    // A server that others can reach has tokens, which a page of others does not know.
+    this.#checked = listed.length > 0 ? !listed.includes('*') : isLoopback(host);
+    this.#names = new Set([...listed, host.toLowerCase()].map(canonical));
+    this.#below = listed.filter(entry => entry.startsWith('*.')).map(entry => entry.slice(1));
+  }
+
+  /** Whether {@link check} would let a request pass; for requests whose target is a path. */
+  accepts(request: IncomingMessage): boolean {
+    const { host } = request.headers;
+    return host !== undefined && !hasTwoHosts(request) && this.#verdict(host, request) === undefined;
+  }
+
+  /** @throws Problem `bad_request` for what is no host, `host_not_allowed` for another server's */
+  check(request: IncomingMessage): void {
+    const { host } = request.headers;
+    if (host === undefined) {
+      if (request.httpVersionMinor === 0 && request.httpVersionMajor === 1) return;
+      throw new Problem('bad_request', 'the header Host is missing');
+    }
+    if (hasTwoHosts(request)) throw new Problem('bad_request', 'there is more than one header Host');
+    const problem = this.#verdict(host, request);
+    if (problem) throw problem;
+    const target = ABSOLUTE.exec(request.url ?? '')?.[1];
+    if (target !== undefined && target.toLowerCase() !== host.toLowerCase()) {
+      throw new Problem(
+        'bad_request',
+        `the request is for ${shown(target)}, but its header Host is ${shown(host)}: they must be the same`,
+      );
+    }
+  }
+
+  #verdict(host: string, request: IncomingMessage): Problem | undefined {
+    const name = this.#nameIn(host);
+    if (name === undefined) {
+      return new Problem(
+        'bad_request',
+        `the header Host is ${shown(host)}: it must be a host name or address, and a port where it is not the usual one`,
+      );
+    }
+    if (!this.#checked || this.#isAllowed(name, request)) return undefined;
+    return new Problem(
+      'host_not_allowed',
+      `the header Host names ${name}, which this server does not answer to; if it is a name of this server, start it with --allowed-hosts ${name} (RAGEN_ALLOWED_HOSTS)`,
+    );
+  }
+
+  #isAllowed(name: string, { socket }: IncomingMessage): boolean {
+    return (
+      this.#names.has(name) ||
+      isLoopback(name) ||
+      name.endsWith('.localhost') ||
+      this.#below.some(ending => name.endsWith(ending)) ||
+      // Probes and scrapers ask for the address that they connect to; a name that is pointed here is no address.
+      (isIP(name) !== 0 && name === canonical(socket.localAddress ?? ''))
+    );
+  }
+
+  /** The host in a value of `Host`, without its port; undefined where it is none. */
+  #nameIn(host: string): string | undefined {
+    if (this.#read.has(host)) return this.#read.get(host);
+    if (this.#read.size >= VALUES_REMEMBERED) this.#read.clear();
+    const name = hostIn(host);
+    this.#read.set(host, name);
+    return name;
+  }
+}
+
+/** Settings that are lists: their entries in lower case. */
+export function entriesOf(list: string): string[] {
+  return list
+    .split(',')
+    .map(entry => entry.trim().toLowerCase())
+    .filter(Boolean);
+}
+
+function requireHostName(entry: string): void {
+  const name = entry.startsWith('*.') ? entry.slice(2) : entry;
+  if (entry === '*' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0 || HOST_NAME.test(name)) return;
+  throw new Error(
+    `allowed-hosts: ${JSON.stringify(entry)} is no host name; list names or addresses without scheme and port, *.example.org for all below it, or * for all`,
+  );
+}
+
+/** Node keeps the first of several. */
+function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i].length === 4 && rawHeaders[i].toLowerCase() === 'host') count++;
+  }
+  return count > 1;
+}
+
+function hostIn(value: string): string | undefined {
+  const [, host, port = ''] = AUTHORITY.exec(value.toLowerCase()) ?? [];
+  if (host === undefined || Number(port) > LARGEST_PORT) return undefined;
+  if (host.startsWith('[')) return isIPv6(host.slice(1, -1)) ? canonical(host) : undefined;
+  return HOST_NAME.test(host) ? canonical(host) : undefined;
+}
+
+/** One form for all that mean the same: no brackets, no dot at the end, IPv4 where it is written as IPv6. */
+function canonical(host: string): string {
+  const name = host.replace(/^\[(.*)\]$/, '$1');
+  if (!URL.canParse(`http://[${name}]`)) return name.replace(/\.$/, '');
+  const address = new URL(`http://[${name}]`).hostname.slice(1, -1);
+  const [, high, low] = IPV4_IN_IPV6.exec(address) ?? [];
+  if (low === undefined) return address;
+  return [high, low]
+    .flatMap(part => [Number.parseInt(part, 16) >> 8, Number.parseInt(part, 16) & 255])
+    .join('.');
+}
+
+const LONGEST_SHOWN = 100;
+
+function shown(text: string): string {
+  return JSON.stringify(text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text);
+}

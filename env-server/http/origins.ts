@@ -1,0 +1,89 @@
+import cors from '@fastify/cors';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Problem } from '../../shared/problems.ts';
+import { entriesOf } from './hosts.ts';
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
+/** What clients send besides what any page may. */
+const REQUEST_HEADERS = [
+  'Authorization',
+  'Content-Type',
+  'Content-Encoding',
+  'Idempotency-Key',
+  'If-None-Match',
+  'traceparent',
+  'tracestate',
+  'X-Session-Id',
+];
+/** What a page may read of a reply besides what it always may. */
+const REPLY_HEADERS = ['Allow', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-Session-Id'];
+/** How long a browser may remember that it may ask. */
+const PREFLIGHT_SECONDS = 600;
+/** Methods that change nothing, and whose replies other pages cannot read. */
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/** The pages that may use the server: its own, and those of the origins in a list. */
+export class AllowedOrigins {
+  readonly #all: boolean;
+  readonly #origins: ReadonlySet<string>;
+
+  /**
+   * @param list origins separated by commas, `*` for all
+   * @throws Error for an entry that is no origin
+   */
+  constructor(list: string) {
+    const entries = entriesOf(list);
+    for (const entry of entries) requireOrigin(entry);
+    this.#all = entries.includes('*');
+    this.#origins = new Set(entries);
+  }
+
+  /** Whether any are listed. */
+  get configured(): boolean {
+    return this.#all || this.#origins.size > 0;
+  }
+
+  /** The value of `Access-Control-Allow-Origin` for pages of an origin; false where there is none. */
+  grant(origin: string | undefined): string | false {
+    if (origin === undefined) return false;
+    if (this.#all) return '*';
+    return this.#origins.has(origin.toLowerCase()) ? origin : false;
+  }
+
+  /**
+   * Browsers let any page open a WebSocket, and send what needs no preflight.
+   * @throws Problem `forbidden` for an upgrade, or what may change something, from a page that may not use the server
+   */
+  check({ method, headers }: Pick<FastifyRequest, 'method' | 'headers'>): void {
+    const { origin, host, upgrade } = headers;
+    if (origin === undefined || (upgrade === undefined && SAFE_METHODS.has(method))) return;
+    const isOwn = URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
+    if (isOwn || this.grant(origin) !== false) return;
+    throw new Problem(
+      'forbidden',
+      `pages of ${origin} may not use this server; start it with --cors-origins ${origin} (RAGEN_CORS_ORIGINS) to let them`,
+    );
+  }
+}
+
+/** Answers preflights and lets the listed pages read replies; to be called before anything that refuses requests without a token. */
+export async function shareWithOrigins(app: FastifyInstance, origins: AllowedOrigins): Promise<void> {
+  if (!origins.configured) return;
+  await app.register(cors, {
+    origin: async (origin: string | undefined) => origins.grant(origin),
+    methods: METHODS,
+    allowedHeaders: REQUEST_HEADERS,
+    exposedHeaders: REPLY_HEADERS,
+    maxAge: PREFLIGHT_SECONDS,
+    strictPreflight: false,
+  });
+}
+
+function requireOrigin(entry: string): void {
+  if (entry === '*' || (/^https?:/.test(entry) && URL.canParse(entry) && new URL(entry).origin === entry)) {
+    return;
+  }
+  throw new Error(
+    `cors-origins: ${JSON.stringify(entry)} is no origin; list such as https://app.example.org or http://localhost:3000, without a path, or * for all`,
+  );
+}

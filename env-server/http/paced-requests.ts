@@ -1,0 +1,168 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { isIPv6 } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { Queue } from '../scheduling/queue.ts';
+import type { Lane, Task, Turns } from '../scheduling/turns.ts';
+
+/** Requests of one connection that wait, above which it is not read. */
+const MOST_WAITING = 64;
+/** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
+const MOST_WAITING_IN_ALL = 20_000;
+/** Groups of an IPv6 address that name a network: one client has all addresses below. */
+const NETWORK_GROUPS = 4;
+
+interface Waiting {
+  readonly response: ServerResponse;
+  readonly task: Task;
+}
+
+/** Names the client whose request it is, where it carries a valid token. */
+export type Identify = (request: IncomingMessage) => string | undefined;
+
+/**
+ * Gives requests their turns. Requests that a connection sends without waiting for replies are handled one after the
+ * other, each when the reply to the one before has left. So a client that reads no replies gets none made.
+ */
+export class PacedRequests {
+  readonly #turns: Turns;
+  readonly #identify: Identify;
+  readonly #connections = new WeakMap<Duplex, Connection>();
+
+  constructor(turns: Turns, identify: Identify) {
+    this.#turns = turns;
+    this.#identify = identify;
+  }
+
+  /** Puts itself before everything that listens to a server's requests. To be called when all of it listens. */
+  pace(server: Server): void {
+    for (const event of ['request', 'checkExpectation'] as const) {
+      const listeners = server.listeners(event) as ((
+        request: IncomingMessage,
+        response: ServerResponse,
+      ) => void)[];
+      server.removeAllListeners(event);
+      server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+        this.#connectionOf(request).take(response, () => {
+          for (const listener of listeners) listener.call(server, request, response);
+        });
+      });
+    }
+    const upgraders = server.listeners('upgrade') as ((
+      request: IncomingMessage,
+      socket: Duplex,
+      head: Buffer,
+    ) => void)[];
+    server.removeAllListeners('upgrade');
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      // The server has given up the socket, and who upgrades it has not taken it yet.
+      const onError = () => socket.destroy();
+      socket.on('error', onError);
+      this.laneOf(request).run(() => {
+        for (const listener of upgraders) listener.call(server, request, socket, head);
+        socket.off('error', onError);
+      });
+    });
+  }
+
+  /** The turns that the work for a request takes. */
+  laneOf(request: IncomingMessage): Lane {
+    return this.#connectionOf(request).lane;
+  }
+
+  #connectionOf(request: IncomingMessage): Connection {
+    const { socket } = request;
+    const { authorization } = request.headers;
+    let connection = this.#connections.get(socket);
+    if (!connection || connection.authorization !== authorization) {
+      const client = this.#identify(request);
+      const key = client === undefined ? `address ${networkOf(socket.remoteAddress)}` : `client ${client}`;
+      const lane = this.#turns.lane(key);
+      if (connection) connection.changeClient(lane, authorization);
+      else {
+        connection = new Connection(socket, lane, authorization);
+        this.#connections.set(socket, connection);
+      }
+    }
+    return connection;
+  }
+}
+
+let waitingInAll = 0;
+
+/** A connection of HTTP/1.1 with the requests that wait on it. */
+class Connection {
+  lane: Lane;
+  /** Header that the client was known by. */
+  authorization: string | undefined;
+  readonly #socket: Duplex;
+  readonly #waiting = new Queue<Waiting>();
+  /** The reply to the request that was handled last. */
+  #response: ServerResponse | undefined;
+
+  constructor(socket: Duplex, lane: Lane, authorization: string | undefined) {
+    this.#socket = socket;
+    this.lane = lane;
+    this.authorization = authorization;
+  }
+
+  changeClient(lane: Lane, authorization: string | undefined): void {
+    this.lane = lane;
+    this.authorization = authorization;
+  }
+
+  take(response: ServerResponse, task: Task): void {
+    if (this.#waiting.length === 0 && isDone(this.#response)) {
+      this.#response = response;
+      this.lane.run(task);
+      return;
+    }
+    if (this.#waiting.length === 0) this.#awaitReply();
+    this.#waiting.push({ response, task });
+    waitingInAll++;
+    if (this.#waiting.length >= MOST_WAITING) {
+      if (waitingInAll > MOST_WAITING_IN_ALL) this.#socket.destroy();
+      else this.#socket.pause();
+    }
+  }
+
+  #awaitReply(): void {
+    const response = this.#response!;
+    // 'close' comes last in any case; 'finish' when the connection is kept.
+    const next = () => {
+      response.off('finish', next);
+      response.off('close', next);
+      this.#next();
+    };
+    response.on('finish', next);
+    response.on('close', next);
+  }
+
+  #next(): void {
+    const waiting = this.#waiting.shift();
+    if (!waiting) return;
+    waitingInAll--;
+    if (this.#socket.destroyed) {
+      while (this.#waiting.shift()) waitingInAll--;
+      return;
+    }
+    this.#response = waiting.response;
+    if (this.#waiting.length > 0) this.#awaitReply();
+    this.lane.run(waiting.task);
+    if (this.#waiting.length < MOST_WAITING / 2 && this.#socket.isPaused()) this.#socket.resume();
+  }
+}
+
+function isDone(response: ServerResponse | undefined): boolean {
+  return response === undefined || response.writableFinished || response.destroyed;
+}
+
+/** What one client has of addresses: all of an IPv4 address, the network of an IPv6 one. */
+export function networkOf(address = ''): string {
+  if (!isIPv6(address) || address.includes('.')) return address.replace(/^::ffff:/i, '');
+  const [head, tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const missing = 8 - groups.length - (tail ? tail.split(':').length : 0);
+  const all =
+    tail === undefined ? groups : [...groups, ...new Array<string>(missing).fill('0'), ...tail.split(':')];
+  return all.slice(0, NETWORK_GROUPS).join(':');
+}

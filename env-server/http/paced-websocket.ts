@@ -1,0 +1,143 @@
+import type { Socket } from 'node:net';
+import { WebSocket } from 'ws';
+import { Queue } from '../scheduling/queue.ts';
+import type { Lane } from '../scheduling/turns.ts';
+
+/** Unsent bytes above which a socket gets no more of its frames answered. */
+const MOST_UNSENT_BYTES = 4 * 1024 * 1024;
+/** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
+const MOST_WAITING_BYTES = 1024 * 1024;
+const MOST_WAITING_BYTES_IN_ALL = 64 * 1024 * 1024;
+/** What a frame takes besides its payload. */
+const FRAME_BYTES = 200;
+
+/** An event that waits for its turn. */
+interface Frame {
+  readonly event: 'message' | 'ping' | 'close';
+  readonly values: readonly unknown[];
+  readonly bytes: number;
+}
+
+let waitingInAll = 0;
+
+/**
+ * A socket of the server whose frames are handled in the turns of its connection. It is not read while too many of them
+ * wait, and none is handled while its replies are not taken. Handlers see `message`, `ping` and `close` in the order in
+ * which they came.
+ */
+export class PacedWebSocket extends WebSocket {
+  #lane!: Lane;
+  #stream!: Socket;
+  #mostFrames = 0;
+  readonly #frames = new Queue<Frame>();
+  #bytes = 0;
+  #isScheduled = false;
+  #isHeld = false;
+  #isStopped = false;
+
+  /** Says whose turns it takes, and how many frames may wait. To be called before any frame can come. */
+  pace(stream: Socket, lane: Lane, mostFrames: number): void {
+    this.#stream = stream;
+    this.#lane = lane;
+    this.#mostFrames = mostFrames;
+    stream.on('drain', () => this.#proceed());
+    stream.on('close', () => this.#proceed());
+  }
+
+  /** Whether it is read. It is not while too many of its frames wait. */
+  get isRead(): boolean {
+    return !this.#isStopped;
+  }
+
+  /** Bytes that wait until the peer takes them. */
+  get bytesUnsent(): number {
+    return this.#stream.writableLength;
+  }
+
+  /** Bytes that have left for the peer. */
+  get bytesSent(): number {
+    return this.#stream.bytesWritten - this.#stream.writableLength;
+  }
+
+  override emit(event: string | symbol, ...values: unknown[]): boolean {
+    if (event === 'message' || event === 'ping' || (event === 'close' && this.#isBusy)) {
+      this.#receive({ event, values, bytes: FRAME_BYTES + bytesOf(values[0]) });
+      return true;
+    }
+    return super.emit(event, ...values);
+  }
+
+  /** No more messages until {@link resume}. */
+  override pause(): void {
+    this.#isHeld = true;
+    super.pause();
+  }
+
+  override resume(): void {
+    this.#isHeld = false;
+    if (!this.#isStopped) super.resume();
+    this.#proceed();
+  }
+
+  /** A frame is being handled, or waits. */
+  get #isBusy(): boolean {
+    return this.#isScheduled || this.#frames.length > 0;
+  }
+
+  #receive(frame: Frame): void {
+    this.#frames.push(frame);
+    this.#count(frame.bytes);
+    this.#proceed();
+    if (!this.#isStopped && this.#isFull()) {
+      this.#isStopped = true;
+      super.pause();
+    }
+  }
+
+  #count(bytes: number): void {
+    this.#bytes += bytes;
+    waitingInAll += bytes;
+  }
+
+  #isFull(): boolean {
+    if (this.#frames.length === 0) return false;
+    return (
+      this.#frames.length >= this.#mostFrames ||
+      this.#bytes >= MOST_WAITING_BYTES ||
+      waitingInAll >= MOST_WAITING_BYTES_IN_ALL
+    );
+  }
+
+  /** Has the next frame handled in its turn, if there is one and nothing stands against it. */
+  #proceed(): void {
+    if (this.#isScheduled || this.#frames.length === 0) return;
+    const isOpen = this.readyState === WebSocket.OPEN;
+    if (isOpen && (this.#isHeld || this.#stream.writableLength > MOST_UNSENT_BYTES)) return;
+    this.#isScheduled = true;
+    this.#lane.run(this.#handle);
+  }
+
+  readonly #handle = (): void => {
+    const { event, values, bytes } = this.#frames.shift()!;
+    this.#count(-bytes);
+    try {
+      if (event === 'ping') this.#pong(values[0] as Buffer);
+      super.emit(event, ...values);
+    } finally {
+      this.#isScheduled = false;
+      this.#proceed();
+      if (this.#isStopped && !this.#isFull()) {
+        this.#isStopped = false;
+        if (!this.#isHeld) super.resume();
+      }
+    }
+  };
+
+  #pong(data: Buffer): void {
+    if (this.readyState === WebSocket.OPEN) this.pong(data, false, () => undefined);
+  }
+}
+
+function bytesOf(value: unknown): number {
+  return value instanceof Uint8Array ? value.byteLength : 0;
+}

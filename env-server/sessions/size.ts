@@ -1,0 +1,57 @@
+const NUMBER_BYTES = 12;
+const STRING_BYTES = 24;
+const ARRAY_BYTES = 32;
+const OBJECT_BYTES = 48;
+/** Of an element's or a property's reference. */
+const SLOT_BYTES = 8;
+const OTHER_BYTES = 16;
+/** Above this length it pays to look at what characters a string is made of. */
+const SHORT_STRING = 128;
+
+/**
+ * Estimates what plain data takes in memory, in bytes; parts that occur twice count twice. It goes through data of any
+ * depth, and stops early.
+ * @param most where to stop: a result of at least this says only that it is more
+ */
+export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number {
+  if (typeof value !== 'object' || value === null) return leafSize(value);
+  let bytes = 0;
+  const stack: object[] = [value];
+  for (let item = stack.pop(); item !== undefined && bytes < most; item = stack.pop()) {
+    if (Array.isArray(item)) {
+      bytes += ARRAY_BYTES + SLOT_BYTES * item.length;
+      for (const element of item) {
+        if (typeof element === 'object' && element !== null) stack.push(element);
+        else if (typeof element !== 'number') bytes += leafSize(element);
+      }
+    } else if (ArrayBuffer.isView(item)) {
+      bytes += OBJECT_BYTES + item.byteLength;
+    } else {
+      bytes += OBJECT_BYTES;
+      for (const key in item) {
+        const member = (item as { readonly [key: string]: unknown })[key];
+        bytes += SLOT_BYTES + key.length;
+        if (typeof member === 'object' && member !== null) stack.push(member);
+        else bytes += leafSize(member);
+      }
+    }
+  }
+  return bytes;
+}
+
+function leafSize(value: unknown): number {
+  switch (typeof value) {
+    case 'string':
+      return (
+        STRING_BYTES + (value.length < SHORT_STRING ? 2 * value.length : Buffer.byteLength(value, 'utf8'))
+      );
+    case 'number':
+      return NUMBER_BYTES;
+    case 'boolean':
+    case 'undefined':
+    case 'object':
+      return 0;
+    default:
+      return OTHER_BYTES;
+  }
+}

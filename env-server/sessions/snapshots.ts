@@ -1,0 +1,58 @@
+import { type ActionChunk, chunksOf, type LogPosition } from './action-log.ts';
+import { type EpisodeState, episodeSize } from './episode.ts';
+
+/** Of a snapshot besides its episode. */
+const SNAPSHOT_BYTES = 128;
+
+/** What a snapshot of an episode takes besides the actions, which it shares, in bytes. */
+export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + episodeSize(episode);
+
+/** The snapshots of a session, and the actions that they keep from being forgotten. */
+export class Snapshots {
+  readonly #episodes = new Map<string, EpisodeState>();
+  /** Chunks of actions that a snapshot needs. */
+  readonly #needed = new Set<ActionChunk>();
+
+  get size(): number {
+    return this.#episodes.size;
+  }
+
+  get(snapshotId: string): EpisodeState | undefined {
+    return this.#episodes.get(snapshotId);
+  }
+
+  add(snapshotId: string, episode: EpisodeState): void {
+    this.#episodes.set(snapshotId, episode);
+    for (const { chunk } of chunksOf(episode.log)) {
+      // What lies before it is needed, too.
+      if (this.#needed.has(chunk)) return;
+      this.#needed.add(chunk);
+    }
+  }
+
+  needs(chunk: ActionChunk): boolean {
+    return this.#needed.has(chunk);
+  }
+
+  /** Estimated memory of the chunks that snapshots need, in bytes. */
+  get actionBytes(): number {
+    let bytes = 0;
+    for (const chunk of this.#needed) bytes += chunk.bytes;
+    return bytes;
+  }
+
+  entries(): Iterable<readonly [snapshotId: string, episode: EpisodeState]> {
+    return this.#episodes;
+  }
+}
+
+/** The chunks that a position needs and no snapshot does. */
+export function* unneededChunks(
+  position: LogPosition | undefined,
+  snapshots: Snapshots | undefined,
+): Generator<ActionChunk> {
+  for (const { chunk } of chunksOf(position)) {
+    if (snapshots?.needs(chunk)) return;
+    yield chunk;
+  }
+}

@@ -1,0 +1,205 @@
+import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/advantages/registry.ts';
+import { checkFilterSettings } from '../algorithms/filters/settings.ts';
+import { checkLossSettings } from '../algorithms/losses/settings.ts';
+import { curriculumFaults } from '../rollout/curriculum.ts';
+import { filterSettings, lossSettings, needsProximal } from './derived.ts';
+import type { RunSettings } from './settings.ts';
+
+/** A setting that cannot stand beside the others, and why. */
+export interface Clash {
+  readonly key: string;
+  readonly message: string;
+}
+
+/** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
+export function clashes(settings: RunSettings): Clash[] {
+  if (settings.train_tags.length === 0) return taskClashes(settings);
+  return [...algorithmClashes(settings), ...rolloutClashes(settings), ...groupClashes(settings)];
+}
+
+/** A run without environments can only learn from files. */
+function taskClashes({ training, policy, warm_start }: RunSettings): Clash[] {
+  const key = 'train_tags';
+  if (training.steps > 0)
+    return [{ key, message: 'names no environment to train in; only sft does without' }];
+  if (policy.init === 'scratch') {
+    return [
+      { key, message: 'names no environment, and a policy from scratch has its words from there: name one' },
+    ];
+  }
+  if ((warm_start?.files ?? []).length === 0) {
+    return [
+      { key, message: 'names no environment, and warm_start.files no conversations: nothing to learn from' },
+    ];
+  }
+  return [];
+}
+
+function algorithmClashes(settings: RunSettings): Clash[] {
+  const { algorithm, loss, rollout, policy } = settings;
+  const found: Clash[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  const refused = (key: string, check: () => void) => {
+    try {
+      check();
+    } catch (error) {
+      add(key, inConfigSpelling((error as Error).message));
+    }
+  };
+  refused('algorithm.advantage', () =>
+    checkAdvantage(algorithm.advantage, {
+      valueHead: policy.value_head,
+      groupSize: rollout.group_size,
+      contextMode: rollout.context_mode,
+    }),
+  );
+  const { critic } = policy;
+  if (critic && !policy.value_head) {
+    add('policy.critic', 'estimates values, but policy.value_head is false, so that nobody asks for any');
+  } else if (critic && !advantageEstimator(algorithm.advantage).needs.includes('values')) {
+    const takers = ADVANTAGES.filter(name => advantageEstimator(name).needs.includes('values'));
+    add(
+      'policy.critic',
+      `${algorithm.advantage} needs no value estimates: leave it null, or choose algorithm.advantage ${takers.join(' or ')}`,
+    );
+  }
+  refused('algorithm.filter', () => checkFilterSettings(filterSettings(settings), rollout.group_size));
+  refused('loss', () => checkLossSettings(lossSettings(settings)));
+  if (algorithm.kl_in_reward.coefficient > 0 && loss.kl.coefficient > 0) {
+    add(
+      'algorithm.kl_in_reward',
+      'KL stands in the reward and in the loss, so it counts twice: set one of the coefficients to 0',
+    );
+  }
+  if (algorithm.soft_advantage_reweight && rollout.group_size < 2) {
+    add(
+      'algorithm.soft_advantage_reweight',
+      `weighs groups by the spread of their episodes, but rollout.group_size is ${rollout.group_size}: use at least 2`,
+    );
+  }
+  const episodes = rollout.env_groups * rollout.group_size;
+  if (settings.diagnostics.gradients.every > 0 && rollout.group_size < 2) {
+    add(
+      'diagnostics.gradients',
+      `tells groups apart by the spread of their episodes, but rollout.group_size is ${rollout.group_size}: use at least 2`,
+    );
+  }
+  if (algorithm.mini_batch_size > episodes) {
+    add(
+      'algorithm.mini_batch_size',
+      `${algorithm.mini_batch_size} is more than the ${episodes} episodes of an iteration`,
+    );
+  }
+  return found;
+}
+
+function rolloutClashes(settings: RunSettings): Clash[] {
+  const { rollout, policy, training } = settings;
+  const found: Clash[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  if (training.steps > 0 && rollout.temperature === 0) {
+    add(
+      'rollout.temperature',
+      'is 0, so that all episodes of a group are the same: training needs one above 0',
+    );
+  }
+  if ((rollout.top_k > 0 || rollout.top_p < 1) && !needsProximal(settings)) {
+    add(
+      rollout.top_k > 0 ? 'rollout.top_k' : 'rollout.top_p',
+      'tokens are drawn from a cut distribution, but the loss takes the whole one, so its ratios would not begin at 1: ' +
+        'turn it off, or correct with loss.off_policy.kind: tis',
+    );
+  }
+  if (rollout.asynchronous && rollout.concurrency < rollout.group_size) {
+    add(
+      'rollout.concurrency',
+      `${rollout.concurrency} has no room for a group of ${rollout.group_size} episodes`,
+    );
+  }
+  const longest = rollout.max_model_len ?? policy.context;
+  if (longest > policy.context) {
+    add('rollout.max_model_len', `${longest} is more than policy.context ${policy.context}`);
+  }
+  if (rollout.response_length >= longest) {
+    add(
+      'rollout.response_length',
+      `${rollout.response_length} leaves no room for a prompt in ${longest} tokens: lower it, or raise ` +
+        (rollout.max_model_len === null ? 'policy.context' : 'rollout.max_model_len'),
+    );
+  }
+  if (rollout.constrained && rollout.prompt !== 'compact') {
+    add(
+      'rollout.constrained',
+      'only the `compact` prompt has a grammar of responses: choose rollout.prompt: compact',
+    );
+  }
+  if (rollout.constrained && rollout.stop_strings.length > 0) {
+    add(
+      'rollout.stop_strings',
+      'would end responses before they are well-formed, which rollout.constrained promises: use one of them',
+    );
+  }
+  if (policy.precision === 'float16' && policy.runtime === 'onnx') {
+    add(
+      'policy.precision',
+      'is float16, which the processor does not multiply in: choose policy.runtime: webgpu, or float32',
+    );
+  }
+  if (policy.init === 'scratch' && policy.hidden_size % policy.heads !== 0) {
+    add('policy.heads', `must divide policy.hidden_size ${policy.hidden_size}, got ${policy.heads}`);
+  }
+  if (policy.lora && policy.init === 'scratch') {
+    add(
+      'policy.lora',
+      'adapters are learnt beside a model that can do something already: name one with policy.init: <folder>',
+    );
+  }
+  if (policy.lora && policy.lora.dropout !== 0) {
+    add(
+      'policy.lora.dropout',
+      `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
+    );
+  }
+  if (policy.init === 'scratch' && rollout.prompt !== 'compact') {
+    add(
+      'rollout.prompt',
+      'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
+    );
+  }
+  return found;
+}
+
+function groupClashes({ rollout, train_tags }: RunSettings): Clash[] {
+  const { env_groups, n_groups, curriculum } = rollout;
+  const found: Clash[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  const named = Object.keys(n_groups);
+  if (curriculum) {
+    for (const fault of curriculumFaults(curriculum, train_tags)) add('rollout.curriculum', fault);
+    if (named.length > 0)
+      add('rollout.n_groups', 'stands beside rollout.curriculum, which gives the groups: use one');
+    return found;
+  }
+  if (named.length === 0) {
+    if (env_groups < train_tags.length) {
+      add('rollout.env_groups', `${env_groups} groups cannot serve ${train_tags.length} tags`);
+    }
+    return found;
+  }
+  for (const name of named) {
+    if (!train_tags.includes(name)) add('rollout.n_groups', `${name} is not among train_tags`);
+  }
+  for (const name of train_tags) {
+    if (!named.includes(name)) add('rollout.n_groups', `gives ${name} of train_tags no groups`);
+  }
+  const sum = Object.values(n_groups).reduce((a, b) => a + b, 0);
+  if (sum !== env_groups) add('rollout.n_groups', `sums to ${sum}, but env_groups is ${env_groups}`);
+  return found;
+}
+
+/** `loss.offPolicy.kind` as configs spell it: `loss.off_policy.kind`. */
+function inConfigSpelling(message: string): string {
+  return message.replace(/\bloss\.[\w.]+/g, name =>
+    name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`).replace('loss.value.', 'loss.value_'),
+  );
+}

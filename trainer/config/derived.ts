@@ -1,0 +1,119 @@
+import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
+import type { FilterSettings } from '../algorithms/filters/settings.ts';
+import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
+import type { DrawSettings } from '../generation/generation.ts';
+import { apportion, curriculumShares } from '../rollout/curriculum.ts';
+import type { RunSettings } from './settings.ts';
+
+/** Groups of each training tag in an iteration, counted from 1; of `groups` in all, where not of a whole iteration. */
+export function groupsPerTag(
+  settings: RunSettings,
+  step: number,
+  groups = settings.rollout.env_groups,
+): { readonly tag: string; readonly groups: number }[] {
+  const { n_groups, curriculum } = settings.rollout;
+  const tags = settings.train_tags;
+  const named = Object.keys(n_groups).length > 0;
+  if (!curriculum && !named) return splitGroups(tags, groups);
+  const weights = curriculum ? curriculumShares(curriculum, tags, step) : tags.map(tag => n_groups[tag]);
+  return apportion(weights, groups).map((count, i) => ({ tag: tags[i], groups: count }));
+}
+
+/** Splits groups over tags as evenly as they go; the first tags get the remainder. */
+export function splitGroups(
+  tags: readonly string[],
+  groups: number,
+): { readonly tag: string; readonly groups: number }[] {
+  return apportion(
+    tags.map(() => 1),
+    groups,
+  ).map((count, i) => ({ tag: tags[i], groups: count }));
+}
+
+/** How tokens are drawn. */
+export function drawSettings(section: {
+  readonly temperature: number;
+  readonly top_k: number;
+  readonly top_p: number;
+}): DrawSettings {
+  return { temperature: section.temperature, topK: section.top_k, topP: section.top_p };
+}
+
+/** The loss as the policy's update takes it. */
+export function lossSettings(settings: RunSettings): LossSettings {
+  const { loss } = settings;
+  return {
+    policy: loss.policy,
+    clipLow: loss.clip_low,
+    clipHigh: loss.clip_high,
+    dualClip: loss.dual_clip,
+    aggregation: loss.aggregation,
+    maxResponseLength: loss.max_response_length ?? settings.policy.context,
+    entropyCoefficient: loss.entropy_coefficient,
+    kl: loss.kl,
+    value: {
+      coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
+      clip: loss.value_clip,
+    },
+    offPolicy: offPolicySettings(settings),
+  };
+}
+
+function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
+  const { kind, cap, low, high } = loss.off_policy;
+  switch (kind) {
+    case 'auto':
+      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && loss.policy !== 'decoupled_ppo'
+        ? { kind: 'tis', cap }
+        : { kind: 'none' };
+    case 'none':
+      return { kind: 'none' };
+    case 'tis':
+      return { kind, cap };
+    default:
+      return { kind, low, high };
+  }
+}
+
+/** Whether the update needs log-probabilities under the weights it starts from. */
+export function needsProximal(settings: RunSettings): boolean {
+  return settings.loss.policy === 'decoupled_ppo' || offPolicySettings(settings).kind !== 'none';
+}
+
+/** Where the settings say the base of an adapter is; undefined where they do not. */
+export function baseFolder({ policy: { init } }: RunSettings): string | undefined {
+  return init === 'scratch' ? undefined : init;
+}
+
+/** Whether a KL term compares with a reference policy. */
+export function needsReference({ loss, algorithm }: RunSettings): boolean {
+  return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
+}
+
+/** Whether the policy's trunk has a value head. */
+export function hasValueHead({ policy }: RunSettings): boolean {
+  return policy.value_head && policy.critic === null;
+}
+
+export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSettings {
+  return {
+    strategy: filter.strategy,
+    value: filter.value,
+    score: filter.score,
+    order: filter.order,
+    mass: filter.mass,
+    includeZero: filter.include_zero,
+  };
+}
+
+export function earlyStoppingSettings({
+  training: { early_stopping: rules },
+}: RunSettings): EarlyStoppingSettings {
+  return {
+    emptyBatches: rules.empty_batches,
+    stdShare: rules.std_share,
+    stdSteps: rules.std_steps,
+    successFloor: rules.success_floor,
+    successValidations: rules.success_validations,
+  };
+}

@@ -1,0 +1,138 @@
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import {
+  ConfigError,
+  loadConfig,
+  overrideConfig,
+  parseOverride,
+  validateConfig,
+} from '../../shared/config.ts';
+import type { Json } from '../../shared/json.ts';
+import { type Clash, clashes } from './combinations.ts';
+import { RunSettings } from './settings.ts';
+
+/** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
+export type Purpose = 'train' | 'play';
+
+/** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
+export const RECIPES = {
+  key: 'recipe',
+  folder: fileURLToPath(new URL('../../configs/recipes/', import.meta.url)),
+} as const;
+
+/**
+ * The settings of a config file with overrides from the command line, checked in every way that needs no server.
+ * @throws ConfigError naming keys, places and valid choices
+ */
+export function loadRunSettings(
+  file: string,
+  overrides: readonly string[] = [],
+  purpose: Purpose = 'train',
+): RunSettings {
+  const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES });
+  const workers = loaded.policy.workers ?? availableParallelism();
+  const settings = { ...loaded, policy: { ...loaded.policy, workers } };
+  checkRunSettings(settings, file, purpose);
+  return settings;
+}
+
+/** What may differ when a run goes on; all else is what the run is. */
+export const RESUMABLE: readonly string[] = ['servers', 'training', 'tracking', 'diagnostics'];
+
+/**
+ * The settings of a run that is resumed with overrides.
+ * @throws ConfigError for an override of what cannot change any more
+ */
+export function resumedSettings(
+  settings: RunSettings,
+  overrides: readonly string[],
+  where: string,
+): RunSettings {
+  const fixed = overrides.filter(override => {
+    const key = parseOverride(override).path.join('.');
+    return !RESUMABLE.some(open => key === open || key.startsWith(`${open}.`));
+  });
+  if (fixed.length > 0) {
+    throw new ConfigError(
+      fixed.map(override => ({
+        key: parseOverride(override).path.join('.'),
+        where: `command line (${override})`,
+        message: `cannot change when a run is resumed; what can: ${RESUMABLE.join(', ')}`,
+      })),
+    );
+  }
+  return overriddenSettings(settings, overrides, where);
+}
+
+/**
+ * Settings with overrides from the command line, checked as a whole.
+ * @throws ConfigError
+ */
+export function overriddenSettings(
+  settings: RunSettings,
+  overrides: readonly string[],
+  where: string,
+  purpose: Purpose = 'train',
+): RunSettings {
+  const origins = new Map<string, string>();
+  const value = overrideConfig(settings as Json, overrides, origins);
+  const changed = validateConfig(value, RunSettings, key => origins.get(key) ?? where);
+  checkRunSettings(changed, where, purpose);
+  return changed;
+}
+
+/**
+ * What the schema cannot say: names that must exist, sums that must match, parts that exclude each other.
+ * @throws ConfigError
+ */
+export function checkRunSettings(settings: RunSettings, where: string, purpose: Purpose = 'train'): void {
+  const problems: { key: string; where: string; message: string }[] = [];
+  const add = (key: string, message: string) => problems.push({ key, where, message });
+  const known = Object.keys(settings.tags);
+  const tagsOf = (key: string, names: readonly string[]) => {
+    for (const name of names) {
+      if (!known.includes(name))
+        add(key, `no tag is named ${name}; defined under \`tags\`: ${known.join(', ') || 'none'}`);
+    }
+  };
+  tagsOf('train_tags', settings.train_tags);
+  tagsOf('validation.tags', settings.validation.tags ?? []);
+  for (const name of new Set([...settings.train_tags, ...(settings.validation.tags ?? [])])) {
+    if (settings.servers.every(({ tag_weights }) => tag_weights[name] === 0)) {
+      add('servers', `no server plays ${name}: all have tag_weights.${name} 0`);
+    }
+  }
+  settings.servers.forEach(({ tag_weights }, i) => {
+    tagsOf(`servers.${i}.tag_weights`, Object.keys(tag_weights));
+  });
+  for (const { key, message } of purpose === 'train' ? clashes(settings) : []) add(key, message);
+  for (const { key, message } of overlappingSeeds(settings)) add(key, message);
+  if (problems.length > 0) throw new ConfigError(problems);
+}
+
+/** Seeds of levels that two of training, validation and warm start would share. */
+function overlappingSeeds(settings: RunSettings): Clash[] {
+  const { rollout, training, validation, warm_start, algorithm } = settings;
+  const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
+  const ahead = rollout.asynchronous ? rollout.asynchronous.max_staleness + 1 : 0;
+  const ranges = [
+    { key: 'validation.seed', first: validation.seed, count: validation.episodes },
+    {
+      key: 'rollout.start_seed',
+      first: rollout.start_seed,
+      count: rollout.env_groups * (rounds * training.steps + ahead),
+    },
+    ...(warm_start && warm_start.files.length === 0
+      ? [{ key: 'warm_start.start_seed', first: warm_start.start_seed, count: warm_start.episodes }]
+      : []),
+  ];
+  return ranges.flatMap((a, i) =>
+    ranges
+      .slice(i + 1)
+      .filter(b => a.first < b.first + b.count && b.first < a.first + a.count)
+      .map(b => ({
+        key: b.key,
+        message: `its seeds ${b.first} to ${b.first + b.count - 1} overlap those of ${a.key}, ${a.first} to ${a.first + a.count - 1}`,
+      })),
+  );
+}

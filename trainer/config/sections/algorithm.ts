@@ -1,0 +1,118 @@
+import Type from 'typebox';
+import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
+import {
+  FILTER_FILLS,
+  FILTER_LOSS_SCALINGS,
+  FILTER_MASSES,
+  FILTER_ORDERS,
+  FILTER_SCORES,
+  FILTER_STRATEGIES,
+} from '../../algorithms/filters/settings.ts';
+import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS } from '../../algorithms/losses/settings.ts';
+import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
+import { aboveZero, choice, count, flag, notNegative, orNull, positive, section, share } from './schema.ts';
+
+/** Which groups are trained on, and what makes the batch whole again. */
+const FilterConfig = Type.Object(
+  {
+    strategy: choice(FILTER_STRATEGIES, 'none'),
+    value: notNegative(1),
+    /** The entropy scores cost a scoring pass of their own. */
+    score: choice(FILTER_SCORES, 'reward_std'),
+    order: choice(FILTER_ORDERS, 'largest'),
+    mass: choice(FILTER_MASSES, 'linear'),
+    include_zero: flag(true),
+    loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
+    /** What makes the batch whole again; `none` trains on what is left. */
+    fill: choice(['none', ...FILTER_FILLS], 'none'),
+    /** Further collections of an iteration at most, where `fill` is `refill`. */
+    refill_rounds: positive(4),
+  },
+  section,
+);
+
+export const AlgorithmSettings = Type.Object(
+  {
+    advantage: choice(ADVANTAGES, 'gae'),
+    gamma: share(1),
+    /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`). */
+    lambda: share(1),
+    turn_lambda: share(1),
+    high_level_gamma: share(0.95),
+    /** Weight of the step advantage in `gigpo`. */
+    step_weight: notNegative(1),
+    /** Divide by the standard deviation in `gigpo`. */
+    std_normalize: flag(true),
+    /** Let the reward-to-go of `reinforce_pp` pass from turn to turn. */
+    across_turns: flag(true),
+    whiten: flag(true),
+    /** Advantages × the spread of the group, relative to the batch's largest. */
+    soft_advantage_reweight: flag(false),
+    /** Advantages ÷ the relative length of the sequence. */
+    advantage_length_weight: flag(false),
+    /** All advantages 0: what entropy and KL do alone. */
+    zero_task_advantage: flag(false),
+    /** Episodes with a response that was cut off have no part in the loss. */
+    overlong_mask: flag(false),
+    reward_scale: notNegative(1),
+    reward_normalization: Type.Object(
+      { grouping: choice(REWARD_GROUPINGS, 'state'), method: choice(REWARD_METHODS, 'identity') },
+      section,
+    ),
+    /** r − coefficient · KL at every token; the other way is `loss.kl`. */
+    kl_in_reward: Type.Object(
+      { estimator: choice(KL_ESTIMATORS, 'k1'), coefficient: notNegative(0) },
+      section,
+    ),
+    filter: FilterConfig,
+    ppo_epochs: positive(1),
+    /** Sequences of one optimiser step: episodes, or turns where the context mode cuts them. */
+    mini_batch_size: positive(32),
+    entropy_on: choice(['all', 'actions'], 'all'),
+  },
+  section,
+);
+
+export const LossConfig = Type.Object(
+  {
+    policy: choice(['ppo', 'gspo', 'cispo', 'decoupled_ppo'], 'ppo'),
+    clip_low: notNegative(0.2),
+    clip_high: notNegative(0.28),
+    dual_clip: notNegative(3),
+    aggregation: choice(AGGREGATIONS, 'token_mean'),
+    /** L of the aggregation `dr_grpo`, in tokens; null: `policy.context`. */
+    max_response_length: orNull(Type.Integer({ minimum: 1 })),
+    entropy_coefficient: notNegative(0.001),
+    value_coefficient: notNegative(1),
+    value_clip: notNegative(0.5),
+    kl: Type.Object({ estimator: choice(KL_ESTIMATORS, 'k3'), coefficient: notNegative(0) }, section),
+    /** Correction for tokens of older weights. `auto`: `tis` where collecting runs ahead of training, else `none`. */
+    off_policy: Type.Object(
+      {
+        kind: choice(['auto', ...OFF_POLICY_KINDS], 'auto'),
+        /** Largest weight under `tis`. */
+        cap: aboveZero(2),
+        /** Range of weights under `icepop`, of their geometric mean under `geometric_mask`. */
+        low: notNegative(0.5),
+        high: aboveZero(2),
+      },
+      section,
+    ),
+  },
+  section,
+);
+
+export const OptimizerConfig = Type.Object(
+  {
+    learning_rate: notNegative(1e-6),
+    beta1: share(0.9),
+    beta2: share(0.999),
+    epsilon: aboveZero(1e-8),
+    weight_decay: notNegative(0.01),
+    clip_norm: notNegative(1),
+    warmup_iterations: count(0),
+    decay: choice(['constant', 'linear', 'cosine'], 'constant'),
+    final_share: share(0.1),
+  },
+  section,
+);

@@ -1,0 +1,32 @@
+import Type, { type Static } from 'typebox';
+import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict } from './schema.ts';
+
+/** A chat model behind an OpenAI-compatible interface, to be evaluated. */
+export const EndpointSection = Type.Object(
+  {
+    /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
+    url: Type.String({ pattern: '^https?://' }),
+    model: Type.String({ minLength: 1 }),
+    /** Environment variable that holds the key; keys stand in no config. Null: the endpoint wants none. */
+    api_key_env: orNull(Type.String({ minLength: 1 })),
+    /** Requests in flight at once. */
+    concurrency: positive(8),
+    requests_per_minute: orNull(Type.Integer({ minimum: 1 })),
+    tokens_per_minute: orNull(Type.Integer({ minimum: 1 })),
+    /** Attempts at a request that fails in a way that may pass. */
+    attempts: positive(6),
+    timeout_s: aboveZero(120),
+    /**
+     * Sends `rollout.stop_strings` along, which spares tokens, for endpoints that say which of them ended a response (vLLM,
+     * SGLang); else what follows one is cut off here.
+     */
+    send_stop_strings: flag(false),
+    max_tokens_key: choice(['max_tokens', 'max_completion_tokens'], 'max_tokens'),
+    /** Price of a million tokens, in any currency. */
+    price_per_million: Type.Object({ prompt: notNegative(0), completion: notNegative(0) }, section),
+    /** Further keys of every request. */
+    extra: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
+  },
+  strict,
+);
+export type EndpointSection = Static<typeof EndpointSection>;

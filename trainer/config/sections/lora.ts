@@ -1,0 +1,29 @@
+import Type, { type Static } from 'typebox';
+import { LORA_MODULES, type LoraConfig } from '../../models/lora.ts';
+import { aboveZero, flag, notNegative, positive, strict } from './schema.ts';
+
+/** Adapters that are learnt beside a model instead of the model itself. */
+export const LoraSection = Type.Object(
+  {
+    rank: positive(16),
+    /** What an adapter adds is multiplied by alpha / rank … */
+    alpha: aboveZero(32),
+    /** … or by alpha / √rank. */
+    rank_stabilized: flag(false),
+    /** Linear layers that get an adapter, in every layer of the model. */
+    target_modules: Type.Array(Type.Enum([...LORA_MODULES]), {
+      minItems: 1,
+      uniqueItems: true,
+      default: [...LORA_MODULES],
+    }),
+    /** Only 0: what is sampled must have the probabilities that the loss computes. */
+    dropout: notNegative(0),
+  },
+  strict,
+);
+export type LoraSection = Static<typeof LoraSection>;
+
+export function loraConfig(section: LoraSection): LoraConfig {
+  const { rank, alpha, rank_stabilized, target_modules } = section;
+  return { rank, alpha, rankStabilized: rank_stabilized, modules: target_modules };
+}

@@ -1,0 +1,64 @@
+import Type from 'typebox';
+import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
+import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
+import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
+import { CriticSection } from './critic.ts';
+import { LoraSection } from './lora.ts';
+import { aboveZero, choice, flag, orNull, positive, section, text } from './schema.ts';
+
+/** Size and place of the policy. `init` is `scratch` or a folder in the Hugging Face layout: a model, or an adapter in PEFT's. */
+export const PolicySettings = Type.Object(
+  {
+    init: text('scratch'),
+    hidden_size: positive(64),
+    layers: positive(2),
+    heads: positive(4),
+    key_value_heads: orNull(Type.Integer({ minimum: 1 })),
+    intermediate_size: positive(160),
+    /** Longest sequence, prompts and responses together, in tokens. */
+    context: positive(161),
+    rope_theta: aboveZero(10_000),
+    /** Standard deviation of fresh weights. */
+    initializer_range: aboveZero(0.02),
+    /** Values are estimated: by a head on the trunk, or by the critic where there is one. */
+    value_head: flag(true),
+    /** Estimates values with weights of its own; null: the policy's trunk does. */
+    critic: orNull(CriticSection),
+    /** Learns adapters beside the model of `init`, which stays as it is; null: all weights. */
+    lora: orNull(LoraSection),
+    /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
+    reference: orNull(Type.String({ minLength: 1 })),
+    /** `onnx`: the processor; `webgpu`: the GPU; `auto`: the GPU where there is one and the model is not small. */
+    runtime: choice(RUNTIME_CHOICES, 'onnx'),
+    /** Of the factors of products: `float16` takes `webgpu` on a GPU that has it; sums, weights and all else stay float32. */
+    precision: choice(PRECISIONS, 'float32'),
+    /** Gibibytes that the GPU has, for WebGPU does not say: what cannot fit is refused at the start. Null leaves it to the GPU. */
+    gpu_memory_gib: orNull(aboveZero(1)),
+    /** With `float16`: the loss is multiplied by `initial` before its gradients, by `back_off` times as much after one overflowed. */
+    loss_scale: Type.Object(
+      {
+        initial: Type.Number({ minimum: 1, maximum: 2 ** 24, default: DEFAULT_LOSS_SCALE.initial }),
+        /** Steps without an overflow after which the factor doubles. */
+        growth_interval: positive(DEFAULT_LOSS_SCALE.growthInterval),
+        back_off: Type.Number({
+          exclusiveMinimum: 0,
+          exclusiveMaximum: 1,
+          default: DEFAULT_LOSS_SCALE.backOff,
+        }),
+      },
+      section,
+    ),
+    /**
+     * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores; a GPU is driven by one,
+     * whatever is given. Sums are taken in the
+     * order of the workers, so their number is part of what a run is.
+     */
+    workers: orNull(Type.Integer({ minimum: 1 })),
+    threads: positive(1),
+    /** Tokens that go through the model at once while it learns or scores; what they add up to does not change. */
+    micro_batch_tokens: positive(DEFAULT_TOKEN_BUDGET),
+    /** Computes each layer a second time on the way back instead of keeping all that it held: less memory, more time. */
+    recompute: flag(false),
+  },
+  section,
+);

@@ -1,0 +1,101 @@
+import Type, { type Static } from 'typebox';
+import { PROMPT_NAMES } from '../../prompts/templates.ts';
+import { CONTEXT_MODES } from '../../rollout/context.ts';
+import { aboveZero, choice, count, flag, orNull, positive, sampling, section, strict } from './schema.ts';
+
+/** A named environment with its configuration and the caps of a rollout in it. */
+export const TagSettings = Type.Object(
+  {
+    env_id: Type.String({ minLength: 1 }),
+    config: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
+    max_turn: positive(5),
+    max_actions_per_turn: positive(2),
+    max_actions_per_traj: positive(10),
+    /** The environment's best known and its random policy's success under these caps, for reports; 0 to 1. */
+    optimum_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
+    random_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
+  },
+  strict,
+);
+export type TagSettings = Static<typeof TagSettings>;
+
+export const ServerSettings = Type.Object(
+  {
+    url: Type.String({ pattern: '^https?://' }),
+    weight: aboveZero(1),
+    /** Weights for single tags, where they are others; 0: none of its groups. */
+    tag_weights: Type.Record(Type.String(), Type.Number({ minimum: 0 }), { default: {} }),
+    token: orNull(Type.String()),
+  },
+  strict,
+);
+
+const Curriculum = Type.Object(
+  {
+    /** Stages follow one another at once, or each turns gradually into the next. */
+    blend: choice(['step', 'linear'], 'step'),
+    stages: Type.Array(
+      Type.Object(
+        {
+          /** First iteration of the stage, counted from 1. */
+          from_step: positive(1),
+          /** Shares by tag, in any unit. */
+          weights: Type.Record(Type.String(), Type.Number({ minimum: 0 })),
+        },
+        strict,
+      ),
+      { minItems: 1 },
+    ),
+  },
+  strict,
+);
+
+const Asynchronous = Type.Object(
+  {
+    /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
+    max_staleness: count(1),
+    /** Responses go on from what older weights computed of their prompt, instead of computing it again. */
+    keep_stale_cache: flag(false),
+  },
+  strict,
+);
+
+export const RolloutSettings = Type.Object(
+  {
+    /** Groups an iteration collects; the members of a group start from the same seed. */
+    env_groups: positive(8),
+    group_size: positive(16),
+    /** Groups of each tag, summing to `env_groups`; empty: evenly over `tags`. */
+    n_groups: Type.Record(Type.String(), Type.Integer({ minimum: 1 }), { default: {} }),
+    /** Shares of the training tags that change as the run goes on, in place of `n_groups`. */
+    curriculum: orNull(Curriculum),
+    start_seed: count(10_000),
+    prompt: choice(PROMPT_NAMES, 'compact'),
+    /** What of an episode a turn's prompt shows: all of it, its last turns, or those told in one message. */
+    context_mode: choice(CONTEXT_MODES, 'full'),
+    /** Turns a prompt shows at most, the current one included; 0: no limit. */
+    max_context_window: count(0),
+    /** Tokens of prompt and response at most: older turns go first. Null: `policy.context`. */
+    max_model_len: orNull(Type.Integer({ minimum: 2 })),
+    /** Tokens of one response. */
+    response_length: positive(400),
+    /** A response also ends once one of these stands in it, wherever tokens part it; what made it is kept. */
+    stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
+    think: flag(true),
+    format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
+    /** Only well-formed responses can be sampled. */
+    constrained: flag(false),
+    /** Collecting goes on while the policy learns; null: one waits for the other. */
+    asynchronous: orNull(Asynchronous),
+    /** A group that takes longer is given up and counted; null: no limit. */
+    group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
+    /** How long a server that is away is waited for, in seconds: one that is alone, or all of several. */
+    server_patience_s: aboveZero(600),
+    /** How long one of several is waited for before its episodes go on elsewhere. */
+    failover_s: aboveZero(15),
+    /** Episodes open at once. */
+    concurrency: positive(256),
+    ...sampling(1),
+  },
+  section,
+);

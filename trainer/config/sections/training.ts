@@ -1,0 +1,124 @@
+import Type, { type Static } from 'typebox';
+import {
+  choice,
+  count,
+  flag,
+  notNegative,
+  orNull,
+  positive,
+  sampling,
+  section,
+  share,
+  strict,
+  text,
+} from './schema.ts';
+
+export const WarmStart = Type.Object(
+  {
+    /** JSON Lines files with conversations to learn from; where there are any, nobody plays demonstrations. */
+    files: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
+    /** Share of the examples that is held back to measure the loss on. */
+    validation_share: share(0),
+    /**
+     * Who plays the demonstrations: `random` shows the format only, `optimal` the way to win; where an environment has no
+     * best player it has an `oracle`, who knows the answer, or a `heuristic`.
+     */
+    policy: choice(['random', 'optimal', 'oracle', 'heuristic'], 'random'),
+    episodes: positive(200),
+    /** Share of turns that take random actions instead. */
+    random_turns: share(0),
+    /**
+     * Which tokens are learnt: `responses`, or `everything`: the prompts too, so that the policy also learns to
+     * foresee what the environment shows next. Of random play it then learns how the world moves, but not what to do.
+     */
+    learn: choice(['responses', 'everything'], 'responses'),
+    start_seed: count(1_000_000),
+    epochs: positive(8),
+    batch_size: positive(16),
+    learning_rate: notNegative(2e-3),
+    warmup_steps: count(20),
+    /** Learning rate at the end of the cosine, as a share of the highest. */
+    final_share: share(0.1),
+    beta1: share(0.9),
+    beta2: share(0.95),
+    weight_decay: notNegative(0.1),
+    clip_norm: notNegative(1),
+  },
+  strict,
+);
+export type WarmStart = Static<typeof WarmStart>;
+
+const EarlyStopping = Type.Object(
+  {
+    /** Iterations in a row without a single kept group; 0 never. */
+    empty_batches: count(5),
+    /** Stop when the in-group std stays under this share of the first ten iterations' mean … */
+    std_share: share(0.1),
+    /** … for so many iterations; 0 never. */
+    std_steps: count(10),
+    /** Stop when validation success stays under this … */
+    success_floor: share(0.01),
+    /** … for so many validations; 0 never. */
+    success_validations: count(5),
+  },
+  section,
+);
+
+export const TrainingSettings = Type.Object(
+  {
+    /** Iterations: collect, then update. */
+    steps: count(200),
+    validate_every: count(10),
+    validate_first: flag(true),
+    checkpoint_every: count(10),
+    keep_checkpoints: positive(2),
+    early_stopping: EarlyStopping,
+  },
+  section,
+);
+
+export const ValidationSettings = Type.Object(
+  {
+    seed: count(123),
+    episodes: positive(512),
+    /** Leaves out of training whatever starts from a validation level. */
+    unseen_levels: flag(false),
+    /** Null: the training tags. */
+    tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
+    ...sampling(0.5),
+  },
+  section,
+);
+
+export const TrackingSettings = Type.Object(
+  {
+    tensorboard: flag(true),
+    /** An offline run of Weights & Biases in the run's folder, for `wandb sync`. */
+    wandb: orNull(
+      Type.Object(
+        {
+          project: text('ragen'),
+          entity: orNull(Type.String({ minLength: 1 })),
+          group: orNull(Type.String({ minLength: 1 })),
+          tags: Type.Array(Type.String(), { default: [] }),
+        },
+        strict,
+      ),
+    ),
+    /** An MLflow tracking server. */
+    mlflow: orNull(
+      Type.Object(
+        {
+          url: Type.String({ pattern: '^https?://' }),
+          experiment: text('ragen'),
+          /** Environment variable that holds the server's token. */
+          token_env: orNull(Type.String({ minLength: 1 })),
+        },
+        strict,
+      ),
+    ),
+    /** Training trajectories are written every so many iterations; 0 never. Validation always keeps 20. */
+    trajectories_every: count(10),
+  },
+  section,
+);

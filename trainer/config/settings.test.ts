@@ -1,0 +1,212 @@
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { ConfigError } from '../../shared/config.ts';
+import { optimizerSettings } from '../training/schedule.ts';
+import { groupsPerTag, lossSettings } from './derived.ts';
+import { loadRunSettings, RECIPES } from './load.ts';
+import { loraConfig } from './sections/lora.ts';
+
+const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
+/** Files that others extend and that are no runs of their own. */
+const PARTS = ['algorithm.yaml', 'base.yaml', 'tags.yaml'];
+
+/** Sizes that a config tunes, not a choice of algorithm. */
+const TUNED = { entropy_coefficient: 0, value_coefficient: 0 };
+
+const problemsOf = (...overrides: string[]) => {
+  try {
+    loadRunSettings(`${configs}quickstart.yaml`, overrides);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  return [];
+};
+
+t.test('every recipe that ships is valid', async t => {
+  const recipes = readdirSync(configs).filter(name => name.endsWith('.yaml') && !PARTS.includes(name));
+  t.ok(recipes.length > 0);
+  for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
+});
+
+t.test('every recipe can be put over every config, and leaves nothing of the algorithm there', async t => {
+  const names = readdirSync(RECIPES.folder).map(name => name.replace('.yaml', ''));
+  for (const name of [
+    'starpo',
+    'starpo_s',
+    'grpo',
+    'dr_grpo',
+    'dapo',
+    'reinforce_pp',
+    'rloo',
+    'gspo',
+    'gigpo',
+  ]) {
+    t.ok(names.includes(name), name);
+  }
+  const resolved = (config: string, name: string) =>
+    loadRunSettings(`${configs}${config}.yaml`, [
+      `recipe=${name}`,
+      ...(name === 'lora' ? ['policy.init=here'] : []),
+    ]);
+  for (const name of names) {
+    const some = resolved('sokoban-nano', name);
+    const other = resolved('sokoban-nano-grpo', name);
+    t.same(some.recipe, [name]);
+    if (name === 'asynchronous' || name === 'lora') continue;
+    t.same(some.algorithm, other.algorithm, name);
+    t.same({ ...some.loss, ...TUNED }, { ...other.loss, ...TUNED }, name);
+  }
+  const both = loadRunSettings(`${configs}quickstart.yaml`, [
+    'recipe=[grpo, asynchronous]',
+    'rollout.group_size=4',
+  ]);
+  t.match(both, {
+    recipe: ['grpo', 'asynchronous'],
+    algorithm: { advantage: 'grpo' },
+    rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
+  });
+  t.throws(
+    () => resolved('quickstart', 'gpro'),
+    /recipe.*there is no "gpro", did you mean `grpo`\?; valid: .*dapo/,
+  );
+});
+
+t.test(
+  'tags must exist, groups must add up, and members of a group are needed where they are compared',
+  async t => {
+    const first = (...overrides: string[]) => {
+      const [problem] = problemsOf(...overrides);
+      return `${problem?.key}: ${problem?.message}`;
+    };
+    t.match(
+      first('train_tags=[Lake]'),
+      /train_tags: no tag is named Lake; defined under `tags`: .*FrozenLake/,
+    );
+    t.match(first('validation.tags=[Nowhere]'), /validation\.tags: no tag/);
+    t.match(first('rollout.n_groups.FrozenLake=3'), /n_groups: sums to 3, but env_groups is 256/);
+    t.match(first('rollout.n_groups.Bandit=256'), /n_groups: Bandit is not among train_tags/);
+    t.match(
+      first('train_tags=[FrozenLake, Bandit]', 'rollout.n_groups.Bandit=256'),
+      /gives FrozenLake of train_tags no/,
+    );
+    t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
+    t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
+    t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
+    t.match(first('policy.heads=3'), /policy\.heads: must divide/);
+    t.match(first('recipe=lora'), /policy\.lora: .* name one with policy\.init: <folder>/);
+    t.match(
+      first('policy.init=here', 'policy.lora.dropout=0.1'),
+      /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
+    );
+    t.match(first('policy.init=here', 'policy.lora.target_modules=[lm_head]'), /policy\.lora.*q_proj/s);
+  },
+);
+
+t.test('adapters are on all linear layers unless told otherwise', async t => {
+  const settings = (...overrides: string[]) =>
+    loadRunSettings(`${configs}quickstart.yaml`, ['policy.init=here', ...overrides]).policy.lora;
+  t.equal(settings(), null);
+  t.same(loraConfig(settings('recipe=[grpo, lora]', 'policy.lora.rank=4')!), {
+    rank: 4,
+    alpha: 32,
+    rankStabilized: false,
+    modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
+  });
+  t.same(settings('policy.lora={}')!.rank, 16);
+});
+
+t.test('levels of training, validation and warm start never share a seed', async t => {
+  t.same(problemsOf('validation.seed=9744'), []);
+  t.match(
+    problemsOf('validation.seed=9745')[0].message,
+    /seeds 10000 to 35599 overlap those of validation\.seed/,
+  );
+  t.match(problemsOf('warm_start.start_seed=200')[0].key, 'warm_start.start_seed');
+});
+
+t.test('groups are split over the tags evenly or as named', async t => {
+  const mixture = ['train_tags=[FrozenLake, Sokoban, Bandit]'];
+  t.same(
+    groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, mixture), 1).map(({ groups }) => groups),
+    [86, 85, 85],
+  );
+  const named = [...mixture, 'rollout.n_groups={Sokoban: 200, FrozenLake: 50, Bandit: 6}'];
+  t.same(groupsPerTag(loadRunSettings(`${configs}quickstart.yaml`, named), 1), [
+    { tag: 'FrozenLake', groups: 50 },
+    { tag: 'Sokoban', groups: 200 },
+    { tag: 'Bandit', groups: 6 },
+  ]);
+});
+
+t.test('the loss has no value term without a value head; the learning rate follows the schedule', async t => {
+  const ppo = loadRunSettings(`${configs}quickstart.yaml`);
+  const grpo = loadRunSettings(`${configs}frozenlake-grpo.yaml`);
+  t.equal(lossSettings(ppo).value.coefficient, 0.5);
+  t.equal(lossSettings(grpo).value.coefficient, 0);
+  t.ok(Math.abs(optimizerSettings(ppo, 0).learningRate - 1e-4) < 1e-12);
+  t.equal(optimizerSettings(ppo, 9).learningRate, 1e-3);
+});
+
+t.test('combinations that cannot work are refused with the reason', async t => {
+  const refusal = (file: string, ...overrides: string[]) => {
+    try {
+      loadRunSettings(`${configs}${file}.yaml`, overrides);
+    } catch (error) {
+      if (error instanceof ConfigError)
+        return error.problems.map(({ key, message }) => `${key}: ${message}`).join('\n');
+      throw error;
+    }
+    return '';
+  };
+  const cases: readonly (readonly [string, RegExp])[] = [
+    ['loss.policy=gspo', /loss: loss\.aggregation is token_mean, but gspo/],
+    ['loss.dual_clip=0.5', /loss\.dual_clip is 0\.5/],
+    ['loss.off_policy={kind: icepop, low: 3, high: 2}', /loss\.off_policy\.low … high is 3 … 2/],
+    [
+      'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
+      /kl_in_reward: KL stands in the reward and in/,
+    ],
+    ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
+    ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],
+    [
+      'policy.critic={} recipe=reinforce_pp policy.value_head=true',
+      /policy\.critic: reinforce_pp needs no value estimates: .* gae or bi_level_gae/,
+    ],
+    ['policy.critic={rate: 1}', /policy\.critic.*rate/],
+    ['rollout.temperature=0', /rollout\.temperature: is 0/],
+    ['rollout.top_p=0.9', /rollout\.top_p: tokens are drawn from a cut distribution/],
+    ['rollout.max_model_len=200', /max_model_len: 200 is more than policy\.context 161/],
+    ['rollout.max_model_len=8', /response_length: 8 leaves no room .* raise rollout\.max_model_len/],
+    [
+      'rollout.context_mode=single_turn algorithm.advantage=bi_level_gae',
+      /bi_level_gae needs the turns of an episode/,
+    ],
+    [
+      'rollout.constrained=true rollout.stop_strings=[Up]',
+      /stop_strings: would end responses before they are well-formed/,
+    ],
+    ["rollout.stop_strings=['']", /stop_strings.*at least 1|stop_strings.*fewer than 1/],
+    ['rollout.constrained=true rollout.prompt=chat', /constrained: only the `compact` prompt/],
+    [
+      'policy.precision=float16',
+      /policy\.precision: is float16, .* choose policy\.runtime: webgpu, or float32/,
+    ],
+    [
+      'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',
+      /curriculum: stage 0: Sokoban not among train_tags/,
+    ],
+    ['algorithm.filter.fill=repeat', /filter\.fill: got "repeat".*valid: none, refill, copy, delete, pad/],
+  ];
+  for (const [overrides, reason] of cases) {
+    t.match(refusal('quickstart', ...overrides.split(/ (?=[a-z_.]+=)/)), reason, overrides);
+  }
+  t.equal(
+    refusal('quickstart', 'rollout.top_p=0.9', 'loss.off_policy.kind=tis'),
+    '',
+    'with a correction it may be cut',
+  );
+  t.equal(refusal('frozenlake-grpo', 'loss.policy=gspo', 'loss.aggregation=seq_mean_token_mean'), '');
+});

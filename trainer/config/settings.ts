@@ -1,0 +1,44 @@
+import Type, { type Static } from 'typebox';
+import { AlgorithmSettings, LossConfig, OptimizerConfig } from './sections/algorithm.ts';
+import { DiagnosticsSettings } from './sections/diagnostics.ts';
+import { EndpointSection } from './sections/endpoint.ts';
+import { PolicySettings } from './sections/policy.ts';
+import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';
+import { count, orNull, section, strict, text } from './sections/schema.ts';
+import { TrackingSettings, TrainingSettings, ValidationSettings, WarmStart } from './sections/training.ts';
+
+/** Everything a run depends on: what YAML configs are validated against. Keys are RAGEN's and verl's where they have one. */
+export const RunSettings = Type.Object(
+  {
+    seed: count(0),
+    /** Recipes of `configs/recipes` that the settings are built on; where they are named they are already in. */
+    recipe: Type.Array(Type.String(), { default: [] }),
+    run: Type.Object(
+      {
+        folder: text('runs'),
+        /** Name of the run's folder; null: the config's file name. */
+        name: orNull(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]*$' })),
+      },
+      section,
+    ),
+    servers: Type.Array(ServerSettings, { minItems: 1, default: [{ url: 'http://127.0.0.1:8080' }] }),
+    policy: PolicySettings,
+    /** A model behind an interface, for `evaluate --policy endpoint`. */
+    endpoint: orNull(EndpointSection),
+    /** Every environment that can be named; `rollout.n_groups` and `train_tags` choose. */
+    tags: Type.Record(Type.String(), TagSettings, { default: {} }),
+    /** Environments to train in; none where only files are learnt from. */
+    train_tags: Type.Array(Type.String(), { default: [] }),
+    rollout: RolloutSettings,
+    warm_start: orNull(WarmStart),
+    algorithm: AlgorithmSettings,
+    loss: LossConfig,
+    optimizer: OptimizerConfig,
+    training: TrainingSettings,
+    validation: ValidationSettings,
+    tracking: TrackingSettings,
+    diagnostics: DiagnosticsSettings,
+  },
+  strict,
+);
+export type RunSettings = Static<typeof RunSettings>;

@@ -1,0 +1,109 @@
+import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
+import { pageBytes } from '../generation/programs/attention-kernel.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { hasValueHead, needsReference } from './derived.ts';
+import type { RunSettings } from './settings.ts';
+
+type Policy = RunSettings['policy'];
+
+const FLOAT_BYTES = 4;
+/** Most memory that a worker's cache can have on the processor. */
+const MAX_CACHE_BYTES = 2 ** 32;
+/** Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, not exact. */
+const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
+
+/** What a run takes, in numbers. */
+export interface RunSizes {
+  /** Weights of the policy, its adapters and value head included. */
+  readonly parameters: number;
+  /** Those that are learnt: all, or with adapters these and the value head. */
+  readonly trained: number;
+  /** Weights that the critic learns; absent where there is none. */
+  readonly critic?: number;
+  /** Bytes by what they are for; the cache and activations are filled only as they are needed. */
+  readonly memory: readonly { readonly what: string; readonly bytes: number }[];
+  readonly totalBytes: number;
+  /** Episodes of an iteration, and of the whole run. */
+  readonly episodesPerIteration: number;
+  readonly episodes: number;
+}
+
+/**
+ * Sizes of a run with a policy of this shape on this machine's processors, or on its GPU where the settings name that.
+ * @param critic shape of its critic; undefined where it has none
+ */
+export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: DecoderConfig): RunSizes {
+  const { policy, rollout, training } = settings;
+  const onGpu = policy.runtime === 'webgpu';
+  const workers = onGpu ? 1 : (policy.workers ?? 1);
+  const trained = countWeights(trainedSpecs(config, hasValueHead(settings)));
+  const adapted = config.lora !== undefined;
+  const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
+  const parameters = frozen + trained;
+  const weights = FLOAT_BYTES * parameters;
+  const learnt = FLOAT_BYTES * trained;
+  const reference = adapted && policy.reference === null ? learnt : weights;
+  const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
+  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
+  const tokens = workers * policy.micro_batch_tokens;
+  const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
+  const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
+  const memory = [
+    { what: 'weights', bytes: weights },
+    { what: 'optimiser (two moments)', bytes: 2 * learnt },
+    onGpu
+      ? { what: 'gradients', bytes: learnt }
+      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
+    { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
+    { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
+    ...(criticSizes?.memory ?? []),
+    ...(needsReference(settings) ? [{ what: 'reference policy', bytes: reference }] : []),
+  ];
+  const episodesPerIteration = rollout.env_groups * rollout.group_size;
+  return {
+    parameters,
+    trained,
+    ...(criticSizes ? { critic: criticSizes.parameters } : {}),
+    memory,
+    totalBytes: memory.reduce((sum, { bytes }) => sum + bytes, 0),
+    episodesPerIteration,
+    episodes: episodesPerIteration * training.steps,
+  };
+}
+
+/**
+ * Of a critic: what it learns, and the memory that takes. Under adapters it shares the policy's base on the processor, unless it
+ * has its own.
+ */
+function sizesOfCritic(
+  config: DecoderConfig,
+  { critic, micro_batch_tokens, recompute }: Policy,
+  { workers, onGpu }: { readonly workers: number; readonly onGpu: boolean },
+) {
+  const parameters = countWeights(trainedSpecs(config, true));
+  const apart = config.lora !== undefined && (onGpu || critic?.init != null);
+  const frozen = apart ? countWeights(parameterSpecs(config, false)) : 0;
+  const gradients = onGpu ? 1 : 2 * workers;
+  const kept = workers * micro_batch_tokens * keptByLayers(config, recompute);
+  return {
+    parameters,
+    memory: [
+      {
+        what: 'critic (weights, two moments, gradients)',
+        bytes: FLOAT_BYTES * (frozen + (3 + gradients) * parameters),
+      },
+      { what: "critic's activations, about", bytes: FLOAT_BYTES * kept },
+    ],
+  };
+}
+
+/** Values that all layers keep of a token for the backward pass. */
+function keptByLayers({ layers, hiddenSize, intermediateSize }: DecoderConfig, recompute: boolean): number {
+  const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * intermediateSize;
+  return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
+}
+
+function countWeights(specs: readonly ParameterSpec[]): number {
+  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+}

@@ -1,0 +1,43 @@
+import { Random } from '../../shared/random.ts';
+import { planFill } from '../algorithms/filters/fill.ts';
+import { lossScale } from '../algorithms/filters/loss-scaling.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { experienceSettings, trainingSequences } from './experience.ts';
+import type { Filtered } from './filtering.ts';
+import type { LaterScores } from './scoring.ts';
+import type { TrainingSequence } from './sequences/training-sequence.ts';
+
+export interface BatchParts extends LaterScores {
+  /** Ids of the tokens that actions are made of, per tag. */
+  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** Seeds the choice of sequences that are repeated or left out. */
+  readonly seed: number;
+}
+
+/**
+ * Kept episodes as the sequences to train on: advantages estimated, weighed by the share of groups that were kept, and
+ * made to fill whole mini-batches where `filter.fill` says so.
+ */
+export function makeBatch(filtered: Filtered, settings: RunSettings, parts: BatchParts): TrainingSequence[] {
+  const { filter, mini_batch_size } = settings.algorithm;
+  const scale = lossScale(
+    filter.loss_scaling,
+    filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
+  );
+  const sequences = trainingSequences(
+    filtered.kept.flat(),
+    experienceSettings(settings, parts.actionTokens),
+    parts,
+  ).map(sequence => weighed(sequence, scale));
+  if (filter.fill === 'none' || filter.fill === 'refill') return sequences;
+  const plan = planFill(
+    filter.fill,
+    { count: sequences.length, wanted: sequences.length, multiple: mini_batch_size },
+    Random.fromSeed(parts.seed),
+  );
+  return plan.indices.map((index, i) => weighed(sequences[index], plan.weights[i]));
+}
+
+function weighed(sequence: TrainingSequence, factor: number): TrainingSequence {
+  return factor === 1 ? sequence : { ...sequence, weight: factor * (sequence.weight ?? 1) };
+}

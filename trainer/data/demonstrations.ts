@@ -1,0 +1,38 @@
+import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
+import type { Collector } from '../rollout/collector.ts';
+import { type Episode, samplesOf } from '../rollout/episode.ts';
+import type { GroupPlan } from '../rollout/tag.ts';
+
+/** A token sequence for supervised training: the mask is 1 on the tokens of responses. */
+export interface Demonstration {
+  readonly tokenIds: Int32Array;
+  readonly mask: Uint8Array;
+}
+
+/** Scripts sample nothing; the collector asks for settings all the same. */
+const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
+
+/**
+ * Lets a reference policy play through the same prompt and parser as a learning one.
+ * @param seed seeds the random actions
+ * @returns the sequences to train on, and the episodes they come from
+ *
+ * @example
+ * const plans = planGroups({ tags: [{ tag: 'Lake', groups: 200 }], groupSize: 1, firstSeed: 1_000_000 });
+ * const { sequences } = await demonstrate(collector, plans, { policy: 'random' }, 0);
+ */
+export async function demonstrate(
+  collector: Collector,
+  plans: readonly GroupPlan[],
+  player: ReferenceAgentSettings,
+  seed: number,
+  signal?: AbortSignal,
+): Promise<{ readonly sequences: readonly Demonstration[]; readonly episodes: readonly Episode[] }> {
+  const { episodes } = await collector.collect(plans, {
+    agent: referenceAgent(player),
+    sampling: NO_SAMPLING,
+    samplingSeed: seed,
+    signal,
+  });
+  return { sequences: episodes.flatMap(samplesOf), episodes };
+}

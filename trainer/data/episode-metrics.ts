@@ -1,0 +1,87 @@
+import { mean } from '../algorithms/statistics.ts';
+import { type Episode, episodeReturn } from '../rollout/episode.ts';
+import type { Metrics } from './metrics.ts';
+
+/** Returns that differ by less are the same. */
+const ALIKE = 1e-10;
+
+/** Share of its turns in which `pick` holds. */
+function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => boolean): number {
+  return episode.turns.length === 0 ? 0 : episode.turns.filter(pick).length / episode.turns.length;
+}
+
+/**
+ * What one episode counts as, under the names of RAGEN's state manager: the last four are shares of its turns;
+ * `manager_invalid_action` counts turns without any valid action, `format_penalty` all that were penalised.
+ */
+export function episodeMetrics(episode: Episode): Metrics {
+  return {
+    success: episode.success ? 1 : 0,
+    num_actions: episode.turns.reduce((sum, turn) => sum + turn.actions.length, 0),
+    num_turns: episode.turns.length,
+    episodic_return: episodeReturn(episode),
+    action_is_effective: turnShare(episode, turn => turn.info.action_is_effective === true),
+    action_is_valid: turnShare(episode, turn => turn.info.action_is_valid === true),
+    manager_invalid_action: turnShare(episode, turn => turn.actions.length === 0),
+    format_penalty: turnShare(episode, turn => turn.penalty < 0),
+  };
+}
+
+/**
+ * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not
+ * 0, and `<tag>/pass@<k>`, the share of groups (of k) with a success.
+ */
+export function tagMetrics(episodes: readonly Episode[]): Metrics {
+  const out: Metrics = {};
+  for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
+    const rows = members.map(episodeMetrics);
+    for (const name of Object.keys(rows[0])) {
+      const values = rows.map(row => row[name]);
+      out[`${tag}/${name}`] = mean(values);
+      const nonZero = values.filter(value => value !== 0);
+      if (nonZero.length > 0) out[`${tag}/non-zero/${name}`] = mean(nonZero);
+    }
+    const groups = [...groupBy(members, episode => episode.groupId).values()];
+    const size = Math.max(...groups.map(group => group.length));
+    const pass = mean(groups.map(group => (group.some(episode => episode.success) ? 1 : 0)));
+    out[`${tag}/pass@${size}`] = pass;
+    if (pass > 0) out[`${tag}/non-zero/pass@${size}`] = 1;
+  }
+  return out;
+}
+
+/** Success and return over all tags, and the share of groups whose returns are all alike. */
+export function batchMetrics(episodes: readonly Episode[]): Metrics {
+  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const alike = groups.filter(group => {
+    const returns = group.map(episodeReturn);
+    return Math.max(...returns) - Math.min(...returns) <= ALIKE;
+  });
+  return {
+    success: mean(episodes.map(episode => (episode.success ? 1 : 0))),
+    return: mean(episodes.map(episodeReturn)),
+    frac_reward_zero_std: alike.length / groups.length,
+  };
+}
+
+/** Mean length of the responses in tokens, the longest, and the share that ended at the limit. */
+export function lengthMetrics(episodes: readonly Episode[], responseLength: number): Metrics {
+  const lengths = episodes.flatMap(episode => episode.turns.map(turn => turn.tokens[1] - turn.tokens[0]));
+  return {
+    response_length: mean(lengths),
+    'response_length/max': Math.max(0, ...lengths),
+    'response_length/clip_ratio': mean(lengths.map(length => (length >= responseLength ? 1 : 0))),
+    'num_turns/mean': mean(episodes.map(episode => episode.turns.length)),
+  };
+}
+
+/** Items under their key, keys and items in the order of first appearance. */
+export function groupBy<T, K>(items: readonly T[], key: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
+  for (const item of items) {
+    const group = groups.get(key(item));
+    if (group) group.push(item);
+    else groups.set(key(item), [item]);
+  }
+  return groups;
+}

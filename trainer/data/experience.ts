@@ -1,0 +1,190 @@
+import type { AdvantageSequence } from '../algorithms/advantages/estimator.ts';
+import { estimateAdvantages } from '../algorithms/advantages/registry.ts';
+import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
+import type { KlEstimator } from '../algorithms/losses/settings.ts';
+import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import type { LaterScores } from './scoring.ts';
+import { countOnes } from './sequences/mask.ts';
+import type { TrainingSequence } from './sequences/training-sequence.ts';
+
+/** An episode that is trained on. */
+export interface KeptEpisode {
+  readonly episode: Episode;
+  /** Its normalised return; absent where rewards stay as they are. */
+  readonly normalized?: number;
+}
+
+/** One trainable sample with the episode it was cut from. */
+interface Piece {
+  readonly episode: Episode;
+  readonly sample: EpisodeSample;
+  readonly rewards: Float64Array;
+  readonly turnEnds: readonly number[];
+  readonly states: readonly string[];
+}
+
+export interface ExperienceSettings {
+  readonly advantage: string;
+  readonly gamma: number;
+  readonly lambda: number;
+  readonly turnLambda: number;
+  readonly highLevelGamma: number;
+  readonly stepWeight: number;
+  readonly whiten: boolean;
+  readonly stdNormalize: boolean;
+  readonly acrossTurns: boolean;
+  readonly rewardScale: number;
+  /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
+  readonly klInReward?: { readonly estimator: KlEstimator; readonly coefficient: number };
+  /** Changes to the advantages, in this order. */
+  readonly softReweight: boolean;
+  readonly lengthWeight: boolean;
+  readonly zeroTask: boolean;
+  /** Episodes with a response that was cut off weigh nothing. */
+  readonly overlongMask: boolean;
+  /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
+  readonly constrained?: boolean;
+  /** Ids of the tokens whose entropy is rewarded, per tag; absent: every trained token. */
+  readonly entropyTokens?: ReadonlyMap<string, ReadonlySet<number>>;
+}
+
+/**
+ * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
+ * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalised, or an
+ * episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
+ * Samples without a trained token are left out.
+ */
+export function trainingSequences(
+  episodes: readonly KeptEpisode[],
+  settings: ExperienceSettings,
+  later: LaterScores = {},
+): TrainingSequence[] {
+  const { reference, proximal } = later;
+  const pieces = episodes.flatMap(({ episode, normalized }) =>
+    piecesOf(episode, settings.rewardScale, normalized),
+  );
+  if (pieces.length === 0) return [];
+  const sequences = pieces.map(piece => advantageSequence(piece, settings, later));
+  const estimated = estimateAdvantages(settings.advantage, sequences, settings);
+  let { advantages } = estimated;
+  if (settings.softReweight) advantages = softReweight(advantages, sequences);
+  if (settings.lengthWeight) advantages = lengthReweight(advantages, sequences);
+  if (settings.zeroTask) advantages = zeroTaskAdvantage(advantages);
+  return pieces.map(({ episode, sample }, i) => ({
+    tokenIds: sample.tokenIds,
+    mask: sample.mask,
+    logProbs: sample.logProbs,
+    advantages: Float32Array.from(advantages[i]),
+    ...valueTargets(valuesOf(sample, later), estimated.returns[i]),
+    ...(reference ? { referenceLogProbs: known(reference, sample) } : {}),
+    ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
+    ...(settings.constrained ? { grammar: episode.tag } : {}),
+    ...(settings.entropyTokens
+      ? { entropyMask: tokensIn(sample, settings.entropyTokens.get(episode.tag) ?? new Set()) }
+      : {}),
+    ...(settings.overlongMask && wasCut(episode) ? { weight: 0 } : {}),
+  }));
+}
+
+function advantageSequence(
+  { episode, sample, rewards, turnEnds, states }: Piece,
+  { klInReward }: ExperienceSettings,
+  later: LaterScores,
+): AdvantageSequence {
+  const { mask, logProbs } = sample;
+  const { reference } = later;
+  return {
+    mask,
+    rewards:
+      klInReward && reference
+        ? penalizeRewards(
+            { mask, rewards, logProbs, referenceLogProbs: known(reference, sample) },
+            klInReward.estimator,
+            klInReward.coefficient,
+          )
+        : rewards,
+    values: valuesOf(sample, later),
+    turnEnds,
+    states,
+    groupId: episode.groupId,
+    episodeId: episode.episodeId,
+  };
+}
+
+/** Estimates of a critic of its own, or those that came with the tokens. */
+function valuesOf(sample: EpisodeSample, { values }: LaterScores): Float32Array | undefined {
+  return values ? known(values, sample) : sample.values;
+}
+
+function valueTargets(
+  values: Float32Array | undefined,
+  returns: ArrayLike<number>,
+): Pick<TrainingSequence, 'values' | 'returns'> {
+  return values ? { values, returns: Float32Array.from(returns) } : {};
+}
+
+function known(scores: ReadonlyMap<EpisodeSample, Float32Array>, sample: EpisodeSample): Float32Array {
+  const found = scores.get(sample);
+  if (!found) throw new Error('a sample to train on was not scored');
+  return found;
+}
+
+function wasCut({ turns }: Episode): boolean {
+  return turns.some(({ finishReason }) => finishReason === 'length' || finishReason === 'context');
+}
+
+function piecesOf(episode: Episode, scale: number, normalised: number | undefined): Piece[] {
+  const whole = normalised ?? scale * episodeReturn(episode);
+  const samples = samplesOf(episode);
+  const atTurns = normalised === undefined && samples.length === 1;
+  return samples.flatMap((sample, index) => {
+    if (countOnes(sample.mask) === 0) return [];
+    const turns = episode.turns.filter(
+      turn => (turn.sample ?? 0) === index && sample.mask[turn.tokens[1] - 1] === 1,
+    );
+    const turnEnds = turns.map(turn => turn.tokens[1] - 1);
+    const rewards = new Float64Array(sample.tokenIds.length);
+    if (!atTurns) rewards[turnEnds.at(-1)!] = whole;
+    else {
+      let last = turnEnds[0];
+      for (const turn of episode.turns) {
+        const end = turn.tokens[1] - 1;
+        if (turn.tokens[1] > turn.tokens[0] && sample.mask[end] === 1) last = end;
+        rewards[last] += scale * (turn.reward + turn.penalty);
+      }
+    }
+    return [{ episode, sample, rewards, turnEnds, states: turns.map(turn => turn.state) }];
+  });
+}
+
+function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {
+  return sample.mask.map((on, t) => (on && ids.has(sample.tokenIds[t]) ? 1 : 0));
+}
+
+/** @param actionTokens ids of the tokens that actions are made of, per tag */
+export function experienceSettings(
+  { algorithm, rollout }: RunSettings,
+  actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
+): ExperienceSettings {
+  return {
+    advantage: algorithm.advantage,
+    gamma: algorithm.gamma,
+    lambda: algorithm.lambda,
+    turnLambda: algorithm.turn_lambda,
+    highLevelGamma: algorithm.high_level_gamma,
+    stepWeight: algorithm.step_weight,
+    stdNormalize: algorithm.std_normalize,
+    acrossTurns: algorithm.across_turns,
+    whiten: algorithm.whiten,
+    softReweight: algorithm.soft_advantage_reweight,
+    lengthWeight: algorithm.advantage_length_weight,
+    zeroTask: algorithm.zero_task_advantage,
+    overlongMask: algorithm.overlong_mask,
+    rewardScale: algorithm.reward_scale,
+    constrained: rollout.constrained,
+    ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
+    ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
+  };
+}

@@ -1,0 +1,95 @@
+import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
+import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
+import { mean, unbiasedStd } from '../algorithms/statistics.ts';
+import { filterSettings } from '../config/derived.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { groupBy } from './episode-metrics.ts';
+import type { KeptEpisode } from './experience.ts';
+import type { Metrics } from './metrics.ts';
+import { episodeEntropy, type SampleScores } from './scoring.ts';
+import { countOnes } from './sequences/mask.ts';
+
+/** What the filter made of the groups of one collection. */
+export interface Filtered {
+  /** The groups that are kept, whole, in their order. */
+  readonly kept: readonly (readonly KeptEpisode[])[];
+  /** Groups that there were. */
+  readonly groups: number;
+  /** Mean in-group std of the returns before filtering; 0 for groups of one. */
+  readonly groupStd: number;
+  readonly metrics: Metrics;
+}
+
+/**
+ * Normalises the returns of a collection and keeps the groups that are worth training on.
+ * @param scores of all samples, where the filter goes by entropy
+ */
+export function filterEpisodes(
+  episodes: readonly Episode[],
+  settings: RunSettings,
+  scores?: SampleScores,
+): Filtered {
+  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const filtered = filterGroups(
+    groups.map(group => ({
+      rewards: group.map(episodeReturn),
+      lengths: group.map(episode =>
+        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
+      ),
+      ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
+    })),
+    filterSettings(settings),
+  );
+  const all = new Map(allEpisodes(episodes, settings).map(kept => [kept.episode, kept]));
+  const stds = groups.map(group => (group.length > 1 ? unbiasedStd(group.map(episodeReturn)) : 0));
+  return {
+    kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
+    groups: groups.length,
+    groupStd: groups.length === 0 ? 0 : mean(stds),
+    metrics: { ...filtered.metrics },
+  };
+}
+
+/** Several collections of one iteration as one: counts added up, means weighted by the groups they are over. */
+export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
+  if (rounds.length === 1) return rounds[0];
+  const groups = rounds.reduce((sum, round) => sum + round.groups, 0);
+  const kept = rounds.flatMap(round => round.kept);
+  const weighted = (pick: (round: Filtered) => number, weight: (round: Filtered) => number) => {
+    const whole = rounds.reduce((sum, round) => sum + weight(round), 0);
+    return whole === 0 ? 0 : rounds.reduce((sum, round) => sum + weight(round) * pick(round), 0) / whole;
+  };
+  const metrics: Metrics = {};
+  for (const name of Object.keys(rounds[0].metrics)) {
+    const weight = name.startsWith('rollout/chosen_')
+      ? (round: Filtered) => round.kept.length
+      : (round: Filtered) => round.groups;
+    metrics[name] = weighted(round => round.metrics[name], weight);
+  }
+  for (const name of ['rollout/filter_kept_count', 'rollout/filter_zero_count']) {
+    metrics[name] = rounds.reduce((sum, round) => sum + round.metrics[name], 0);
+  }
+  return {
+    kept,
+    groups,
+    metrics,
+    groupStd: weighted(
+      round => round.groupStd,
+      round => round.groups,
+    ),
+  };
+}
+
+/** Episodes with their normalised returns, as they are trained on without a filter. */
+export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSettings): KeptEpisode[] {
+  const { reward_normalization: normalization, reward_scale: scale } = algorithm;
+  if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));
+  const rewards = episodes.map(episode => ({
+    reward: scale * episodeReturn(episode),
+    groupId: episode.groupId,
+    tag: episode.tag,
+  }));
+  const values = normalizeRewards(rewards, normalization);
+  return episodes.map((episode, i) => ({ episode, normalized: values[i] }));
+}

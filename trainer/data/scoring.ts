@@ -1,0 +1,104 @@
+import { needsProximal } from '../config/derived.ts';
+import type { RunSettings } from '../config/settings.ts';
+import type { Policy, Score } from '../policy/policy.ts';
+import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { countOnes } from './sequences/mask.ts';
+
+/** Scores of samples that have sampled tokens. */
+export type SampleScores = ReadonlyMap<EpisodeSample, Score>;
+
+/** Log-probabilities of samples under some weights, over their tokens. */
+export type SampleLogProbs = ReadonlyMap<EpisodeSample, Float32Array>;
+
+/** Values of the states before the sampled tokens of samples. */
+export type SampleValues = ReadonlyMap<EpisodeSample, Float32Array>;
+
+/** Scores the sampled tokens of episodes under the conditions they were sampled in: temperature and grammar. */
+export async function scoreEpisodes(
+  policy: Pick<Policy, 'score'>,
+  episodes: readonly Episode[],
+  { rollout }: Pick<RunSettings, 'rollout'>,
+): Promise<SampleScores> {
+  const items = sampledOf(episodes);
+  if (items.length === 0) return new Map();
+  const scores = await policy.score(
+    items.map(({ sample: { tokenIds, mask }, tag }) => ({
+      tokenIds,
+      mask,
+      ...(rollout.constrained ? { grammar: tag } : {}),
+    })),
+    { temperature: rollout.temperature },
+  );
+  return new Map(items.map(({ sample }, i) => [sample, scores[i]]));
+}
+
+/** Mean entropy over an episode's sampled tokens, in nats. */
+export function episodeEntropy(episode: Episode, scores: SampleScores): number {
+  let sum = 0;
+  let tokens = 0;
+  for (const sample of samplesOf(episode)) {
+    const score = scores.get(sample);
+    if (!score) continue;
+    for (let t = 0; t < sample.mask.length; t++) {
+      if (!sample.mask[t]) continue;
+      sum += score.entropies[t];
+      tokens++;
+    }
+  }
+  return tokens === 0 ? 0 : sum / tokens;
+}
+
+export function logProbsOf(scores: SampleScores): SampleLogProbs {
+  return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
+}
+
+/** What is asked of episodes later, before they are trained on. */
+export interface LaterScores {
+  /** log π_ref, where a KL term compares with a reference. */
+  readonly reference?: SampleLogProbs;
+  /** log π under the weights that the update starts from, where the loss takes them. */
+  readonly proximal?: SampleLogProbs;
+  /** What a critic of its own expects, where there is one. */
+  readonly values?: SampleValues;
+}
+
+/**
+ * What the update wants to know of episodes besides what came with them.
+ * @param scores of the episodes under the weights that the update starts from, where they are known
+ */
+export async function laterScores(
+  parts: {
+    readonly settings: RunSettings;
+    readonly policy: Pick<Policy, 'score' | 'estimate'>;
+    readonly reference?: Pick<Policy, 'score'>;
+  },
+  episodes: readonly Episode[],
+  scores?: SampleScores,
+): Promise<LaterScores> {
+  const { settings, policy, reference } = parts;
+  const score = async (by: Pick<Policy, 'score'>) => logProbsOf(await scoreEpisodes(by, episodes, settings));
+  return {
+    ...(reference ? { reference: await score(reference) } : {}),
+    ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
+    ...(settings.policy.critic ? { values: await estimateEpisodes(policy, episodes) } : {}),
+  };
+}
+
+async function estimateEpisodes(
+  policy: Pick<Policy, 'estimate'>,
+  episodes: readonly Episode[],
+): Promise<SampleValues> {
+  if (policy.estimate === undefined) throw new Error('policy.critic is set, but the policy has no critic');
+  const samples = sampledOf(episodes).map(({ sample }) => sample);
+  const values = await policy.estimate(samples.map(({ tokenIds, mask }) => ({ tokenIds, mask })));
+  return new Map(samples.map((sample, i) => [sample, values[i]]));
+}
+
+/** Samples that have sampled tokens, with the tags of their episodes. */
+function sampledOf(episodes: readonly Episode[]): { readonly sample: EpisodeSample; readonly tag: string }[] {
+  return episodes.flatMap(episode =>
+    samplesOf(episode)
+      .filter(sample => countOnes(sample.mask) > 0)
+      .map(sample => ({ sample, tag: episode.tag })),
+  );
+}

@@ -1,0 +1,22 @@
+/** One trajectory as the update sees it. All arrays have the length of `tokenIds`. */
+export interface TrainingSequence {
+  readonly tokenIds: Int32Array;
+  /** 1 on tokens the policy sampled (and that are trained on). */
+  readonly mask: Uint8Array;
+  /** Behaviour log-probabilities. */
+  readonly logProbs: Float32Array;
+  readonly advantages: Float32Array;
+  /** Targets of the value head; absent without one. */
+  readonly returns?: Float32Array;
+  readonly values?: Float32Array;
+  /** log π_ref, where a KL term is on. */
+  readonly referenceLogProbs?: Float32Array;
+  /** log π_prox, for the decoupled loss. */
+  readonly proximalLogProbs?: Float32Array;
+  /** 1 on tokens whose entropy is rewarded; absent: same as `mask`. */
+  readonly entropyMask?: Uint8Array;
+  /** Weight of the whole sequence in the loss; 1 when absent. */
+  readonly weight?: number;
+  /** Grammar the masked tokens were sampled under: the loss takes the same mask. Each run of the mask is one response. */
+  readonly grammar?: string;
+}

@@ -1,0 +1,267 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Agent, errors, request } from 'undici';
+import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
+import { type Clock, RateLimit } from './rate-limit.ts';
+
+export interface EndpointSettings {
+  /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
+  readonly url: string;
+  readonly model: string;
+  /** Sent as bearer token; absent for endpoints that want none. */
+  readonly apiKey?: string;
+  /** Requests in flight at once. */
+  readonly concurrency: number;
+  /** Limits of the provider; null for none. */
+  readonly requestsPerMinute: number | null;
+  readonly tokensPerMinute: number | null;
+  /** Attempts at a request that fails in a way that may pass. */
+  readonly attempts: number;
+  readonly timeoutMs: number;
+  /** Sends stop strings along, to an endpoint that says which one ended a response. */
+  readonly sendStopStrings: boolean;
+  /** Key of the request that limits the response, `max_tokens` or `max_completion_tokens`. */
+  readonly maxTokensKey: string;
+  /** Further keys of every request. */
+  readonly extra: { readonly [key: string]: unknown };
+}
+
+export interface CompletionRequest {
+  readonly messages: readonly ChatMessage[];
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly topP: number;
+  readonly topK: number;
+  readonly seed: number;
+  /** The text ends with the first of these that is in it. */
+  readonly stopStrings: readonly string[];
+}
+
+export interface Completion {
+  readonly text: string;
+  readonly finishReason: 'stop' | 'length';
+}
+
+/** What was asked of an endpoint so far. */
+export interface EndpointUsage {
+  readonly requests: number;
+  readonly retries: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+}
+
+/** The endpoint refused, or failed until attempts ran out. */
+export class EndpointError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'EndpointError';
+  }
+}
+
+const FIRST_DELAY_MS = 500;
+const LONGEST_DELAY_MS = 30_000;
+const EXCERPT_LENGTH = 300;
+/** Characters of a token, roughly, to foresee what a request will spend. */
+const CHARACTERS_PER_TOKEN = 4;
+const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
+const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => sleep(ms) };
+
+interface Choice {
+  readonly message?: { readonly content?: string | null };
+  readonly finish_reason?: string | null;
+  /** What ended the text, as vLLM and as SGLang say it: a stop string, a token's id, or null for the model's own end. */
+  readonly stop_reason?: string | number | null;
+  readonly matched_stop?: string | number | null;
+}
+
+interface Reply {
+  readonly choices?: readonly Choice[];
+  readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
+}
+
+/**
+ * Chat completions of an OpenAI-compatible endpoint (vLLM, SGLang, llama.cpp, hosted models): as many at once as allowed,
+ * within the provider's limits, repeated when they fail in a way that may pass.
+ *
+ * @example
+ * const endpoint = new Completions({ url: 'http://127.0.0.1:8000/v1', model: 'Qwen/Qwen2.5-0.5B-Instruct', … });
+ * const { text } = await endpoint.complete({ messages: [{ role: 'user', content: 'Which way?' }], maxTokens: 40, … });
+ */
+export class Completions {
+  readonly #settings: EndpointSettings;
+  readonly #clock: Clock;
+  readonly #requests: RateLimit;
+  readonly #tokens: RateLimit;
+  readonly #dispatcher: Agent;
+  readonly #waiting: (() => void)[] = [];
+  #free: number;
+  #usage = { requests: 0, retries: 0, promptTokens: 0, completionTokens: 0 };
+
+  constructor(settings: EndpointSettings, clock: Clock = REAL_CLOCK) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#requests = new RateLimit(settings.requestsPerMinute ?? Number.POSITIVE_INFINITY, clock);
+    this.#tokens = new RateLimit(settings.tokensPerMinute ?? Number.POSITIVE_INFINITY, clock);
+    this.#free = settings.concurrency;
+    const { timeoutMs } = settings;
+    this.#dispatcher = new Agent({
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      connections: settings.concurrency,
+    });
+  }
+
+  get usage(): EndpointUsage {
+    return this.#usage;
+  }
+
+  /** @throws EndpointError */
+  async complete(completion: CompletionRequest): Promise<Completion> {
+    await this.#enter();
+    try {
+      return await this.#attempt(completion);
+    } finally {
+      this.#free++;
+      this.#waiting.shift()?.();
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#dispatcher.destroy();
+  }
+
+  async #enter(): Promise<void> {
+    while (this.#free === 0) await new Promise<void>(resolve => this.#waiting.push(resolve));
+    this.#free--;
+  }
+
+  async #attempt(completion: CompletionRequest): Promise<Completion> {
+    const { url, attempts } = this.#settings;
+    const body = this.#body(completion);
+    for (let attempt = 1; ; attempt++) {
+      const correct = await this.#spend(body, completion.maxTokens);
+      const outcome = await this.#send(body);
+      if ('reply' in outcome) {
+        const { usage } = outcome.reply;
+        const { prompt_tokens = 0, completion_tokens = 0 } = usage ?? {};
+        if (usage) correct(prompt_tokens + completion_tokens);
+        this.#usage.promptTokens += prompt_tokens;
+        this.#usage.completionTokens += completion_tokens;
+        return this.#completionOf(outcome.reply, completion.stopStrings);
+      }
+      if (!outcome.passing) throw new EndpointError(`${url}: ${outcome.what}`, outcome.cause);
+      if (attempt >= attempts) {
+        throw new EndpointError(
+          `${url}: ${outcome.what}, ${attempts} times (endpoint.attempts)`,
+          outcome.cause,
+        );
+      }
+      this.#usage.retries++;
+      const ceiling = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (attempt - 1));
+      await this.#clock.sleep(Math.max(outcome.retryAfterMs, ceiling * (0.5 + Math.random() / 2)));
+    }
+  }
+
+  #body(completion: CompletionRequest): string {
+    const { model, maxTokensKey, sendStopStrings, extra } = this.#settings;
+    const { stopStrings } = completion;
+    return JSON.stringify({
+      model,
+      messages: completion.messages,
+      temperature: completion.temperature,
+      ...(completion.topP < 1 ? { top_p: completion.topP } : {}),
+      ...(completion.topK > 0 ? { top_k: completion.topK } : {}),
+      ...(sendStopStrings && stopStrings.length > 0 ? { stop: stopStrings } : {}),
+      [maxTokensKey]: completion.maxTokens,
+      seed: completion.seed,
+      ...extra,
+    });
+  }
+
+  async #spend(body: string, maxTokens: number): Promise<(actual: number) => void> {
+    await this.#requests.take(1);
+    return this.#tokens.take(Math.ceil(body.length / CHARACTERS_PER_TOKEN) + maxTokens);
+  }
+
+  async #send(body: string): Promise<Outcome> {
+    const { url, apiKey, timeoutMs } = this.#settings;
+    this.#usage.requests++;
+    try {
+      const response = await request(`${url.replace(/\/$/, '')}/chat/completions`, {
+        method: 'POST',
+        dispatcher: this.#dispatcher,
+        headers: {
+          'content-type': 'application/json',
+          ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+        },
+        body,
+      });
+      const text = await response.body.text();
+      const { statusCode } = response;
+      if (statusCode < 300) return readReply(text);
+      return {
+        what: `status ${statusCode}: ${text.slice(0, EXCERPT_LENGTH)}`,
+        passing: PASSING_STATUS.has(statusCode),
+        retryAfterMs: 1000 * (Number(response.headers['retry-after']) || 0),
+      };
+    } catch (cause) {
+      const late = cause instanceof errors.HeadersTimeoutError || cause instanceof errors.BodyTimeoutError;
+      const { message, code } = cause as NodeJS.ErrnoException;
+      const what = late ? `no answer within ${timeoutMs / 1000} s` : `no connection (${message || code})`;
+      return { what, passing: true, retryAfterMs: 0, cause };
+    }
+  }
+
+  #completionOf({ choices }: Reply, stopStrings: readonly string[]): Completion {
+    const choice = choices?.[0] ?? {};
+    const finishReason = choice.finish_reason === 'length' ? 'length' : 'stop';
+    const content = choice.message?.content ?? '';
+    const sent = this.#settings.sendStopStrings && stopStrings.length > 0 && finishReason === 'stop';
+    const text = sent ? content + this.#missingEnd(choice, content) : content;
+    const end = firstEnd(text, stopStrings);
+    return end === undefined ? { text, finishReason } : { text: text.slice(0, end), finishReason: 'stop' };
+  }
+
+  /** The stop string that ended a text and was taken out of it. @throws EndpointError where the endpoint does not say */
+  #missingEnd(choice: Choice, content: string): string {
+    const end = choice.stop_reason === undefined ? choice.matched_stop : choice.stop_reason;
+    if (end === undefined) {
+      throw new EndpointError(
+        `${this.#settings.url}: the answer does not say which stop string ended it (stop_reason or matched_stop): set endpoint.send_stop_strings=false`,
+      );
+    }
+    return typeof end === 'string' && !content.endsWith(end) ? end : '';
+  }
+}
+
+/** Where the first of the strings to be whole in a text ends; undefined where none is in it. */
+function firstEnd(text: string, strings: readonly string[]): number | undefined {
+  const ends = strings.flatMap(string => {
+    const at = text.indexOf(string);
+    return at < 0 ? [] : [at + string.length];
+  });
+  return ends.length === 0 ? undefined : Math.min(...ends);
+}
+
+type Outcome =
+  | { readonly reply: Reply }
+  | {
+      readonly what: string;
+      /** It may succeed when it is tried again. */
+      readonly passing: boolean;
+      readonly retryAfterMs: number;
+      readonly cause?: unknown;
+    };
+
+function readReply(text: string): Outcome {
+  const wrong = {
+    what: `the answer is no chat completion: ${text.slice(0, EXCERPT_LENGTH)}`,
+    passing: false,
+    retryAfterMs: 0,
+  };
+  try {
+    const reply = JSON.parse(text) as Reply;
+    return Array.isArray(reply.choices) && reply.choices.length > 0 ? { reply } : wrong;
+  } catch {
+    return wrong;
+  }
+}

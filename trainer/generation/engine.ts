@@ -1,0 +1,246 @@
+import { Random } from '../../shared/random.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import { Residents } from './cache/residents.ts';
+import type { GenerateRequest, Generation } from './generation.ts';
+import type { CompiledGrammar } from './grammar.ts';
+import type { DecodeProgram } from './programs/decode-program.ts';
+import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
+import { checkSampling, type Draw, Sampler } from './sampling.ts';
+import { ActiveRequest, Sequence } from './sequence.ts';
+import type { EngineStatistics } from './statistics.ts';
+import { type Decode, StopStrings } from './stop-strings.ts';
+
+/**
+ * Rows of a tick unless told otherwise: few for small models, because the fewer sequences decode at a time the more of
+ * their cache stays close to the processor; more for large ones, whose weights have to come from memory for every tick.
+ */
+export function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
+  return hiddenSize <= 256 ? 128 : 512;
+}
+
+export interface EngineOptions extends ProgramChoiceOptions {
+  readonly maxRows?: number;
+  /** Text of tokens; stop strings need it. */
+  readonly decode?: Decode;
+}
+
+/**
+ * Continues many sequences at once. Every tick takes what open requests have to compute next (a sampled token, or a piece
+ * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode go on, and prompts of
+ * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
+ * cache between requests until it is released, or evicted because another needs the room; then its tokens are computed
+ * again. What sequences have in common at their beginning is computed once.
+ *
+ * A request's tokens depend on its sequence, settings and seed alone, not on what else is in the batch.
+ */
+export class GenerationEngine {
+  readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0, shared: 0 };
+  version = 0;
+  readonly #options: EngineOptions;
+  readonly #program: DecodeProgram;
+  /** Null where the program draws tokens itself. */
+  readonly #sampler: Sampler | null;
+  readonly #maxRows: number;
+  readonly #sequences = new Map<number, Sequence>();
+  readonly #waiting: ActiveRequest[] = [];
+  readonly #active: ActiveRequest[] = [];
+  readonly #residents: Residents;
+  readonly #headRows: Int32Array;
+  readonly #headRequests: ActiveRequest[] = [];
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
+    this.#program = createProgram(options, this.#maxRows);
+    this.#sampler = this.#program.draws === null ? new Sampler(options.config.vocabularySize) : null;
+    this.#headRows = new Int32Array(this.#maxRows);
+    this.#residents = new Residents({
+      cache: this.#program.pages,
+      maxOpenSequences: options.maxOpenSequences,
+      sequences: this.#sequences,
+      waiting: this.#waiting,
+      statistics: this.statistics,
+    });
+  }
+
+  /** True while a request is waiting or being worked on. */
+  get busy(): boolean {
+    return this.#active.length > 0 || this.#waiting.length > 0;
+  }
+
+  /**
+   * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
+   * the request at once with reason `context`, and nothing is appended.
+   *
+   * @throws RangeError when the request is malformed, or its sequence is being continued already
+   */
+  submit(
+    request: GenerateRequest,
+    finish: (generation: Generation) => void,
+    fail: (error: Error) => void,
+  ): void {
+    const { append, sampling } = request;
+    const { maxSequenceLength, config } = this.#options;
+    checkSampling(sampling);
+    const grammar = this.#grammar(request.grammar);
+    const { stopStrings = [] } = sampling;
+    const stops = stopStrings.length === 0 ? null : new StopStrings(stopStrings, this.#options.decode);
+    const known = this.#sequences.get(request.sequenceId);
+    const sequence = known ?? new Sequence(request.sequenceId);
+    if (sequence.request !== null) {
+      throw new RangeError(
+        `sequence ${sequence.id} is being continued already: await it before the next request`,
+      );
+    }
+    if (sequence.length + append.length === 0) {
+      throw new RangeError(
+        `sequence ${sequence.id} is empty: its first request must append at least one token`,
+      );
+    }
+    for (let i = 0; i < append.length; i++) {
+      const id = append[i];
+      if (!(id >= 0 && id < config.vocabularySize)) {
+        throw new RangeError(
+          `token id ${id} at ${i} of append is outside the vocabulary of ${config.vocabularySize}`,
+        );
+      }
+    }
+    const room = Math.max(0, maxSequenceLength - sequence.length - append.length);
+    const active = new ActiveRequest({
+      sequence,
+      sampling,
+      rng: Random.fromSeed(request.seed),
+      grammar,
+      stops,
+      room,
+      values: this.#options.valueHead,
+      finish,
+      fail,
+    });
+    if (room === 0) {
+      active.finish('context');
+      return;
+    }
+    this.#sequences.set(sequence.id, sequence);
+    for (let i = 0; i < append.length; i++) sequence.push(append[i]);
+    sequence.request = active;
+    this.#waiting.push(active);
+  }
+
+  /** Forgets a sequence; a request still open on it fails. */
+  release(sequenceId: number): void {
+    const sequence = this.#sequences.get(sequenceId);
+    if (sequence === undefined) return;
+    const { request } = sequence;
+    if (request !== null) {
+      remove(this.#waiting, request);
+      remove(this.#active, request);
+      request.fail(new Error(`sequence ${sequenceId} was released while it was being continued`));
+    }
+    this.#residents.drop(sequence);
+    this.#sequences.delete(sequenceId);
+  }
+
+  /**
+   * The weights have changed: what is cached under the old ones is computed again when it is needed, or kept where
+   * `keepStaleCache` says so. Tokens are then sampled from a mixture of old states and new weights; their log-probabilities
+   * are those of that mixture.
+   */
+  weightsChanged(version: number, keepStaleCache = false): void {
+    this.version = version;
+    this.#program.weightsChanged();
+    this.#residents.weightsChanged(keepStaleCache);
+  }
+
+  /** Fails every open request, after an error that leaves the engine's batch in an unknown state. */
+  failAll(error: Error): void {
+    const requests = [...this.#waiting.splice(0), ...this.#active.splice(0)];
+    this.#residents.distrust(requests.map(({ sequence }) => sequence));
+    for (const request of requests) {
+      request.sequence.request = null;
+      request.fail(error);
+    }
+  }
+
+  /** One pass of the model over what all admitted requests have to compute next. */
+  async tick(): Promise<void> {
+    this.#admit();
+    const { ids } = this.#program;
+    const headRequests = this.#headRequests;
+    headRequests.length = 0;
+    let rows = 0;
+    let runs = 0;
+    for (const { sequence } of this.#active) {
+      this.#residents.catchUp(sequence);
+      const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
+      if (count === 0) break;
+      this.#program.setRun(runs++, rows, count, sequence.cached, sequence.slot);
+      for (let i = 0; i < count; i++) ids[rows + i] = sequence.tokens[sequence.cached + i];
+      rows += count;
+      this.#residents.advance(sequence, count);
+      sequence.lastUsed = this.statistics.ticks;
+      if (sequence.cached < sequence.length) break;
+      this.#headRows[headRequests.length] = rows - 1;
+      this.#program.draws?.set(headRequests.length, sequence.request!);
+      headRequests.push(sequence.request!);
+    }
+    if (rows === 0) return;
+    const { version } = this;
+    await this.#program.run(rows, runs, this.#headRows, headRequests.length);
+    this.statistics.ticks++;
+    this.statistics.rows += rows;
+    // Weights that changed while the pass ran have already declared its cache entries void.
+    for (let row = 0; row < headRequests.length; row++) this.#sample(headRequests[row], row, version);
+  }
+
+  #sample(request: ActiveRequest, row: number, version: number): void {
+    const { sequence } = request;
+    if (sequence.request !== request) return;
+    const { values, valuesStride } = this.#program;
+    let done: boolean;
+    try {
+      const draw =
+        this.#sampler === null ? this.#program.draws!.get(row) : this.#draw(this.#sampler, request, row);
+      this.statistics.sampled++;
+      done = request.take(draw.token, draw.logProb, values[row * valuesStride], version);
+    } catch (error) {
+      request.fail(error as Error);
+      done = true;
+    }
+    if (!done) return;
+    sequence.request = null;
+    remove(this.#active, request);
+  }
+
+  #draw(sampler: Sampler, { sampling, rng, grammar, grammarState }: ActiveRequest, row: number): Draw {
+    const { logits, logitsStride } = this.#program;
+    const { vocabularySize } = this.#options.config;
+    const allowed = grammar === null ? null : grammar.allowed;
+    return sampler.draw(logits, row * logitsStride, sampling, rng, allowed, grammarState * vocabularySize);
+  }
+
+  /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */
+  #admit(): void {
+    while (this.#waiting.length > 0) {
+      const request = this.#waiting[0];
+      if (!this.#residents.reserve(request.sequence, request.limit)) return;
+      this.#waiting.shift();
+      this.#active.push(request);
+    }
+  }
+
+  #grammar(name: string | undefined): CompiledGrammar | null {
+    if (name === undefined) return null;
+    const grammar = this.#options.grammars?.get(name);
+    if (grammar === undefined) {
+      const known = [...(this.#options.grammars?.keys() ?? [])].join(', ') || 'none';
+      throw new RangeError(`no grammar is named ${name}; the policy was given: ${known}`);
+    }
+    return grammar;
+  }
+}
+
+function remove<T>(list: T[], item: T): void {
+  const index = list.indexOf(item);
+  if (index !== -1) list.splice(index, 1);
+}

@@ -1,0 +1,43 @@
+export interface SamplingSettings {
+  /** 0 is greedy. Log-probabilities are reported under the distribution that was sampled from. */
+  readonly temperature: number;
+  /** 0 turns it off. */
+  readonly topK: number;
+  /** 1 turns it off. */
+  readonly topP: number;
+  readonly maxNewTokens: number;
+  /** Sampling ends after any of these; the token is kept. */
+  readonly stopTokenIds: readonly number[];
+  /** Sampling ends once one of these stands in the response, wherever tokens part it; what made it is kept. */
+  readonly stopStrings?: readonly string[];
+}
+
+export interface GenerateRequest {
+  /** Caller's name for the sequence; the first request under an id opens it. */
+  readonly sequenceId: number;
+  /** Tokens to append before sampling: the whole prompt first, later only what is new. */
+  readonly append: ArrayLike<number>;
+  readonly sampling: SamplingSettings;
+  /** Seeds this request's draws: the result does not depend on what else is in the batch. */
+  readonly seed: number;
+  /** Name of a grammar given to the policy at start; only tokens it allows can be sampled. */
+  readonly grammar?: string;
+}
+
+export interface Generation {
+  readonly tokenIds: Int32Array;
+  /** log π of each sampled token, same length. */
+  readonly logProbs: Float32Array;
+  /** Value head's estimate at the state before each token; absent without a value head. */
+  readonly values?: Float32Array;
+  /** Policy version under which each token was sampled. */
+  readonly versions: Int32Array;
+  readonly finishReason: 'stop' | 'length' | 'context';
+}
+
+/** How the tokens of a collection are drawn. */
+export interface DrawSettings {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+}

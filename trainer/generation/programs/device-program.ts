@@ -1,0 +1,243 @@
+import type { DecoderConfig } from '../../models/config.ts';
+import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
+import { ropeTables } from '../../models/sequence-layout.ts';
+import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
+import { pagedAttention } from '../../tensor/graph/operations/device/paged-attention.ts';
+import { putRows } from '../../tensor/graph/operations/device/put-rows.ts';
+import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
+import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
+import { PAGE_POSITIONS, PageTable } from '../cache/page-table.ts';
+import type { CompiledGrammar } from '../grammar.ts';
+import type { DecodeProgram } from './decode-program.ts';
+import { DeviceDraws } from './device-draws.ts';
+import { bucketOf } from './segment-program.ts';
+
+export interface DeviceProgramOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterSource;
+  readonly maxSequenceLength: number;
+  readonly maxOpenSequences: number;
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
+}
+
+interface BoundPass {
+  readonly executable: Executable;
+  readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
+}
+
+/**
+ * The whole decoder as one program on a device, with keys and values there: a pass is one submission, and only tokens, their
+ * log-probabilities and values come back. Compiled when a number of rows first occurs.
+ */
+export class DeviceProgram implements DecodeProgram {
+  readonly ids: Int32Array;
+  readonly draws: DeviceDraws | null;
+  readonly logits: Float32Array;
+  readonly logitsStride: number;
+  readonly values: Float32Array;
+  readonly valuesStride = 1;
+  readonly pages: PageTable;
+  readonly #options: DeviceProgramOptions;
+  readonly #memory: DeviceMemory;
+  readonly #maxRows: number;
+  /** Of each row: its place in the cache, its sequence's slot, its position, and the angles of that. */
+  readonly #places: Int32Array;
+  readonly #slots: Int32Array;
+  readonly #positions: Int32Array;
+  readonly #cos: Float32Array;
+  readonly #sin: Float32Array;
+  readonly #tables: { readonly cos: Float32Array; readonly sin: Float32Array };
+  readonly #passes = new Map<string, BoundPass>();
+  #cache: { readonly [name: string]: DeviceArray } | null = null;
+
+  /** @param memory the runtime's */
+  constructor(options: DeviceProgramOptions, memory: DeviceMemory, maxRows: number) {
+    const { config, maxSequenceLength, maxOpenSequences } = options;
+    const half = config.headDimension / 2;
+    this.#options = options;
+    this.#memory = memory;
+    this.#maxRows = maxRows;
+    this.ids = new Int32Array(maxRows);
+    this.draws = DeviceDraws.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
+    this.logits = new Float32Array(this.draws === null ? maxRows * config.vocabularySize : 0);
+    this.logitsStride = config.vocabularySize;
+    this.values = new Float32Array(maxRows);
+    this.#places = new Int32Array(maxRows);
+    this.#slots = new Int32Array(maxRows);
+    this.#positions = new Int32Array(maxRows);
+    this.#cos = new Float32Array(maxRows * half);
+    this.#sin = new Float32Array(maxRows * half);
+    const pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
+    const positions = pagesPerSequence * PAGE_POSITIONS;
+    this.#tables = ropeTables(
+      config,
+      Int32Array.from({ length: positions }, (_, p) => p),
+    );
+    const wanted = maxOpenSequences * pagesPerSequence;
+    const pageLength = PAGE_POSITIONS * config.keyValueHeads * config.headDimension;
+    // One page more takes what rows that only fill a program up write.
+    const most = Math.floor(memory.largestArray / pageLength) - 1;
+    if (most < pagesPerSequence) {
+      throw new RangeError(
+        `a sequence of ${maxSequenceLength} tokens does not fit the largest array of this device: lower the maximum sequence length`,
+      );
+    }
+    this.pages = new PageTable({
+      pageCount: Math.min(wanted, most),
+      pagesPerSequence,
+      lists: new Float32Array(wanted),
+      first: 0,
+      step: 1,
+    });
+  }
+
+  /** Weights are on the device, where updates change them. */
+  weightsChanged(): void {}
+
+  setRun(_run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    const half = this.#options.config.headDimension / 2;
+    const list = slot * this.pages.pagesPerSequence;
+    for (let i = 0; i < rows; i++) {
+      const [row, at] = [firstRow + i, position + i];
+      const page = this.pages.lists[list + Math.floor(at / PAGE_POSITIONS)];
+      this.#places[row] = page * PAGE_POSITIONS + (at % PAGE_POSITIONS);
+      this.#slots[row] = slot;
+      this.#positions[row] = at;
+      this.#cos.set(this.#tables.cos.subarray(at * half, (at + 1) * half), row * half);
+      this.#sin.set(this.#tables.sin.subarray(at * half, (at + 1) * half), row * half);
+    }
+  }
+
+  async run(rows: number, _runs: number, headRows: Int32Array, headCount: number): Promise<void> {
+    const bucket = bucketOf(rows, this.#maxRows);
+    const heads = bucketOf(Math.max(1, headCount), this.#maxRows);
+    this.ids.fill(0, rows, bucket);
+    this.#places.fill(this.pages.pageCount * PAGE_POSITIONS, rows, bucket);
+    this.#slots.fill(0, rows, bucket);
+    this.#positions.fill(0, rows, bucket);
+    const key = `${bucket} ${heads}`;
+    const pass = this.#passes.get(key) ?? (await this.#compile(bucket, heads));
+    this.#passes.set(key, pass);
+    pass.inputs.headRows.fill(0);
+    pass.inputs.headRows.set(headRows.subarray(0, headCount));
+    this.draws?.fill(headCount, heads);
+    await pass.executable.run(pass.inputs);
+  }
+
+  async #compile(rows: number, heads: number): Promise<BoundPass> {
+    const { config, valueHead, runtime, parameters } = this.#options;
+    const half = config.headDimension / 2;
+    this.#cache ??= await this.#allocate();
+    const g = new GraphBuilder({ rowsAlike: true });
+    const slots = g.input('slots', 'int32', [rows]);
+    const pages: PagedRows = {
+      rows,
+      places: g.input('places', 'int32', [rows]),
+      cos: g.input('cos', 'float32', [1, rows, half]),
+      sin: g.input('sin', 'float32', [1, rows, half]),
+      cache: name =>
+        g.input(name, 'float32', [(this.pages.pageCount + 1) * PAGE_POSITIONS, ...headsOf(config)]),
+      lists: {
+        lists: g.input('lists', 'float32', [this.#options.maxOpenSequences, this.pages.pagesPerSequence]),
+        slots,
+        positions: g.input('positions', 'int32', [rows]),
+      },
+    };
+    const hidden = decodeRows(
+      g,
+      config,
+      g.input('ids', 'int32', [rows]),
+      pages,
+      g.input('headRows', 'int32', [heads]),
+    );
+    const logits = decoderLogits(g, config, hidden);
+    const drawn = this.draws?.build(g, logits) ?? null;
+    if (drawn === null) g.output('logits', logits);
+    const outputs: { [name: string]: Float32Array } = drawn?.outputs ?? {
+      logits: this.logits.subarray(0, heads * config.vocabularySize),
+    };
+    if (valueHead) {
+      g.output('values', decoderValues(g, config, hidden));
+      outputs.values = this.values.subarray(0, heads);
+    }
+    const executable = await runtime.compile(g.build(), { parameters, outputs, resident: this.#cache });
+    const inputs = {
+      ids: this.ids.subarray(0, rows),
+      places: this.#places.subarray(0, rows),
+      slots: this.#slots.subarray(0, rows),
+      positions: this.#positions.subarray(0, rows),
+      cos: this.#cos.subarray(0, rows * half),
+      sin: this.#sin.subarray(0, rows * half),
+      lists: this.pages.lists,
+      headRows: new Int32Array(heads),
+      ...drawn?.inputs,
+    };
+    return { executable, inputs };
+  }
+
+  async #allocate(): Promise<{ readonly [name: string]: DeviceArray }> {
+    const { config } = this.#options;
+    const [heads, size] = headsOf(config);
+    const length = (this.pages.pageCount + 1) * PAGE_POSITIONS * heads * size;
+    const cache: { [name: string]: DeviceArray } = {};
+    for (let layer = 0; layer < config.layers; layer++) {
+      for (const name of [keysOf(layer), valuesOf(layer)]) {
+        cache[name] = await this.#memory.allocate(`the cache of ${this.pages.pageCount} pages`, length);
+      }
+    }
+    return cache;
+  }
+}
+
+interface PagedRows {
+  readonly rows: number;
+  readonly places: Tensor;
+  readonly cos: Tensor;
+  readonly sin: Tensor;
+  cache(name: string): Tensor;
+  readonly lists: { readonly lists: Tensor; readonly slots: Tensor; readonly positions: Tensor };
+}
+
+function keysOf(layer: number): string {
+  return `keys ${layer}`;
+}
+
+function valuesOf(layer: number): string {
+  return `values ${layer}`;
+}
+
+function headsOf({ keyValueHeads, headDimension }: DecoderConfig): [number, number] {
+  return [keyValueHeads, headDimension];
+}
+
+/** Final hidden states of `headRows` [heads] among rows `ids` [rows], whose keys and values go into the cache. */
+function decodeRows(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  ids: Tensor,
+  { rows, places, cos, sin, cache, lists }: PagedRows,
+  headRows: Tensor,
+): Tensor {
+  const { heads, keyValueHeads, headDimension, layers } = config;
+  const segments = decoderSegments(config);
+  const turned = (x: Tensor, count: number) =>
+    g.reshape(g.rope(g.reshape(x, [1, rows, count, headDimension]), cos, sin), [rows, count, headDimension]);
+  const attributes = { pagePositions: PAGE_POSITIONS, scale: 1 / Math.sqrt(headDimension) };
+  let hidden = segments.embed(g, ids);
+  for (let layer = 0; layer < layers; layer++) {
+    const { query, key, value } = segments.project(g, layer, hidden);
+    const keys = putRows(g, cache(keysOf(layer)), turned(key, keyValueHeads), places);
+    const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
+    const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
+    const mixed = pagedAttention(g, [turned(query, heads), keys, values], lists, attributes);
+    let own = g.reshape(mixed, [rows, heads * headDimension]);
+    if (layer === layers - 1) {
+      own = g.gather(own, headRows);
+      hidden = g.gather(hidden, headRows);
+    }
+    hidden = segments.finishLayer(g, layer, hidden, own);
+  }
+  return segments.finish(g, hidden);
+}

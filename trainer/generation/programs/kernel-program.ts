@@ -1,0 +1,179 @@
+import type { DecoderConfig } from '../../models/config.ts';
+import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
+import { compileProduct, PANEL_OUTPUTS, type Product } from '../../tensor/runtime/wasm/product.ts';
+import {
+  compileGatedSilu,
+  compileNorm,
+  type GatedSilu,
+  type Norm,
+} from '../../tensor/runtime/wasm/row-kernels.ts';
+import type { PagedCache } from '../cache/cache.ts';
+import type { PageTable } from '../cache/page-table.ts';
+import { type DecodeProgram, gatherRows } from './decode-program.ts';
+import { type KernelPlaces, type Linear, type NormPlace, packWeights } from './kernel-places.ts';
+
+const FLOAT_BYTES = 4;
+
+export interface KernelProgramOptions {
+  readonly config: DecoderConfig;
+  readonly parameters: ParameterSource;
+  /** Placed in front of the cache, in its memory. */
+  readonly places: KernelPlaces;
+  readonly cache: PagedCache;
+}
+
+/**
+ * The decoder in WebAssembly kernels from end to end, over weights packed for them in the cache's memory. For small models,
+ * where ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
+ */
+export class KernelProgram implements DecodeProgram {
+  readonly draws = null;
+  readonly ids: Int32Array;
+  readonly logits: Float32Array;
+  readonly logitsStride: number;
+  readonly values: Float32Array;
+  readonly valuesStride = PANEL_OUTPUTS;
+  readonly #config: DecoderConfig;
+  readonly #parameters: ParameterSource;
+  readonly #places: KernelPlaces;
+  readonly #cache: PagedCache;
+  readonly #hidden: Float32Array;
+  readonly #product: Product;
+  readonly #norm: Norm;
+  readonly #gatedSilu: GatedSilu;
+  #packed = false;
+
+  constructor({ config, parameters, places, cache }: KernelProgramOptions) {
+    const { maxRows, rows, hiddenStride, vocabularyStride } = places;
+    const floats = (address: number, width: number) =>
+      new Float32Array(cache.memory.buffer, address, maxRows * width);
+    this.#config = config;
+    this.#parameters = parameters;
+    this.#places = places;
+    this.#cache = cache;
+    this.ids = new Int32Array(maxRows);
+    this.logits = floats(rows.logits, vocabularyStride);
+    this.logitsStride = vocabularyStride;
+    this.values = floats(rows.values, PANEL_OUTPUTS);
+    this.#hidden = floats(rows.hidden, hiddenStride);
+    this.#product = compileProduct(cache.memory);
+    this.#norm = compileNorm(cache.memory);
+    this.#gatedSilu = compileGatedSilu(cache.memory);
+  }
+
+  weightsChanged(): void {
+    this.#packed = false;
+  }
+
+  get pages(): PageTable {
+    return this.#cache.pages;
+  }
+
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    this.#cache.setRun(run, firstRow, rows, position, slot);
+  }
+
+  async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
+    const { layers, rows: at, hiddenStride, middleStride } = this.#places;
+    if (!this.#packed) {
+      packWeights(this.#places, this.#parameters, this.#config.lora, this.#cache.memory);
+    }
+    this.#packed = true;
+    this.#embed(rows);
+    let count = rows;
+    for (let layer = 0; layer < layers.length; layer++) {
+      const { output, attendedNorm, gate, up, down } = layers[layer];
+      this.#project(rows, layer);
+      this.#cache.attend(runs, layer);
+      if (layer === layers.length - 1) {
+        if (headCount === 0) return;
+        this.#keepRows(headRows, headCount);
+        count = headCount;
+      }
+      const { mixed } = this.#cache.places;
+      this.#apply(output, count, mixed, output.inputs, at.hidden, hiddenStride, true);
+      this.#normalize(attendedNorm, count);
+      this.#apply(gate, count, at.normed, hiddenStride, at.gate, middleStride);
+      this.#apply(up, count, at.normed, hiddenStride, at.up, middleStride);
+      this.#gatedSilu(at.gate, at.up, count * middleStride);
+      this.#apply(down, count, at.gate, middleStride, at.hidden, hiddenStride, true);
+    }
+    const { finalNorm, logits, value } = this.#places;
+    this.#normalize(finalNorm, count);
+    this.#apply(logits, count, at.normed, hiddenStride, at.logits, this.logitsStride);
+    if (value !== null) this.#apply(value, count, at.normed, hiddenStride, at.values, this.valuesStride);
+  }
+
+  #embed(rows: number): void {
+    const { hiddenSize } = this.#config;
+    const table = this.#parameters.array('model.embed_tokens.weight');
+    const { hiddenStride } = this.#places;
+    for (let row = 0; row < rows; row++) {
+      const from = this.ids[row] * hiddenSize;
+      const to = row * hiddenStride;
+      for (let j = 0; j < hiddenSize; j++) this.#hidden[to + j] = table[from + j];
+    }
+  }
+
+  /** Hidden states before a layer → the rows its attention reads. */
+  #project(rows: number, layer: number): void {
+    const { rows: at, hiddenStride } = this.#places;
+    const { inputNorm, query, key, value, headNorms } = this.#places.layers[layer];
+    const { queries, keys, values } = this.#cache.places;
+    this.#normalize(inputNorm, rows);
+    this.#apply(query, rows, at.normed, hiddenStride, queries, query.outputs);
+    this.#apply(key, rows, at.normed, hiddenStride, keys, key.outputs);
+    this.#apply(value, rows, at.normed, hiddenStride, values, value.outputs);
+    if (headNorms === null) return;
+    this.#normalizeHeads(headNorms.query, rows * this.#config.heads, queries);
+    this.#normalizeHeads(headNorms.key, rows * this.#config.keyValueHeads, keys);
+  }
+
+  /** What comes after the last attention is computed for these rows alone. */
+  #keepRows(headRows: Int32Array, headCount: number): void {
+    const { mixed } = this.#cache.rows;
+    gatherRows(this.#hidden, this.#places.hiddenStride, headRows, headCount, this.#hidden);
+    gatherRows(mixed, this.#config.heads * this.#config.headDimension, headRows, headCount, mixed);
+  }
+
+  #normalize({ weight, width }: NormPlace, rows: number): void {
+    const { rows: at, hiddenStride } = this.#places;
+    this.#norm({
+      rows,
+      x: at.hidden,
+      stride: hiddenStride * FLOAT_BYTES,
+      width,
+      weight,
+      epsilon: this.#config.normEpsilon,
+      result: at.normed,
+    });
+  }
+
+  #normalizeHeads({ weight, width }: NormPlace, heads: number, x: number): void {
+    const { normEpsilon: epsilon } = this.#config;
+    this.#norm({ rows: heads, x, stride: width * FLOAT_BYTES, width, weight, epsilon, result: x });
+  }
+
+  #apply(
+    { weight, bias, inputs, outputs }: Linear,
+    rows: number,
+    x: number,
+    xStride: number,
+    result: number,
+    resultStride: number,
+    accumulate = false,
+  ): void {
+    this.#product({
+      rows,
+      x,
+      xStride: xStride * FLOAT_BYTES,
+      weight,
+      inputs,
+      outputs,
+      bias,
+      result,
+      resultStride: resultStride * FLOAT_BYTES,
+      accumulate,
+    });
+  }
+}

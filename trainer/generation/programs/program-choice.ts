@@ -1,0 +1,60 @@
+import type { DecoderConfig } from '../../models/config.ts';
+import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../../tensor/runtime/runtime.ts';
+import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
+import { PagedCache } from '../cache/cache.ts';
+import type { CompiledGrammar } from '../grammar.ts';
+import type { DecodeProgram } from './decode-program.ts';
+import { DeviceProgram } from './device-program.ts';
+import { placeKernels } from './kernel-places.ts';
+import { KernelProgram } from './kernel-program.ts';
+import { SegmentProgram } from './segment-program.ts';
+
+/**
+ * `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions; `device`: all on a device with
+ * memory of its own.
+ */
+export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
+
+/** Hidden size up to which our own kernels are faster than starting a runtime's. */
+const KERNELS_HIDDEN_SIZE = 192;
+
+export interface ProgramChoiceOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterSource;
+  readonly maxSequenceLength: number;
+  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  readonly maxOpenSequences: number;
+  /** Grammars that requests may name. */
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
+  /** How the model is computed; by its size when absent. */
+  readonly program?: DecodeProgramKind;
+}
+
+/**
+ * The model as an engine runs it, with its cache.
+ * @throws RangeError for `device` on a runtime without memory of its own
+ */
+export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
+  const { config, valueHead, runtime } = options;
+  const onProcessor = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments';
+  const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
+  if (program === 'device') {
+    if (runtime.memory === undefined) {
+      throw new RangeError(
+        `the runtime ${runtime.name} has no memory of its own: choose kernels or segments`,
+      );
+    }
+    return new DeviceProgram(options, runtime.memory, maxRows);
+  }
+  if (program === 'segments') {
+    const cache = new PagedCache(config, { ...options, maxRows });
+    return new SegmentProgram({ ...options, cache, maxRows });
+  }
+  const plan = new MemoryPlan();
+  const places = placeKernels(config, valueHead, maxRows, plan);
+  const cache = new PagedCache(config, { ...options, maxRows, plan });
+  return new KernelProgram({ ...options, places, cache });
+}

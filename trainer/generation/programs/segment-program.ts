@@ -1,0 +1,165 @@
+import type { DecoderConfig } from '../../models/config.ts';
+import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
+import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
+import type { PagedCache } from '../cache/cache.ts';
+import type { PageTable } from '../cache/page-table.ts';
+import { type DecodeProgram, gatherRows } from './decode-program.ts';
+
+/**
+ * Numbers of rows that programs are compiled for; a tick is rounded up. The smallest is more than one, because a
+ * product of one row runs through another kernel that rounds differently.
+ */
+const ROW_BUCKETS = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096];
+
+export interface SegmentProgramOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterSource;
+  readonly cache: PagedCache;
+  readonly maxRows: number;
+}
+
+/**
+ * The decoder as a tensor program cut at its attentions, which the cache computes. All arrays are allocated once; segments
+ * are compiled when their number of rows first occurs.
+ */
+export class SegmentProgram implements DecodeProgram {
+  readonly draws = null;
+  readonly ids: Int32Array;
+  readonly logits: Float32Array;
+  readonly logitsStride: number;
+  readonly values: Float32Array;
+  readonly valuesStride = 1;
+  readonly #options: SegmentProgramOptions;
+  /** Hidden states between segments; a segment reads one and writes the other. */
+  readonly #hidden: readonly [Float32Array, Float32Array];
+  readonly #headHidden: Float32Array;
+  readonly #headMixed: Float32Array;
+  readonly #segments = new Map<string, BoundSegment>();
+
+  constructor(options: SegmentProgramOptions) {
+    const { config, maxRows } = options;
+    this.#options = options;
+    this.ids = new Int32Array(maxRows);
+    this.#hidden = [
+      new Float32Array(maxRows * config.hiddenSize),
+      new Float32Array(maxRows * config.hiddenSize),
+    ];
+    this.#headHidden = new Float32Array(maxRows * config.hiddenSize);
+    this.#headMixed = new Float32Array(maxRows * config.heads * config.headDimension);
+    this.logits = new Float32Array(maxRows * config.vocabularySize);
+    this.logitsStride = config.vocabularySize;
+    this.values = new Float32Array(maxRows);
+  }
+
+  /** The weights are read where they are, at every run. */
+  weightsChanged(): void {}
+
+  get pages(): PageTable {
+    return this.#options.cache.pages;
+  }
+
+  setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
+    this.#options.cache.setRun(run, firstRow, rows, position, slot);
+  }
+
+  async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
+    const { config, cache } = this.#options;
+    const bucket = bucketOf(rows, this.#options.maxRows);
+    for (let layer = 0; layer < config.layers; layer++) {
+      const segment = this.#segments.get(`${layer} ${bucket}`) ?? (await this.#compileLayer(layer, bucket));
+      await segment.executable.run(segment.inputs);
+      cache.attend(runs, layer);
+    }
+    if (headCount === 0) return;
+    const headBucket = bucketOf(headCount, this.#options.maxRows);
+    const head = this.#segments.get(`head ${headBucket}`) ?? (await this.#compileHead(headBucket));
+    const hidden = this.#hidden[(config.layers - 1) % 2];
+    gatherRows(hidden, config.hiddenSize, headRows, headCount, this.#headHidden);
+    gatherRows(cache.rows.mixed, config.heads * config.headDimension, headRows, headCount, this.#headMixed);
+    await head.executable.run(head.inputs);
+  }
+
+  /** The end of the layer before, or the embedding, and the projections of `layer`. */
+  async #compileLayer(layer: number, rows: number): Promise<BoundSegment> {
+    const { config, cache } = this.#options;
+    const g = new GraphBuilder({ rowsAlike: true });
+    const segments = decoderSegments(config);
+    const width = config.heads * config.headDimension;
+    const keyWidth = config.keyValueHeads * config.headDimension;
+    const inputs: { [name: string]: Float32Array | Int32Array } = {};
+    let hidden = null;
+    if (layer === 0) {
+      hidden = segments.embed(g, g.input('ids', 'int32', [rows]));
+      inputs.ids = this.ids.subarray(0, rows);
+    } else {
+      const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
+      const mixed = g.input('mixed', 'float32', [rows, width]);
+      hidden = segments.finishLayer(g, layer - 1, before, mixed);
+      inputs.hidden = this.#hidden[(layer - 1) % 2].subarray(0, rows * config.hiddenSize);
+      inputs.mixed = cache.rows.mixed.subarray(0, rows * width);
+    }
+    const { query, key, value } = segments.project(g, layer, hidden);
+    g.output('hidden', hidden);
+    g.output('queries', query);
+    g.output('keys', key);
+    g.output('values', value);
+    const outputs = {
+      hidden: this.#hidden[layer % 2].subarray(0, rows * config.hiddenSize),
+      queries: cache.rows.queries.subarray(0, rows * width),
+      keys: cache.rows.keys.subarray(0, rows * keyWidth),
+      values: cache.rows.values.subarray(0, rows * keyWidth),
+    };
+    return this.#bind(`${layer} ${rows}`, g, inputs, outputs);
+  }
+
+  async #compileHead(rows: number): Promise<BoundSegment> {
+    const { config, valueHead } = this.#options;
+    const g = new GraphBuilder({ rowsAlike: true });
+    const segments = decoderSegments(config);
+    const width = config.heads * config.headDimension;
+    const before = g.input('hidden', 'float32', [rows, config.hiddenSize]);
+    const mixed = g.input('mixed', 'float32', [rows, width]);
+    const hidden = segments.finish(g, segments.finishLayer(g, config.layers - 1, before, mixed));
+    const outputs: { [name: string]: Float32Array } = {
+      logits: this.logits.subarray(0, rows * config.vocabularySize),
+    };
+    g.output('logits', decoderLogits(g, config, hidden));
+    if (valueHead) {
+      g.output('values', decoderValues(g, config, hidden));
+      outputs.values = this.values.subarray(0, rows);
+    }
+    const inputs = {
+      hidden: this.#headHidden.subarray(0, rows * config.hiddenSize),
+      mixed: this.#headMixed.subarray(0, rows * width),
+    };
+    return this.#bind(`head ${rows}`, g, inputs, outputs);
+  }
+
+  async #bind(
+    key: string,
+    g: GraphBuilder,
+    inputs: BoundSegment['inputs'],
+    outputs: { readonly [name: string]: Float32Array },
+  ): Promise<BoundSegment> {
+    const { runtime, parameters } = this.#options;
+    const executable = await runtime.compile(g.build(), { parameters, outputs });
+    const segment = { executable, inputs };
+    this.#segments.set(key, segment);
+    return segment;
+  }
+}
+
+interface BoundSegment {
+  readonly executable: Executable;
+  readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
+}
+
+/** The number of rows that a program is compiled for to take so many. */
+export function bucketOf(rows: number, most: number): number {
+  for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
+  return most;
+}

@@ -1,0 +1,183 @@
+import type { Random } from '../../shared/random.ts';
+import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
+import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
+import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
+import type { SamplingSettings } from './generation.ts';
+
+const LANES = 4;
+
+/** The token drawn and its log-probability under the distribution it was drawn from. */
+export interface Draw {
+  token: number;
+  logProb: number;
+}
+
+/**
+ * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates next to
+ * nothing; top-k and top-p cost a sort.
+ *
+ * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
+ * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
+ */
+export class Sampler {
+  /** Probabilities but for a factor. */
+  readonly #weights: Float32Array;
+  /** What fills the last vector up. */
+  readonly #padding: Float32Array;
+  readonly #exponentials: Exponentials;
+  /** Room for top-k, and for top-p. */
+  readonly #sorted: Float32Array;
+  readonly #order: Int32Array;
+  readonly #draw: Draw = { token: 0, logProb: 0 };
+
+  constructor(vocabularySize: number) {
+    const plan = new MemoryPlan();
+    const padding = (LANES - (vocabularySize % LANES)) % LANES;
+    const weights = plan.place(vocabularySize + padding);
+    const scratch = plan.place(LANES);
+    const pages = Math.ceil(plan.end / PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+    this.#weights = new Float32Array(memory.buffer, weights, vocabularySize);
+    this.#padding = new Float32Array(memory.buffer, weights + this.#weights.byteLength, padding);
+    this.#exponentials = compileExponentials(memory, scratch);
+    this.#sorted = new Float32Array(vocabularySize);
+    this.#order = new Int32Array(vocabularySize);
+  }
+
+  /**
+   * @param logits a row begins at `start`
+   * @param allowed 1 where a token may be drawn, a row beginning at `allowedStart`; null allows all
+   * @returns an object that the next call overwrites
+   * @throws RangeError when a logit that counts is NaN, or no token is left
+   */
+  draw(
+    logits: Float32Array,
+    start: number,
+    settings: SamplingSettings,
+    rng: Random,
+    allowed: Uint8Array | null = null,
+    allowedStart = 0,
+  ): Draw {
+    const weights = this.#weights;
+    const count = weights.length;
+    const best = largest(logits, start, count, allowed, allowedStart);
+    if (best === -1) throw new RangeError('no token can be drawn: logits are NaN or the grammar allows none');
+    const draw = this.#draw;
+    if (settings.temperature === 0) {
+      draw.token = best;
+      draw.logProb = 0;
+      return draw;
+    }
+    let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
+    if (allowed !== null) total = this.#forbid(allowed, allowedStart);
+    if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
+    let rest = rng.float() * total;
+    let token = best;
+    for (let i = 0; i < count; i++) {
+      const weight = weights[i];
+      if (weight === 0) continue;
+      token = i;
+      if (rest < weight) break;
+      rest -= weight;
+    }
+    draw.token = token;
+    draw.logProb = Math.log(weights[token] / total);
+    return draw;
+  }
+
+  /** Sets all weights and gives their sum. */
+  #weigh(logits: Float32Array, start: number, largest: number, scale: number): number {
+    const weights = this.#weights;
+    for (let i = 0; i < weights.length; i++) weights[i] = logits[start + i];
+    this.#padding.fill(-Infinity);
+    return this.#exponentials(weights.byteOffset, weights.length, largest, scale);
+  }
+
+  /** Sets the weights of tokens that are not allowed to 0; gives the sum of what is left. */
+  #forbid(allowed: Uint8Array, start: number): number {
+    const weights = this.#weights;
+    let total = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (allowed[start + i] === 0) weights[i] = 0;
+      else total += weights[i];
+    }
+    return total;
+  }
+
+  /** Sets the weights of tokens outside top-k and top-p to 0; gives the sum of what is left. */
+  #truncate({ topK, topP }: SamplingSettings, total: number): number {
+    const left = topK > 0 && topK < this.#weights.length ? this.#keepLargest(topK) : total;
+    return topP < 1 ? this.#keepMass(topP, left) : left;
+  }
+
+  #keepLargest(most: number): number {
+    const weights = this.#weights;
+    const sorted = this.#sorted;
+    sorted.set(weights);
+    sorted.sort();
+    const smallest = sorted[sorted.length - most];
+    let above = 0;
+    for (let i = sorted.length - 1; i >= 0 && sorted[i] > smallest; i--) above++;
+    // Of tokens as likely as the last one kept, the first ones stay.
+    let equals = most - above;
+    let mass = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (weights[i] < smallest || (weights[i] === smallest && equals-- <= 0)) weights[i] = 0;
+      mass += weights[i];
+    }
+    return mass;
+  }
+
+  #keepMass(share: number, total: number): number {
+    const weights = this.#weights;
+    const order = this.#order;
+    // All tokens below this together weigh less than what is to be cut off: none of them can be among those kept.
+    const floor = ((1 - share) * total) / weights.length;
+    let candidates = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (weights[i] > floor) order[candidates++] = i;
+      else weights[i] = 0;
+    }
+    const ranked = order.subarray(0, candidates).sort((a, b) => weights[b] - weights[a] || a - b);
+    let kept = 0;
+    let mass = 0;
+    while (kept < candidates && (kept === 0 || mass < share * total)) mass += weights[ranked[kept++]];
+    for (let i = kept; i < candidates; i++) weights[ranked[i]] = 0;
+    return mass;
+  }
+}
+
+/** @throws RangeError naming the setting that is out of range */
+export function checkSampling(settings: SamplingSettings): void {
+  const { temperature, topK, topP, maxNewTokens } = settings;
+  if (!(temperature >= 0) || !Number.isFinite(temperature)) {
+    throw new RangeError(`temperature must be a number of at least 0, got ${temperature}`);
+  }
+  if (!Number.isInteger(topK) || topK < 0)
+    throw new RangeError(`topK must be an integer of at least 0, got ${topK}`);
+  if (!(topP > 0 && topP <= 1)) throw new RangeError(`topP must be above 0 and at most 1, got ${topP}`);
+  if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1) {
+    throw new RangeError(`maxNewTokens must be an integer of at least 1, got ${maxNewTokens}`);
+  }
+}
+
+function largest(
+  logits: Float32Array,
+  start: number,
+  count: number,
+  allowed: Uint8Array | null,
+  allowedStart: number,
+): number {
+  let best = -1;
+  let value = -Infinity;
+  for (let i = 0; i < count; i++) {
+    if (allowed !== null && allowed[allowedStart + i] === 0) continue;
+    const logit = logits[start + i];
+    if (Number.isNaN(logit)) return -1;
+    if (logit > value) {
+      value = logit;
+      best = i;
+    }
+  }
+  return best;
+}

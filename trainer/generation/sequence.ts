@@ -1,0 +1,112 @@
+import type { Random } from '../../shared/random.ts';
+import type { Generation, SamplingSettings } from './generation.ts';
+import type { CompiledGrammar } from './grammar.ts';
+import type { StopStrings } from './stop-strings.ts';
+
+/** A sequence as the engine keeps it: its tokens always, its cache while it has a slot. */
+export class Sequence {
+  readonly id: number;
+  tokens = new Int32Array(64);
+  length = 0;
+  /** Positions whose keys and values are in the cache under the present weights. */
+  cached = 0;
+  /** Where its list of pages stands; −1 without a cache. */
+  slot = -1;
+  /** Pages it has. */
+  pages = 0;
+  /** Under which of the engine's weights its cache was begun. */
+  generation = 0;
+  /** Number of the engine's tick it was last used in. */
+  lastUsed = 0;
+  request: ActiveRequest | null = null;
+
+  constructor(id: number) {
+    this.id = id;
+  }
+
+  push(token: number): void {
+    if (this.length === this.tokens.length) {
+      const larger = new Int32Array(2 * this.length);
+      larger.set(this.tokens);
+      this.tokens = larger;
+    }
+    this.tokens[this.length++] = token;
+  }
+}
+
+/** A request being worked on, with what it has sampled so far. */
+export class ActiveRequest {
+  readonly sequence: Sequence;
+  readonly sampling: SamplingSettings;
+  readonly rng: Random;
+  readonly grammar: CompiledGrammar | null;
+  grammarState: number;
+  /** Tokens it may sample at most: the request's limit or what the context leaves. */
+  readonly limit: number;
+  readonly atLimit: 'length' | 'context';
+  count = 0;
+  readonly #stops: StopStrings | null;
+  readonly #tokenIds: Int32Array;
+  readonly #logProbs: Float32Array;
+  readonly #values: Float32Array | null;
+  readonly #versions: Int32Array;
+  readonly #finish: (generation: Generation) => void;
+  readonly fail: (error: Error) => void;
+
+  constructor(options: {
+    readonly sequence: Sequence;
+    readonly sampling: SamplingSettings;
+    readonly rng: Random;
+    readonly grammar: CompiledGrammar | null;
+    readonly stops: StopStrings | null;
+    readonly room: number;
+    readonly values: boolean;
+    readonly finish: (generation: Generation) => void;
+    readonly fail: (error: Error) => void;
+  }) {
+    this.sequence = options.sequence;
+    this.sampling = options.sampling;
+    this.rng = options.rng;
+    this.grammar = options.grammar;
+    this.grammarState = options.grammar?.start ?? 0;
+    this.limit = Math.min(options.sampling.maxNewTokens, options.room);
+    this.atLimit = options.room < options.sampling.maxNewTokens ? 'context' : 'length';
+    this.#stops = options.stops;
+    this.#tokenIds = new Int32Array(this.limit);
+    this.#logProbs = new Float32Array(this.limit);
+    this.#values = options.values ? new Float32Array(this.limit) : null;
+    this.#versions = new Int32Array(this.limit);
+    this.#finish = options.finish;
+    this.fail = options.fail;
+  }
+
+  /** Takes a sampled token; true when the request is done with it. */
+  take(token: number, logProb: number, value: number, version: number): boolean {
+    const at = this.count++;
+    this.#tokenIds[at] = token;
+    this.#logProbs[at] = logProb;
+    if (this.#values !== null) this.#values[at] = value;
+    this.#versions[at] = version;
+    this.sequence.push(token);
+    if (this.grammar !== null) {
+      const vocabularySize = this.grammar.next.length / this.grammar.stateCount;
+      this.grammarState = this.grammar.next[this.grammarState * vocabularySize + token];
+      if (this.grammar.final[this.grammarState]) return this.finish('stop');
+    }
+    if (this.sampling.stopTokenIds.includes(token)) return this.finish('stop');
+    if (this.#stops?.isIn(this.#tokenIds.subarray(0, this.count))) return this.finish('stop');
+    return this.count < this.limit ? false : this.finish(this.atLimit);
+  }
+
+  finish(finishReason: Generation['finishReason']): true {
+    const values = this.#values === null ? {} : { values: this.#values.slice(0, this.count) };
+    this.#finish({
+      tokenIds: this.#tokenIds.slice(0, this.count),
+      logProbs: this.#logProbs.slice(0, this.count),
+      ...values,
+      versions: this.#versions.slice(0, this.count),
+      finishReason,
+    });
+    return true;
+  }
+}

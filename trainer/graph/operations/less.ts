@@ -1,6 +1,0 @@
-import { binary } from './elementwise.ts';
-
-export const less = binary('less', (a, b) => (a < b ? 1 : 0), {
-  accepts: ['float32', 'int32'],
-  result: 'bool',
-});

@@ -1,6 +1,0 @@
-import { binary } from './elementwise.ts';
-
-export const logicalAnd = binary('logicalAnd', (a, b) => a & b, {
-  accepts: ['bool'],
-  result: 'bool',
-});

@@ -1,7 +1,0 @@
-import { unary } from './elementwise.ts';
-
-export const sigmoid = unary(
-  'sigmoid',
-  x => 1 / (1 + Math.exp(-x)),
-  ({ g, output, upstream }) => g.mul(upstream, g.mul(output, g.sub(1, output))),
-);

@@ -1,5 +1,0 @@
-import { unary } from './elementwise.ts';
-
-export const tanh = unary('tanh', Math.tanh, ({ g, output, upstream }) =>
-  g.mul(upstream, g.sub(1, g.mul(output, output))),
-);

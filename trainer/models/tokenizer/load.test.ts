@@ -1,0 +1,112 @@
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { buildWordTokenizer, saveTokenizer } from './builder.ts';
+import type { ChatMessage } from './chat-template.ts';
+import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
+
+const MODELS = fileURLToPath(new URL('../../../test-data/golden/models/', import.meta.url));
+
+interface Expected {
+  tokenizer: { text: string; ids: number[]; decoded: string }[];
+  chat: { messages: ChatMessage[]; add_generation_prompt: boolean; text: string }[];
+}
+
+for (const name of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
+  t.test(`${name}: token ids, texts and chats equal those of transformers`, async t => {
+    const folder = join(MODELS, name);
+    const expected = JSON.parse(readFileSync(join(folder, 'expected.json'), 'utf8')) as Expected;
+    const tokenizer = await loadTokenizer(folder);
+    t.equal(tokenizer.vocabularySize, 512);
+    t.equal(tokenizer.eosTokenId, tokenizer.idOf('<|im_end|>'));
+    for (const row of expected.tokenizer) {
+      t.same(tokenizer.encode(row.text), row.ids, row.text);
+      t.equal(tokenizer.decode(row.ids), row.decoded);
+    }
+    for (const row of expected.chat) {
+      t.equal(
+        tokenizer.chatTemplate?.render(row.messages, { addGenerationPrompt: row.add_generation_prompt }),
+        row.text,
+      );
+    }
+  });
+}
+
+t.test('a chat template is found inside tokenizer_config.json as well', async t => {
+  const model = await readFile(join(MODELS, 'qwen2-tiny', TOKENIZER_FILE), 'utf8');
+  const template = `{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}`;
+  const load = (chat_template: unknown) =>
+    tokenizerFromFiles(
+      {
+        [TOKENIZER_FILE]: model,
+        [TOKENIZER_CONFIG_FILE]: JSON.stringify({ bos_token: { content: '<|endoftext|>' }, chat_template }),
+      },
+      'test',
+    );
+  const messages: ChatMessage[] = [{ role: 'user', content: 'hi' }];
+  const wanted = '<|endoftext|>[user]hi>';
+  t.equal(load(template).chatTemplate?.render(messages, { addGenerationPrompt: true }), wanted);
+  const named = [
+    { name: 'tool_use', template: 'no' },
+    { name: 'default', template },
+  ];
+  t.equal(load(named).chatTemplate?.render(messages, { addGenerationPrompt: true }), wanted);
+  t.equal(load(undefined).chatTemplate, undefined);
+});
+
+t.test('special tokens are left out on request', async t => {
+  const tokenizer = await loadTokenizer(join(MODELS, 'qwen2-tiny'));
+  const ids = tokenizer.encode('<|im_start|>user\nhi<|im_end|>\n');
+  t.equal(tokenizer.decode(ids, { skipSpecial: true }), 'user\nhi\n');
+});
+
+t.test('a broken file is named', async t => {
+  t.throws(
+    () => tokenizerFromFiles({ [TOKENIZER_FILE]: '{' }, 'folder'),
+    /folder\/tokenizer.json is not valid JSON/,
+  );
+  await t.rejects(loadTokenizer(t.testdir()), /tokenizer\.json/);
+});
+
+t.test('a word-level tokenizer gives text back exactly', async t => {
+  const tokenizer = buildWordTokenizer([
+    '#',
+    '_',
+    'P',
+    'U',
+    'Up',
+    '√',
+    '||',
+    '\n',
+    '<answer>',
+    '(',
+    '^',
+    'Up',
+  ]);
+  const text = '#_P√\n<answer>Up||U(^\n';
+  const ids = tokenizer.encode(text);
+  t.equal(ids.length, 12);
+  t.equal(tokenizer.decode(ids), text);
+  t.equal(tokenizer.vocabularySize, 14, 'three special tokens and each word once');
+  t.equal(tokenizer.decode(tokenizer.encode('#? !_')), '#<unk>_', 'one unknown token for each unknown piece');
+  t.same(tokenizer.encode('<eos>'), [tokenizer.eosTokenId]);
+  t.equal(tokenizer.decode(tokenizer.encode('#<eos>'), { skipSpecial: true }), '#');
+  t.throws(() => tokenizer.decode([14]), /14 is not in the vocabulary of 14/);
+});
+
+t.test('a saved word-level tokenizer loads alike', async t => {
+  const tokenizer = buildWordTokenizer(['a', 'ab', '<think>', '10']);
+  const folder = join(t.testdir(), 'new');
+  await saveTokenizer(tokenizer, folder);
+  const loaded = await loadTokenizer(folder);
+  t.same(loaded.encode('aba10<think>'), tokenizer.encode('aba10<think>'));
+  t.equal(loaded.padTokenId, tokenizer.padTokenId);
+  t.same(loaded.files, tokenizer.files);
+});
+
+t.test('words that cannot be are refused', async t => {
+  t.throws(() => buildWordTokenizer(['']), /empty/);
+  t.throws(() => buildWordTokenizer(['<pad>']), /special token/);
+});

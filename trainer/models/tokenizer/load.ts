@@ -1,0 +1,133 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
+import type { JsonObject } from '../../../shared/json.ts';
+import { ChatTemplate } from './chat-template.ts';
+import type { DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
+import { isWordLevel, WordTokenizer } from './word-tokenizer.ts';
+
+export const TOKENIZER_FILE = 'tokenizer.json';
+export const TOKENIZER_CONFIG_FILE = 'tokenizer_config.json';
+export const CHAT_TEMPLATE_FILE = 'chat_template.jinja';
+
+/**
+ * Reads a tokenizer from a folder in the Hugging Face layout: `tokenizer.json`, and where present
+ * `tokenizer_config.json` and `chat_template.jinja`.
+ * @throws Error naming the file that is missing or broken
+ */
+export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+  const files: Record<string, string> = {
+    [TOKENIZER_FILE]: await readFile(join(folder, TOKENIZER_FILE), 'utf8'),
+  };
+  for (const name of [TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE]) {
+    const text = await readIfThere(join(folder, name));
+    if (text !== undefined) files[name] = text;
+  }
+  return tokenizerFromFiles(files, folder);
+}
+
+/**
+ * A tokenizer from the contents of its files.
+ * @param origin where the files come from, for errors
+ */
+export function tokenizerFromFiles(files: { readonly [name: string]: string }, origin: string): Tokenizer {
+  const model = parse(files[TOKENIZER_FILE], `${origin}/${TOKENIZER_FILE}`);
+  const config =
+    files[TOKENIZER_CONFIG_FILE] === undefined
+      ? {}
+      : parse(files[TOKENIZER_CONFIG_FILE], `${origin}/${TOKENIZER_CONFIG_FILE}`);
+  const names = specialTokenNames(config);
+  const source = files[CHAT_TEMPLATE_FILE] ?? chatTemplateOf(config);
+  const chatTemplate = source === undefined ? undefined : new ChatTemplate(source, names);
+  return isWordLevel(model)
+    ? new WordTokenizer(model, names, files, chatTemplate)
+    : new SubwordTokenizer(model, config, names, files, chatTemplate);
+}
+
+/** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
+class SubwordTokenizer implements Tokenizer {
+  readonly vocabularySize: number;
+  readonly eosTokenId?: number;
+  readonly bosTokenId?: number;
+  readonly padTokenId?: number;
+  readonly chatTemplate?: ChatTemplate;
+  readonly files: { readonly [name: string]: string };
+  readonly #hub: HubTokenizer;
+
+  constructor(
+    model: JsonObject,
+    config: JsonObject,
+    names: SpecialTokenNames,
+    files: { readonly [name: string]: string },
+    chatTemplate?: ChatTemplate,
+  ) {
+    this.#hub = new HubTokenizer(model, config);
+    this.files = files;
+    this.chatTemplate = chatTemplate;
+    let greatest = -1;
+    for (const id of this.#hub.get_vocab().values()) if (id > greatest) greatest = id;
+    this.vocabularySize = greatest + 1;
+    this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
+    this.bosTokenId = names.bos_token === undefined ? undefined : this.idOf(names.bos_token);
+    this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
+  }
+
+  encode(text: string): number[] {
+    return this.#hub.encode(text, { add_special_tokens: false }).ids;
+  }
+
+  decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
+    if (ids.length === 0) return '';
+    return this.#hub.decode(Array.from(ids), {
+      skip_special_tokens: options.skipSpecial ?? false,
+      clean_up_tokenization_spaces: false,
+    });
+  }
+
+  idOf(token: string): number | undefined {
+    return this.#hub.token_to_id(token);
+  }
+}
+
+function specialTokenNames(config: JsonObject): SpecialTokenNames {
+  const name = (key: string): string | undefined => {
+    const value = config[key];
+    if (typeof value === 'string') return value;
+    if (value !== null && typeof value === 'object' && 'content' in value) return String(value.content);
+    return undefined;
+  };
+  return {
+    bos_token: name('bos_token'),
+    eos_token: name('eos_token'),
+    pad_token: name('pad_token'),
+    unk_token: name('unk_token'),
+  };
+}
+
+/** The template inside `tokenizer_config.json`: a text, or a list of named ones of which `default` is meant. */
+function chatTemplateOf(config: JsonObject): string | undefined {
+  const value = config.chat_template;
+  if (typeof value === 'string') return value;
+  if (!Array.isArray(value)) return undefined;
+  for (const entry of value as readonly JsonObject[]) {
+    if (entry.name === 'default') return String(entry.template);
+  }
+  return undefined;
+}
+
+function parse(text: string, file: string): JsonObject {
+  try {
+    return JSON.parse(text) as JsonObject;
+  } catch (error) {
+    throw new Error(`${file} is not valid JSON: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,32 @@
+import type { ChatTemplate } from './chat-template.ts';
+
+/** Text to token ids and back. */
+export interface Tokenizer {
+  /** Greatest id + 1. A model's vocabulary may be padded to more. */
+  readonly vocabularySize: number;
+  readonly eosTokenId?: number;
+  readonly bosTokenId?: number;
+  readonly padTokenId?: number;
+  /** How messages become text; absent where the tokenizer has none. */
+  readonly chatTemplate?: ChatTemplate;
+  /** Ids of the text as it stands; nothing is added in front or behind. */
+  encode(text: string): number[];
+  decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
+  /** The id of one token by its exact text. */
+  idOf(token: string): number | undefined;
+  /** The files that save this tokenizer in the Hugging Face layout, by name. */
+  readonly files: { readonly [name: string]: string };
+}
+
+export interface DecodeOptions {
+  /** Leaves special tokens (end of text, padding, chat markers) out; false unless told otherwise. */
+  readonly skipSpecial?: boolean;
+}
+
+/** Contents of special tokens by their role, as `tokenizer_config.json` names them. */
+export type SpecialTokenNames = {
+  readonly bos_token?: string;
+  readonly eos_token?: string;
+  readonly pad_token?: string;
+  readonly unk_token?: string;
+};

@@ -1,0 +1,110 @@
+import { join } from 'node:path';
+import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { LocalPolicy } from './local-policy.ts';
+import type {
+  GradientSettings,
+  Policy,
+  Score,
+  ScoreRequest,
+  ScoreSettings,
+  UpdateBatch,
+  UpdateMetrics,
+  UpdateSettings,
+} from './policy.ts';
+
+/** Where a policy's folder holds its critic. */
+export const CRITIC_FOLDER = 'critic';
+
+/**
+ * A policy whose values a critic of its own estimates: a second model that learns beside it, from the same mini-batches, at a
+ * rate of its own. Its weights and its optimiser's state are kept in a folder within the policy's.
+ */
+export class ActorCritic implements Policy {
+  readonly actor: LocalPolicy;
+  readonly critic: LocalPolicy;
+
+  constructor(actor: LocalPolicy, critic: LocalPolicy) {
+    this.actor = actor;
+    this.critic = critic;
+  }
+
+  get version(): number {
+    return this.actor.version;
+  }
+
+  get vocabularySize(): number {
+    return this.actor.vocabularySize;
+  }
+
+  get maxSequenceLength(): number {
+    return this.actor.maxSequenceLength;
+  }
+
+  generate(request: GenerateRequest): Promise<Generation> {
+    return this.actor.generate(request);
+  }
+
+  release(sequenceId: number): void {
+    this.actor.release(sequenceId);
+  }
+
+  score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    return this.actor.score(sequences, settings);
+  }
+
+  estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
+    return this.critic.estimate(sequences);
+  }
+
+  /**
+   * One optimiser step of each.
+   * @throws RangeError where the settings hold no optimiser for the critic; else as the policy's own
+   */
+  async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+    const { critic: optimizer } = settings;
+    if (optimizer === undefined) {
+      throw new RangeError('the settings of an update with a critic need its optimiser (`critic`)');
+    }
+    const learnt = await this.critic.update(batch, { ...settings, optimizer });
+    return { ...criticMetrics(learnt), ...(await this.actor.update(batch, settings)) };
+  }
+
+  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
+    return this.actor.measure(batch, settings);
+  }
+
+  holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
+    return this.actor.holdingGeneration(work);
+  }
+
+  async save(folder: string): Promise<void> {
+    await this.actor.save(folder);
+    await this.critic.save(join(folder, CRITIC_FOLDER));
+  }
+
+  async load(folder: string): Promise<void> {
+    await this.actor.load(folder);
+    await this.critic.load(join(folder, CRITIC_FOLDER));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.actor.close(), this.critic.close()]);
+  }
+}
+
+/** What is the critic's own of the metrics of its update, under its names. */
+function criticMetrics(metrics: UpdateMetrics): UpdateMetrics {
+  return Object.fromEntries(
+    Object.entries(metrics).flatMap(([name, value]) => {
+      if (name.startsWith('critic/')) return [[name, value]];
+      return OPTIMIZER_METRICS.has(name) ? [[name.replace('actor/', 'critic/'), value]] : [];
+    }),
+  );
+}
+
+const OPTIMIZER_METRICS: ReadonlySet<string> = new Set([
+  'actor/grad_norm',
+  'actor/lr',
+  'actor/loss_scale',
+  'actor/step_skipped',
+]);

@@ -1,0 +1,84 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { JsonObject } from '../../../shared/json.ts';
+import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
+import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
+import { loraSpecs } from '../../models/parameters.ts';
+import { PEFT_PREFIX, type PeftAdapter, parsePeftConfig, peftConfigToJson } from '../../models/peft.ts';
+import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { isThere, writeWhole } from './files.ts';
+
+export const ADAPTER_CONFIG_FILE = 'adapter_config.json';
+export const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
+
+/** Whether a folder holds an adapter in PEFT's layout. */
+export function isAdapterFolder(folder: string): Promise<boolean> {
+  return isThere(join(folder, ADAPTER_CONFIG_FILE));
+}
+
+/** @throws ModelConfigError naming the file and the option that is not supported; Error when it cannot be read */
+export async function readAdapterConfig(folder: string): Promise<PeftAdapter> {
+  const path = join(folder, ADAPTER_CONFIG_FILE);
+  const text = await readFile(path, 'utf8').catch(error => {
+    throw new Error(`cannot read ${path}: ${(error as Error).message}`);
+  });
+  try {
+    return parsePeftConfig(JSON.parse(text) as JsonObject);
+  } catch (error) {
+    throw new ModelConfigError(`${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/**
+ * Reads an adapter's matrices into a store.
+ * @param config of the model with the adapter's own LoRA config
+ * @throws SafetensorsError naming a matrix that is missing, too much or of another shape
+ */
+export async function readAdapterWeights(
+  folder: string,
+  config: DecoderConfig,
+  weights: ParameterStore,
+): Promise<void> {
+  const path = join(folder, ADAPTER_WEIGHTS_FILE);
+  await using file = await SafetensorsReader.open(path);
+  const specs = config.lora === undefined ? [] : loraSpecs(config, config.lora);
+  const known = new Set(specs.map(({ name }) => PEFT_PREFIX + name));
+  const others = [...file.tensors.keys()].filter(name => !known.has(name));
+  if (others.length > 0) {
+    throw new SafetensorsError(`${path} holds ${others[0]}, which no adapter of this model and config has`);
+  }
+  for (const { name, shape } of specs) {
+    const stored = file.tensors.get(PEFT_PREFIX + name);
+    if (stored !== undefined && stored.shape.join() !== shape.join()) {
+      throw new SafetensorsError(
+        `${path}: ${stored.name} has shape [${stored.shape.join(', ')}], the base wants [${shape.join(', ')}]`,
+      );
+    }
+    await file.read(PEFT_PREFIX + name, weights.array(name));
+  }
+}
+
+/**
+ * Writes an adapter as PEFT does: `adapter_config.json` and `adapter_model.safetensors`.
+ * @param base what the config names as the base
+ * @param weights a store that has the adapter's matrices, among others perhaps
+ */
+export async function writeAdapter(
+  folder: string,
+  config: DecoderConfig,
+  base: string | null,
+  weights: ParameterStore,
+): Promise<void> {
+  const { lora } = config;
+  if (lora === undefined) throw new RangeError('the model has no adapter to write');
+  await writeSafetensors(
+    join(folder, ADAPTER_WEIGHTS_FILE),
+    loraSpecs(config, lora).map(({ name, shape }) => ({
+      name: PEFT_PREFIX + name,
+      shape,
+      data: weights.array(name),
+    })),
+  );
+  const json = peftConfigToJson({ lora, base });
+  await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
+}

@@ -1,0 +1,68 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { scratchConfig } from '../../models/config.ts';
+import type { LocalPolicy } from '../local-policy.ts';
+import { closing, play, policyWith, settingsWith, vocabularySize, weightsOf } from '../policies.test-data.ts';
+
+const folder = await mkdtemp(join(tmpdir(), 'ragen-policy-'));
+t.after(() => rm(folder, { recursive: true }));
+
+t.test('four steps are two steps, a save, a load and two steps, bit for bit', async t => {
+  const step = async (policy: LocalPolicy) =>
+    policy.update({ sequences: await play(policy, 6) }, settingsWith());
+  const straight = await closing(t, policyWith({ workers: 2 }));
+  for (let i = 0; i < 4; i++) await step(straight);
+  const first = await closing(t, policyWith({ workers: 2 }));
+  for (let i = 0; i < 2; i++) await step(first);
+  const saved = join(folder, 'resume');
+  await first.save(saved);
+  const second = await closing(t, policyWith({ workers: 2, seed: 99 }));
+  await second.load(saved);
+  t.equal(second.version, 2);
+  for (let i = 0; i < 2; i++) await step(second);
+  const [a, b] = [await weightsOf(straight), await weightsOf(second)];
+  t.ok(a.every((file, i) => file.equals(b[i])));
+  t.equal(second.version, 4);
+});
+
+t.test('a saved folder is a model to start from, and another model is refused', async t => {
+  const files = { 'tokenizer.json': '{"x":1}' };
+  const policy = await closing(t, policyWith({ files }));
+  const saved = join(folder, 'model');
+  await policy.save(saved);
+  t.same((await readdir(saved)).sort(), [
+    'config.json',
+    'model.safetensors',
+    'optimizer.json',
+    'optimizer.safetensors',
+    'tokenizer.json',
+    'value_head.safetensors',
+  ]);
+  const again = await closing(t, policyWith({ model: saved, seed: 8 }));
+  const [a, b] = [await weightsOf(policy), await weightsOf(again)];
+  t.ok(a[0].equals(b[0]) && a[1].equals(b[1]));
+  const other = await closing(t, policyWith({ model: scratchConfig({ vocabularySize }) }));
+  await t.rejects(other.load(saved), /holds another model: hiddenSize, intermediateSize/);
+  await writeFile(join(saved, 'model.safetensors'), 'broken');
+  await t.rejects(policyWith({ model: saved }), /not a safetensors file/);
+});
+
+t.test(
+  'a checkpoint of transformers is scored as transformers scores it, with a value head of 0',
+  async t => {
+    const golden = new URL('../../../test-data/golden/models/qwen3-tiny/', import.meta.url);
+    const { forward } = JSON.parse(await readFile(new URL('expected.json', golden), 'utf8'));
+    const policy = await closing(t, policyWith({ model: golden.pathname, grammars: {} }));
+    const tokenIds = Int32Array.from(forward.input_ids[0]);
+    const [score] = await policy.score([
+      { tokenIds, mask: Uint8Array.from(tokenIds, (_, i) => (i % 3 === 2 ? 1 : 0)) },
+    ]);
+    score.logProbs.forEach((logProb, i) => {
+      const expected = i % 3 === 2 ? forward.next_token_logprob[0][i - 1] : 0;
+      t.ok(Math.abs(logProb - expected) < 1e-5, `log-probability of token ${i}`);
+    });
+    t.ok(score.values!.every(value => value === 0));
+  },
+);

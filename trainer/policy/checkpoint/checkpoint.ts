@@ -1,0 +1,141 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { DecoderConfig } from '../../models/config.ts';
+import { configToJson } from '../../models/config-json.ts';
+import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
+import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
+import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
+import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { LossScaleState } from '../learning/loss-scale.ts';
+import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
+import { isThere, writeWhole } from './files.ts';
+import type { ModelPlace } from './model-folder.ts';
+import { CONFIG_FILE } from './model-folder.ts';
+
+export const WEIGHTS_FILE = 'model.safetensors';
+export const VALUE_HEAD_FILE = 'value_head.safetensors';
+export const OPTIMIZER_FILE = 'optimizer.safetensors';
+export const OPTIMIZER_STATE_FILE = 'optimizer.json';
+
+const FIRST_MOMENT = 'first';
+const SECOND_MOMENT = 'second';
+
+/** What learning needs besides the weights to go on exactly where it was. */
+export interface OptimizerState {
+  readonly first: ParameterStore;
+  readonly second: ParameterStore;
+}
+
+/** Counters of a policy: steps of the optimiser, and the policy's version. */
+export interface Progress {
+  readonly step: number;
+  readonly version: number;
+  /** Absent where products are float32. */
+  readonly lossScale?: LossScaleState;
+}
+
+/** What a policy's folder is written from. */
+export interface Checkpoint {
+  readonly config: DecoderConfig;
+  /** What an adapter's config names as its base. */
+  readonly base: string | null;
+  /** What is learnt. */
+  readonly weights: ParameterStore;
+  readonly optimizer: OptimizerState;
+  readonly progress: Progress;
+  /** Files by name: a tokenizer's. */
+  readonly files: { readonly [name: string]: string };
+}
+
+/**
+ * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
+ * adapters are learnt PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
+ * optimiser's moments and counters, and the given files. Each file appears whole or not at all.
+ */
+export async function saveCheckpoint(
+  folder: string,
+  { config, base, weights, optimizer, progress, files }: Checkpoint,
+): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const tensors = toWrite(weights, '');
+  const adapted = config.lora !== undefined;
+  if (adapted) await writeAdapter(folder, config, base, weights);
+  else
+    await writeShardedSafetensors(
+      join(folder, WEIGHTS_FILE),
+      tensors.filter(tensor => !isHead(tensor)),
+    );
+  const head = tensors.filter(isHead);
+  if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
+  await writeSafetensors(join(folder, OPTIMIZER_FILE), [
+    ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
+    ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
+  ]);
+  await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
+  if (!adapted) {
+    await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
+  }
+  for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
+}
+
+/**
+ * Reads the weights of a whole model into a store, one tensor at a time.
+ * @throws SafetensorsError naming a tensor that is missing or has another size
+ */
+export async function readWeights(folder: string, weights: ParameterStore): Promise<void> {
+  const inModel = weights.layout.filter(entry => !isHead(entry));
+  await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+}
+
+/**
+ * Reads what is learnt into a store: the whole model, or its adapter. A value head that the store has and neither the
+ * adapter nor the base has is left as it is.
+ * @throws SafetensorsError naming a tensor that is missing or has another size
+ */
+export async function readTrained(
+  { base, adapter }: ModelPlace,
+  config: DecoderConfig,
+  weights: ParameterStore,
+): Promise<void> {
+  if (config.lora === undefined) await readWeights(base, weights);
+  else if (adapter !== null) await readAdapterWeights(adapter, config, weights);
+  const head = weights.layout.filter(isHead);
+  for (const folder of [adapter, base]) {
+    if (head.length === 0 || folder === null) continue;
+    const path = join(folder, VALUE_HEAD_FILE);
+    if (!(await isThere(path))) continue;
+    await readInto(path, weights, '', head);
+    return;
+  }
+}
+
+/** Reads moments and counters; null, and the moments zeroed, where the folder has none (a model from elsewhere). */
+export async function readOptimizer(folder: string, optimizer: OptimizerState): Promise<Progress | null> {
+  if (!(await isThere(join(folder, OPTIMIZER_STATE_FILE)))) {
+    optimizer.first.flat.fill(0);
+    optimizer.second.flat.fill(0);
+    return null;
+  }
+  const path = join(folder, OPTIMIZER_FILE);
+  await readInto(path, optimizer.first, `${FIRST_MOMENT}.`, optimizer.first.layout);
+  await readInto(path, optimizer.second, `${SECOND_MOMENT}.`, optimizer.second.layout);
+  return JSON.parse(await readFile(join(folder, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
+}
+
+function isHead({ name }: { readonly name: string }): boolean {
+  return name === VALUE_HEAD_WEIGHT || name === VALUE_HEAD_BIAS;
+}
+
+function toWrite(store: ParameterStore, prefix: string): TensorToWrite[] {
+  return store.layout.map(({ name, shape }) => ({ name: prefix + name, shape, data: store.array(name) }));
+}
+
+async function readInto(
+  path: string,
+  store: ParameterStore,
+  prefix: string,
+  entries: readonly { readonly name: string }[],
+): Promise<void> {
+  await using file = await SafetensorsReader.open(path);
+  for (const { name } of entries) await file.read(prefix + name, store.array(name));
+}

@@ -1,0 +1,84 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { parseConfig } from '../../models/config-json.ts';
+import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
+import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
+import { isThere } from './files.ts';
+
+/** Where a model's parts are. */
+export interface ModelPlace {
+  /** Folder of the whole model: its config and weights. */
+  readonly base: string;
+  /** Folder of the adapter beside it; null for a model alone. */
+  readonly adapter: string | null;
+}
+
+/** Whether a folder holds a model, or an adapter for one. */
+export async function isModelFolder(folder: string): Promise<boolean> {
+  return (await isAdapterFolder(folder)) || (await isThere(join(folder, CONFIG_FILE)));
+}
+
+/**
+ * Where the parts of a model are whose folder holds it whole, or an adapter in PEFT's layout. The base of an adapter is the
+ * one given, or that which its config names, seen from here or from the adapter.
+ * @param base a whole model, or an adapter of the same base
+ * @throws Error saying where a model was looked for
+ */
+export async function findModel(folder: string, base?: string): Promise<ModelPlace> {
+  if (!(await isAdapterFolder(folder))) {
+    if (await isThere(join(folder, CONFIG_FILE))) return { base: folder, adapter: null };
+    throw new Error(`${folder} holds no model: neither ${CONFIG_FILE} nor adapter_config.json is there`);
+  }
+  const { base: named } = await readAdapterConfig(folder);
+  if (base !== undefined && base !== folder && (await isAdapterFolder(base))) {
+    return { base: (await findModel(base)).base, adapter: folder };
+  }
+  const places = [base === folder ? undefined : base, named, named === null ? null : join(folder, named)];
+  for (const place of places) {
+    if (typeof place === 'string' && (await isThere(join(place, CONFIG_FILE)))) {
+      return { base: place, adapter: folder };
+    }
+  }
+  throw new Error(
+    `the base of the adapter ${folder} is not here: its config names ${named ?? 'none'}; say where it is (policy.init: <folder>)`,
+  );
+}
+
+/** The shape of a model, with its adapter's config where the folder holds an adapter. @throws as {@link findModel} */
+export async function readModelConfig(folder: string, base?: string): Promise<DecoderConfig> {
+  const place = await findModel(folder, base);
+  const config = await readConfig(place.base);
+  if (place.adapter === null) return config;
+  return { ...config, lora: (await readAdapterConfig(place.adapter)).lora };
+}
+
+/** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
+export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
+  const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
+  const found: DecoderConfig = adapted
+    ? { ...config, lora: (await readAdapterConfig(folder)).lora }
+    : await readModelConfig(folder);
+  if (isDeepStrictEqual(found, config)) return;
+  const keys = [...new Set([...Object.keys(found), ...Object.keys(config)])] as (keyof DecoderConfig)[];
+  const different = keys.filter(key => !isDeepStrictEqual(found[key], config[key]));
+  throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
+}
+
+/** The folder that holds a model's tokenizer: its own, or its base's. @throws as {@link findModel} */
+export async function findTokenizer(folder: string, base?: string): Promise<string> {
+  return (await isThere(join(folder, TOKENIZER_FILE))) ? folder : (await findModel(folder, base)).base;
+}
+
+export const CONFIG_FILE = 'config.json';
+
+/** @throws ModelConfigError when the model is not supported; Error naming the file when it cannot be read */
+export async function readConfig(folder: string): Promise<DecoderConfig> {
+  const path = join(folder, CONFIG_FILE);
+  const text = await readFile(path, 'utf8').catch(error => {
+    throw new Error(`cannot read ${path}: ${(error as Error).message}`);
+  });
+  return parseConfig(JSON.parse(text) as JsonObject);
+}

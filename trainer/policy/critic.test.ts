@@ -1,0 +1,91 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { ActorCritic, CRITIC_FOLDER } from './actor-critic.ts';
+import type { LocalPolicyOptions } from './local-policy.ts';
+import { closing, config, play, policyWith, settingsWith } from './policies.test-data.ts';
+
+const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'up_proj'] as const };
+const regression = settingsWith({ value: { coefficient: 1, clip: 0 } }, { learningRate: 0.03 });
+const together = { ...settingsWith(), critic: regression.optimizer };
+
+const STEPS = 40;
+
+type Closing = Parameters<typeof closing>[0];
+
+async function pairWith(t: Closing, options: Partial<LocalPolicyOptions> = {}): Promise<ActorCritic> {
+  const actor = await closing(t, policyWith({ ...options, valueHead: false }));
+  const model = await actor.weightsNow();
+  const critic = await closing(t, policyWith({ ...options, lora: undefined, model, critic: true }));
+  return new ActorCritic(actor, critic);
+}
+
+const sequences = await play(await closing(t, policyWith()), 6);
+
+for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }]) {
+  const adapted = 'lora' in options;
+  t.test(adapted ? 'adapters' : 'all weights', async t => {
+    const pair = await pairWith(t, options);
+    const { actor, critic } = pair;
+    await t.test('a critic begins as the policy, learns returns, and leaves the policy as it is', async t => {
+      t.equal(critic.config.tiedEmbeddings, true, 'it has no output layer');
+      const scores = await actor.score(sequences);
+      t.ok((await critic.estimate(sequences)).every(values => values.every(value => value === 0)));
+      const losses: number[] = [];
+      for (let step = 0; step < STEPS; step++) {
+        losses.push((await critic.update({ sequences }, regression))['critic/vf_loss']);
+      }
+      const last = losses[STEPS - 1];
+      t.ok(last < 0.2 * losses[0], `the loss falls from ${losses[0]} to ${last}`);
+      const estimates = await critic.estimate(sequences);
+      const off = sequences.flatMap(({ mask, returns }, i) =>
+        Array.from(mask).flatMap((on, at) => (on ? [(estimates[i][at] - returns![at]) ** 2 / 2] : [])),
+      );
+      const mean = off.reduce((sum, x) => sum + x, 0) / off.length;
+      t.ok(Math.abs(mean - last) < 0.2 * losses[0], 'what it estimates is what it learnt');
+      (await actor.score(sequences)).forEach(({ logProbs }, i) => {
+        t.same(logProbs, scores[i].logProbs);
+      });
+    });
+
+    await t.test('it needs returns, and its own optimiser', async t => {
+      const [{ returns, ...sequence }] = sequences;
+      await t.rejects(pair.update({ sequences }, settingsWith()), /its optimiser/);
+      await t.rejects(pair.update({ sequences: [sequence] }, together), /a critic learns returns/);
+      await t.rejects(actor.estimate([sequence]), /no value head/);
+    });
+
+    await t.test('both are saved and go on as if they had never stopped', async t => {
+      const folder = t.testdir();
+      const metrics = await pair.update({ sequences }, together);
+      t.match(metrics, { 'actor/lr': 1e-3, 'critic/lr': 0.03 });
+      t.ok(metrics['critic/grad_norm'] > 0 && metrics['actor/grad_norm'] > 0);
+      const half = join(folder, 'half');
+      await pair.save(half);
+      t.equal(existsSync(join(half, CRITIC_FOLDER, 'adapter_model.safetensors')), adapted);
+      const resumed = await pairWith(t, options);
+      await resumed.load(half);
+      const weights = adapted ? 'adapter_model.safetensors' : 'model.safetensors';
+      const ends = await Promise.all(
+        [pair, resumed].map(async (one, n) => {
+          const end = join(folder, `end-${n}`);
+          const after = await one.update({ sequences }, together);
+          await one.save(end);
+          const places = [
+            join(end, weights),
+            ...[weights, 'value_head.safetensors', 'optimizer.safetensors'].map(name =>
+              join(end, CRITIC_FOLDER, name),
+            ),
+          ];
+          return { after, contents: await Promise.all(places.map(place => readFile(place))) };
+        }),
+      );
+      t.same(ends[0].after, ends[1].after);
+      ends[0].contents.forEach((content, i) => {
+        t.ok(content.equals(ends[1].contents[i]), `file ${i}`);
+      });
+      t.same(await resumed.estimate(sequences), await pair.estimate(sequences));
+    });
+  });
+}

@@ -1,0 +1,67 @@
+import type { AdamwFactors } from '../../tensor/runtime/optimizer-step.ts';
+import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
+import type { OptimizerSettings } from '../policy.ts';
+
+/** As torch.nn.utils.clip_grad_norm_ has it. */
+const CLIP_EPSILON = 1e-6;
+
+/**
+ * Sums of squares are taken over blocks of so many elements, so that a norm does not depend on how the vector is cut
+ * among threads, as long as cuts fall on block borders.
+ */
+export const NORM_BLOCK = 4096;
+
+/** Factor on all gradients that brings their global norm down to `clipNorm`; 1 where it is below, or clipping is off. */
+export function clipFactor(norm: number, clipNorm: number): number {
+  return clipNorm > 0 ? Math.min(1, clipNorm / (norm + CLIP_EPSILON)) : 1;
+}
+
+/** Σ x² of each block of [start, end), written to `blocks` at the block's number. */
+export function blockSquares(x: Float32Array, start: number, end: number, blocks: Float64Array): void {
+  for (let from = start; from < end; from += NORM_BLOCK) {
+    const to = Math.min(from + NORM_BLOCK, end);
+    let sum = 0;
+    for (let i = from; i < to; i++) sum += x[i] * x[i];
+    blocks[from / NORM_BLOCK] = sum;
+  }
+}
+
+/** What AdamW keeps of each weight. */
+export interface Moments {
+  readonly first: Float32Array;
+  readonly second: Float32Array;
+}
+
+/**
+ * One step of AdamW (Loshchilov & Hutter, 2019) on elements [start, end), as torch.optim.AdamW computes it: decay first,
+ * then the step with bias-corrected moments.
+ *
+ * @param step counts from 1
+ * @param scale factor on the gradients, from {@link clipFactor}
+ */
+export function adamwStep(
+  weights: Float32Array,
+  gradients: Float32Array,
+  moments: Moments,
+  step: number,
+  scale: number,
+  settings: OptimizerSettings,
+  start = 0,
+  end = weights.length,
+): void {
+  adamwKernel({ weights, gradients, ...moments }, adamwFactors(step, scale, settings), start, end);
+}
+
+/** What a step multiplies with. @param step counts from 1 */
+export function adamwFactors(step: number, scale: number, settings: OptimizerSettings): AdamwFactors {
+  const { beta1, beta2, epsilon, learningRate, weightDecay } = settings;
+  return {
+    scale,
+    beta1,
+    beta2,
+    keep: 1 - learningRate * weightDecay,
+    stepSize: learningRate / (1 - beta1 ** step),
+    inverseRoot: 1 / Math.sqrt(1 - beta2 ** step),
+    epsilon,
+  };
+}

@@ -1,0 +1,138 @@
+import { countTrained } from '../../algorithms/losses/aggregation.ts';
+import { type CompiledGrammar, grammarStates } from '../../generation/grammar.ts';
+import type { Graph } from '../../tensor/graph/graph.ts';
+import type { ScoreRequest } from '../policy.ts';
+import type { MicroBatch } from './micro-batches.ts';
+import type { BatchShape } from './sequence-graph.ts';
+
+/** Arrays for every input of a program, used at every run. */
+export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
+
+type Tokens = Pick<ScoreRequest, 'tokenIds' | 'mask'>;
+
+/** Where the tokens and the predictions of a sequence begin in a program's arrays. */
+interface Placement {
+  readonly token: number;
+  readonly prediction: number;
+}
+
+export function allocateInputs(graph: Graph): BatchInputs {
+  return Object.fromEntries(
+    [...graph.inputs].map(([name, { dtype, shape }]) => {
+      const size = shape.reduce((a, b) => a * b, 1);
+      return [name, dtype === 'int32' ? new Int32Array(size) : new Float32Array(size)];
+    }),
+  );
+}
+
+/** Writes and reads the arrays of a micro-batch's program. The sequences are its members. */
+export class BatchArrays {
+  readonly #shape: BatchShape;
+  readonly #sequences: readonly Tokens[];
+  readonly #placements: readonly Placement[];
+  /** All predictions have a place, not only those that are looked at. */
+  readonly #all: boolean;
+
+  constructor(shape: MicroBatch, sequences: readonly Tokens[]) {
+    this.#shape = shape;
+    this.#sequences = sequences;
+    this.#all = shape.predictions === shape.time;
+    this.#placements = placed(shape, sequences, this.#all);
+  }
+
+  /** Writes tokens, and of the masked ones their targets, positions and grammar states; the rest is 0. */
+  fillTokens(inputs: BatchInputs, grammar: CompiledGrammar | null): void {
+    const { ids, targets, grammarStates: states, positions } = inputs;
+    if (this.#shape.packed !== null) this.#fillPacking(inputs, this.#shape.packed);
+    ids.fill(0);
+    targets?.fill(0);
+    positions?.fill(0);
+    if (grammar !== null) states.fill(grammar.stateCount);
+    this.#sequences.forEach(({ tokenIds, mask }, row) => {
+      ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
+      if (targets !== undefined) this.put(row, tokenIds, targets);
+      if (positions !== undefined) {
+        let to = row * this.#shape.predictions;
+        for (let t = 1; t < mask.length; t++) if (mask[t]) positions[to++] = t - 1;
+      }
+      if (grammar !== null) this.put(row, grammarStates(grammar, tokenIds, mask, grammar.stateCount), states);
+    });
+  }
+
+  /** Writes what belongs to the tokens of a sequence to its predictions. */
+  put(row: number, source: ArrayLike<number>, target: Float32Array | Int32Array): void {
+    const { mask } = this.#sequences[row];
+    let to = this.#placements[row].prediction;
+    for (let t = 1; t < source.length; t++) if (this.#all || mask[t]) target[to++] = source[t];
+  }
+
+  /** Predictions of a sequence back at the tokens they are about; 0 where the mask is. */
+  take(row: number, source: ArrayLike<number>): Float32Array {
+    const { mask } = this.#sequences[row];
+    const out = new Float32Array(mask.length);
+    let from = this.#placements[row].prediction;
+    for (let t = 1; t < mask.length; t++) {
+      if (mask[t]) out[t] = source[from];
+      if (this.#all || mask[t]) from++;
+    }
+    return out;
+  }
+
+  /** Writes which token stands where in padded rows; what stands nowhere is padding on either side. */
+  #fillPacking(inputs: BatchInputs, packed: NonNullable<BatchShape['packed']>): void {
+    const { rows, time, predictions } = this.#shape;
+    const lengths = this.#sequences.map(({ tokenIds }) => tokenIds.length - 1);
+    const { places, tokens } = inputs;
+    places.fill(packed.tokens - 1);
+    tokens.fill(freePlace(lengths, rows, time));
+    lengths.forEach((length, row) => {
+      const { token } = this.#placements[row];
+      for (let t = 0; t < length; t++) {
+        places[row * time + t] = token + t;
+        tokens[token + t] = row * time + t;
+      }
+    });
+    if (this.#all) return;
+    const { asked, askedInverse, askedPlaces, askedTokens } = inputs;
+    const counts = this.#sequences.map(({ mask }) => countTrained(mask));
+    asked.fill(packed.tokens - 1);
+    askedInverse.fill(packed.predictions - 1);
+    askedPlaces.fill(packed.predictions - 1);
+    askedTokens.fill(freePlace(counts, rows, predictions));
+    this.#sequences.forEach(({ mask }, row) => {
+      const { token, prediction } = this.#placements[row];
+      let count = 0;
+      for (let t = 1; t < mask.length; t++) {
+        if (!mask[t]) continue;
+        asked[prediction + count] = token + t - 1;
+        askedInverse[token + t - 1] = prediction + count;
+        askedPlaces[row * predictions + count] = prediction + count;
+        askedTokens[prediction + count] = row * predictions + count;
+        count++;
+      }
+    });
+  }
+}
+
+function placed(
+  { time, predictions, packed }: BatchShape,
+  sequences: readonly Tokens[],
+  all: boolean,
+): Placement[] {
+  if (packed === null) {
+    return sequences.map((_, row) => ({ token: row * time, prediction: row * predictions }));
+  }
+  let [token, prediction] = [0, 0];
+  return sequences.map(({ tokenIds, mask }) => {
+    const placement = { token, prediction };
+    token += tokenIds.length - 1;
+    prediction += all ? tokenIds.length - 1 : countTrained(mask);
+    return placement;
+  });
+}
+
+/** A place in rows of `width` that a batch of such lengths leaves empty, the last of its row. */
+function freePlace(lengths: readonly number[], rows: number, width: number): number {
+  const shorter = lengths.findIndex(length => length < width);
+  return (shorter === -1 ? rows : shorter + 1) * width - 1;
+}

@@ -1,0 +1,127 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
+import { lossStructure } from '../../algorithms/losses/inputs.ts';
+import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import { initialize, parameterSpecs } from '../../models/parameters.ts';
+import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
+import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../../tensor/runtime/runtime.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
+import { config, largestDifference, vocabularySize } from '../policies.test-data.ts';
+import { planMicroBatches } from './micro-batches.ts';
+import { ScoreProgram } from './score-program.ts';
+import { GradientProgram } from './train-program.ts';
+
+/** Null where this machine has none. */
+const runtimes: readonly (readonly [string, Runtime | null])[] = [
+  ['ONNX Runtime', new OnnxRuntime()],
+  ['ONNX Runtime on two threads', new OnnxRuntime({ threads: 2 })],
+  ['gpu.js on the processor', new KernelCpuRuntime()],
+  ['WebGPU', await WebGpuRuntime.open()],
+];
+t.after(async () => {
+  for (const [, runtime] of runtimes) await runtime?.close();
+});
+
+const LENGTHS = [40, 9, 23, 5, 31, 2, 12, 17];
+const TOLERANCE = 2e-5;
+
+const losses: { readonly [name: string]: Partial<LossSettings> } = {
+  ppo: { kl: { estimator: 'k3', coefficient: 0.1 } },
+  'ppo without entropy': { entropyCoefficient: 0, aggregation: 'seq_mean_token_mean' },
+  gspo: { policy: 'gspo', aggregation: 'seq_mean_token_mean', clipLow: 0.01, clipHigh: 0.02 },
+  'decoupled PPO': { policy: 'decoupled_ppo', offPolicy: { kind: 'tis', cap: 1.5 } },
+  cross_entropy: { policy: 'cross_entropy', entropyCoefficient: 0 },
+};
+
+/** The first runtime is tested with all losses, whose graphs are the same everywhere, the others with some. */
+const ALL: readonly (readonly [loss: string, share: number])[] = [
+  ['ppo', 0.3],
+  ['ppo without entropy', 1],
+  ['gspo', 0.3],
+  ['decoupled PPO', 0.3],
+  ['cross_entropy', 1],
+];
+const SOME: typeof ALL = [['gspo', 0.3]];
+const SHARES = [0.3, 1];
+
+/** Sequences of unequal lengths that are masked in some tokens, or in all but the first. */
+function sequences(share: number): TrainingSequence[] {
+  const rng = Random.fromSeed(7);
+  return LENGTHS.map((length, n) => {
+    const floats = (scale: number) => Float32Array.from({ length }, () => scale * rng.normal());
+    const logProbs = Float32Array.from({ length }, () => -3 + 0.2 * rng.normal());
+    const near = () => logProbs.map(x => x + 0.2 * rng.normal());
+    return {
+      tokenIds: Int32Array.from({ length }, () => rng.integer(vocabularySize)),
+      mask: Uint8Array.from({ length }, (_, t) => (t > 0 && (t === 1 || rng.float() < share) ? 1 : 0)),
+      entropyMask: Uint8Array.from({ length }, (_, t) => t % 2),
+      logProbs,
+      advantages: floats(1),
+      returns: floats(1),
+      values: floats(0.1),
+      referenceLogProbs: near(),
+      proximalLogProbs: near(),
+      weight: 1 + n / 8,
+    };
+  });
+}
+
+for (const [place, runtime] of runtimes) {
+  t.test(`on ${place}`, { skip: runtime === null && 'no GPU here that Dawn can use' }, async t => {
+    const specs = parameterSpecs(config, true);
+    const store = new ParameterStore(specs);
+    initialize(store, specs, 0.2, 3);
+    store.array('value_head.weight').fill(0.1);
+    const options = {
+      config,
+      valueHead: true,
+      critic: false,
+      runtime: runtime!,
+      parameters: store,
+      trained: store,
+      grammars: new Map(),
+      tokenBudget: 128,
+    };
+    const [packed, padded] = [true, false].map(packing => new GradientProgram({ ...options, packing }));
+    for (const [name, share] of runtime === runtimes[0][1] ? ALL : SOME) {
+      const batch = sequences(share);
+      const plan = planMicroBatches(batch, { ...options, packing: true });
+      t.ok(plan.length > 1 && plan.some(one => one.packed !== null), 'there is something to pack');
+      const loss = { ...DEFAULT_LOSS_SETTINGS, ...losses[name] };
+      const task = {
+        sequences: batch,
+        loss,
+        structure: lossStructure(loss, { value: true, entropy: loss.policy !== 'cross_entropy' }),
+        counts: countLossTokens(batch),
+        temperature: 0.8,
+        lossScale: 1,
+      };
+      const [gradient, wanted] = [store.emptyLike().flat, store.emptyLike().flat];
+      const metrics = await packed.run(task, gradient);
+      const expected = await padded.run(task, wanted);
+      const largest = Math.max(...wanted.map(Math.abs));
+      t.ok(largest > 1e-3);
+      t.ok(
+        largestDifference(gradient, wanted) < TOLERANCE * largest,
+        `${name}, ${share} of the tokens: gradients differ by ${largestDifference(gradient, wanted)}`,
+      );
+      for (const [metric, value] of Object.entries(expected)) {
+        t.ok(Math.abs(metrics[metric] - value) < TOLERANCE, `${name}: ${metric}`);
+      }
+    }
+    const scores = async (packing: boolean, share: number) =>
+      new ScoreProgram({ ...options, packing }).run(sequences(share), 0.8);
+    for (const share of SHARES) {
+      const [given, wanted] = [await scores(true, share), await scores(false, share)];
+      wanted.forEach((score, i) => {
+        for (const name of ['logProbs', 'entropies', 'values'] as const) {
+          t.ok(largestDifference(given[i][name]!, score[name]!) < TOLERANCE, `${name} of sequence ${i}`);
+        }
+      });
+    }
+  });
+}

@@ -1,0 +1,72 @@
+import type { CompiledGrammar } from '../../generation/grammar.ts';
+import type { Executable } from '../../tensor/runtime/runtime.ts';
+import type { Score, ScoreRequest } from '../policy.ts';
+import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
+import { planMicroBatches } from './micro-batches.ts';
+import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { byGrammar, grammarOf, type ProgramOptions } from './train-program.ts';
+
+interface CompiledScore {
+  readonly executable: Executable;
+  readonly inputs: BatchInputs;
+}
+
+/** Scores given sequences: log-probabilities, entropies and values of their masked tokens; a critic's values alone. */
+export class ScoreProgram {
+  readonly #options: Omit<ProgramOptions, 'trained'>;
+  readonly #programs = new Map<string, CompiledScore>();
+
+  constructor(options: Omit<ProgramOptions, 'trained'>) {
+    this.#options = options;
+  }
+
+  async run(sequences: readonly ScoreRequest[], temperature: number): Promise<Score[]> {
+    const scores = new Array<Score>(sequences.length);
+    for (const [name, members] of byGrammar(sequences)) {
+      const grammar = grammarOf(this.#options, name);
+      const group = members.map(index => sequences[index]);
+      for (const batch of planMicroBatches(group, this.#options)) {
+        const program = await this.#program(batch, name, grammar);
+        const indices = batch.members.map(member => members[member]);
+        const arrays = new BatchArrays(
+          batch,
+          indices.map(index => sequences[index]),
+        );
+        arrays.fillTokens(program.inputs, grammar);
+        program.inputs.inverseTemperature?.fill(1 / temperature);
+        const outputs = await program.executable.run(program.inputs);
+        indices.forEach((index, row) => {
+          const own = Object.keys(outputs).map(name => [
+            name,
+            arrays.take(row, outputs[name] as Float32Array),
+          ]);
+          scores[index] = Object.fromEntries(own) as Score;
+        });
+      }
+    }
+    return scores;
+  }
+
+  async #program(
+    shape: BatchShape,
+    grammarName: string,
+    grammar: CompiledGrammar | null,
+  ): Promise<CompiledScore> {
+    const key = JSON.stringify([shapeKey(shape), grammarName]);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { config, valueHead, critic, runtime, parameters } = this.#options;
+    const { g, ...outputs } = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+    for (const name of ['logProbs', 'entropies', 'values'] as const) {
+      const tensor = outputs[name];
+      if (tensor !== null) g.output(name, tensor);
+    }
+    const graph = g.build();
+    const program = {
+      executable: await runtime.compile(graph, { parameters }),
+      inputs: allocateInputs(graph),
+    };
+    this.#programs.set(key, program);
+    return program;
+  }
+}

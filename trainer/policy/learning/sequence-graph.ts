@@ -1,0 +1,148 @@
+import type { CompiledGrammar } from '../../generation/grammar.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
+import {
+  collect,
+  type Packing,
+  rightPadded,
+  type Selection,
+  selectPositions,
+  spread,
+} from '../../models/sequence-layout.ts';
+import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.ts';
+
+/** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
+const FORBIDDEN_LOGIT = -1e9;
+
+/** Rows that one program takes; time t of a row predicts token t + 1 of its sequence. */
+export interface BatchShape {
+  readonly rows: number;
+  /** Tokens of the longest sequence less one: the last token predicts nothing. */
+  readonly time: number;
+  /** Predictions of a row that are looked at, at most; `time` looks at all. */
+  readonly predictions: number;
+  /**
+   * How many tokens and predictions there are where rows are packed: one after the other, with padding at the end alone, which
+   * there must be some of. Null: each row is padded to `time` and `predictions`.
+   */
+  readonly packed: { readonly tokens: number; readonly predictions: number } | null;
+}
+
+/** Names a shape: programs of equal names are the same. */
+export function shapeKey({ rows, time, predictions, packed }: BatchShape): string {
+  return [rows, time, predictions, ...(packed ? [packed.tokens, packed.predictions] : [])].join();
+}
+
+/** A decoder over rows with what a loss or a score needs of its predictions. */
+export interface SequenceGraph {
+  readonly g: GraphBuilder;
+  /** Of all that follows: [rows, predictions], or where rows are packed [predictions]. */
+  readonly shape: Shape;
+  /** Null for a critic. */
+  readonly logProbs: Tensor | null;
+  readonly entropies: Tensor | null;
+  /** Null without a value head. */
+  readonly values: Tensor | null;
+  /** Sums such a tensor, which is 0 in padding, over each sequence, given back at every prediction. Has no gradient. */
+  sequenceSum(x: Tensor): Tensor;
+}
+
+/**
+ * Builds the program up to its predictions. Inputs: `ids` int32 [rows, time], `targets` int32 [rows, predictions],
+ * `inverseTemperature` [], where not all predictions are looked at their `positions` int32 [rows, predictions], and under a
+ * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained.
+ *
+ * Where rows are packed, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link Packing} is given for
+ * tokens (`places`, `tokens`) and, where not all predictions are looked at, for these (`askedPlaces`, `askedTokens`), with the
+ * token of each (`asked`) and the prediction of each token (`askedInverse`).
+ *
+ * A critic, which predicts no tokens, takes neither `targets` nor `inverseTemperature` nor a grammar.
+ */
+export function buildSequenceGraph(
+  config: DecoderConfig,
+  shape: BatchShape,
+  options: {
+    readonly valueHead: boolean;
+    readonly critic: boolean;
+    readonly grammar: CompiledGrammar | null;
+  },
+): SequenceGraph {
+  const g = new GraphBuilder();
+  const { rows, time, packed } = shape;
+  const extents = packed ? [packed.predictions] : [rows, shape.predictions];
+  const ids = g.input('ids', 'int32', packed ? [packed.tokens] : [rows, time]);
+  const packing = packed && packingInputs(g, { places: rows * time, tokens: packed.tokens });
+  const layout = { ...rightPadded(g, config, rows, time), packing: packing ?? undefined };
+  const selection = shape.predictions === time ? undefined : selected(g, config, shape);
+  const hidden = decoderHidden(g, config, ids, layout, selection);
+  const among = selection?.packing ?? packing;
+  const predicted = options.critic
+    ? { logProbs: null, entropies: null }
+    : tokenPredictions(g, config, hidden, extents, options.grammar);
+  return {
+    g,
+    shape: extents,
+    ...predicted,
+    values: options.valueHead ? g.reshape(decoderValues(g, config, hidden), extents) : null,
+    sequenceSum: x => (among ? packedSum(g, x, among, rows) : g.sum(x, [-1], true)),
+  };
+}
+
+function tokenPredictions(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  hidden: Tensor,
+  extents: Shape,
+  grammar: CompiledGrammar | null,
+): { readonly logProbs: Tensor; readonly entropies: Tensor } {
+  const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
+  // The temperature divides the logits; on the hidden states it is the same and less to multiply.
+  const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
+  let logits = decoderLogits(g, config, tempered);
+  if (grammar !== null) {
+    const table = g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
+    logits = g.add(logits, g.gather(table, flat('grammarStates')));
+  }
+  const distribution = g.logSoftmax(logits);
+  const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
+  return {
+    logProbs: g.reshape(g.takeLast(distribution, flat('targets')), extents),
+    entropies: g.reshape(entropies, extents),
+  };
+}
+
+/** The predictions that are looked at, where not all are. */
+function selected(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  { rows, time, predictions, packed }: BatchShape,
+): Selection {
+  const selection = selectPositions(g, config, g.input('positions', 'int32', [rows, predictions]), time);
+  if (packed === null) return selection;
+  return {
+    ...selection,
+    tokens: g.input('asked', 'int32', [packed.predictions]),
+    inverse: g.input('askedInverse', 'int32', [packed.tokens]),
+    packing: packingInputs(g, { askedPlaces: rows * predictions, askedTokens: packed.predictions }),
+  };
+}
+
+function packingInputs(g: GraphBuilder, extents: { readonly [name: string]: number }): Packing {
+  const [places, tokens] = Object.entries(extents).map(([name, extent]) => g.input(name, 'int32', [extent]));
+  return { places, tokens };
+}
+
+function packedSum(g: GraphBuilder, x: Tensor, packing: Packing, rows: number): Tensor {
+  const column = g.reshape(x, [-1, 1]);
+  const padded = g.reshape(spread(g, column, packing), [rows, -1]);
+  const sums = g.broadcastTo(g.sum(padded, [-1], true), padded.shape);
+  return g.stopGradient(g.reshape(collect(g, g.reshape(sums, [-1, 1]), packing), x.shape));
+}
+
+/** [states + 1, vocabulary]: 0 where a token is allowed, the last row all 0. */
+function forbiddenLogits(grammar: CompiledGrammar): Float32Array {
+  const size = grammar.allowed.length;
+  const table = new Float32Array(size + size / grammar.stateCount);
+  for (let i = 0; i < size; i++) if (!grammar.allowed[i]) table[i] = FORBIDDEN_LOGIT;
+  return table;
+}

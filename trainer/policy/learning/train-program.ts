@@ -1,0 +1,198 @@
+import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
+import { buildPolicyLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/graph-form.ts';
+import {
+  type LossInputs,
+  type LossScalarInput,
+  type LossStructure,
+  lossInputs,
+  lossScalarInputs,
+  lossScalars,
+  lossTokenInputs,
+} from '../../algorithms/losses/inputs.ts';
+import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { CompiledGrammar } from '../../generation/grammar.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import type { Graph } from '../../tensor/graph/graph.ts';
+import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
+import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
+import { planMicroBatches } from './micro-batches.ts';
+import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+
+export interface ProgramOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  /** Predicts no tokens and learns values alone. */
+  readonly critic: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterSource;
+  /** Those of the parameters that are learnt. */
+  readonly trained: ParameterStore;
+  readonly grammars: ReadonlyMap<string, CompiledGrammar>;
+  /** Tokens that go through the model at once, padding included. */
+  readonly tokenBudget: number;
+  /** Rows of unequal length may be packed. */
+  readonly packing: boolean;
+  /** Computes each layer a second time on the way back instead of keeping all that it held. */
+  readonly recompute?: boolean;
+  /** Takes a factor on the loss before its gradients, which are then as many times too large. */
+  readonly lossScaled?: boolean;
+}
+
+/** What one worker is to add up for an optimiser step. */
+export interface GradientTask {
+  readonly sequences: readonly TrainingSequence[];
+  readonly loss: LossSettings;
+  readonly structure: LossStructure;
+  /** Counts of the whole step, not of this worker's share. */
+  readonly counts: LossCounts;
+  readonly temperature: number;
+  /** Factor on the loss, where programs take one. */
+  readonly lossScale: number;
+}
+
+interface TrainProgram {
+  readonly executable: Executable;
+  readonly inputs: BatchInputs;
+  readonly metrics: readonly string[];
+}
+
+/** Computes gradients of the loss over sequences, in micro-batches whose sums are exact. */
+export class GradientProgram {
+  readonly #options: ProgramOptions;
+  /** Gradients of one micro-batch, which every compiled program writes to. */
+  readonly #partial: ParameterStore;
+  readonly #programs = new Map<string, TrainProgram>();
+
+  constructor(options: ProgramOptions) {
+    this.#options = options;
+    this.#partial = options.trained.emptyLike();
+  }
+
+  /**
+   * @param total overwritten by the sum over the sequences; a learner keeps it on its device
+   * @returns metrics, summed
+   */
+  async run(task: GradientTask, total: Float32Array | Learner): Promise<Record<string, number>> {
+    const metrics: Record<string, number> = {};
+    const learner = total instanceof Float32Array ? null : total;
+    learner?.clear();
+    let begun = false;
+    for (const [name, members] of byGrammar(task.sequences)) {
+      const grammar = grammarOf(this.#options, name);
+      const group = members.map(index => task.sequences[index]);
+      for (const batch of planMicroBatches(group, this.#options)) {
+        const sequences = batch.members.map(member => group[member]);
+        const program = await this.#program(batch, task, name, grammar, learner);
+        const arrays = new BatchArrays(batch, sequences);
+        arrays.fillTokens(program.inputs, grammar);
+        fillLoss(program.inputs, arrays, sequences, task);
+        const outputs = await program.executable.run(program.inputs);
+        if (total instanceof Float32Array) {
+          const partial = this.#partial.flat;
+          if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
+          else total.set(partial);
+        }
+        begun = true;
+        for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
+      }
+    }
+    if (!begun && total instanceof Float32Array) total.fill(0);
+    return metrics;
+  }
+
+  async #program(
+    shape: BatchShape,
+    task: GradientTask,
+    grammarName: string,
+    grammar: CompiledGrammar | null,
+    learner: Learner | null,
+  ): Promise<TrainProgram> {
+    // An entropy that earns nothing is a metric only and needs no gradient.
+    const rewarded = task.loss.entropyCoefficient > 0;
+    const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName]);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { runtime, parameters, trained } = this.#options;
+    const { graph, metrics } = buildTrainGraph(this.#options, shape, task.structure, rewarded, grammar);
+    const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
+    const into = learner === null ? { outputs } : { sums: learner.gradients };
+    const executable = await runtime.compile(graph, { parameters, ...into });
+    const program = { executable, inputs: allocateInputs(graph), metrics };
+    this.#programs.set(key, program);
+    return program;
+  }
+}
+
+/** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
+export function buildTrainGraph(
+  options: Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled'>,
+  shape: BatchShape,
+  structure: LossStructure,
+  entropyRewarded: boolean,
+  grammar: CompiledGrammar | null,
+): { readonly graph: Graph; readonly metrics: readonly string[] } {
+  const { config, valueHead, critic, trained } = options;
+  const sequence = buildSequenceGraph(config, shape, { valueHead, critic, grammar });
+  const { g, logProbs, entropies, values, sequenceSum } = sequence;
+  const outputs = {
+    ...(logProbs === null ? {} : { logProbs }),
+    ...(entropies === null ? {} : { entropies: entropyRewarded ? entropies : g.stopGradient(entropies) }),
+    ...(values === null ? {} : { values }),
+  };
+  const inputs = declareLossInputs(g, structure, sequence.shape);
+  const { loss, metrics } = buildPolicyLoss(g, outputs, inputs, structure, { sequenceSum });
+  const weights = trained.layout.map(entry => g.parameter(entry.name, entry.shape));
+  const scaled = options.lossScaled ? g.mul(loss, g.input('lossScale', 'float32', [])) : loss;
+  const grads = gradients(g, scaled, weights, { recompute: options.recompute });
+  trained.layout.forEach(({ name }, i) => {
+    g.output(name, grads[i]);
+  });
+  for (const [name, tensor] of metrics) g.output(name, tensor);
+  return { graph: g.build(), metrics: [...metrics.keys()] };
+}
+
+function fillLoss(
+  inputs: BatchInputs,
+  arrays: BatchArrays,
+  sequences: readonly TrainingSequence[],
+  task: GradientTask,
+): void {
+  const { loss, structure, counts } = task;
+  inputs.inverseTemperature?.fill(1 / task.temperature);
+  if (inputs.lossScale !== undefined) inputs.lossScale[0] = task.lossScale;
+  const scalars = lossScalars(loss, counts);
+  for (const name of lossScalarInputs(structure) as readonly LossScalarInput[]) {
+    inputs[lossInputName(name)][0] = scalars[name];
+  }
+  const names = lossTokenInputs(structure);
+  for (const name of names) inputs[lossInputName(name)].fill(0);
+  sequences.forEach((sequence, row) => {
+    const own: LossInputs = lossInputs(sequence, loss, structure, counts);
+    for (const name of names) arrays.put(row, own[name]!, inputs[lossInputName(name)]);
+  });
+}
+
+/** Indices of sequences by the name of their grammar, '' for none; in order of first occurrence. */
+export function byGrammar(sequences: readonly { readonly grammar?: string }[]): Map<string, number[]> {
+  const groups = new Map<string, number[]>();
+  sequences.forEach(({ grammar = '' }, index) => {
+    const group = groups.get(grammar);
+    if (group === undefined) groups.set(grammar, [index]);
+    else group.push(index);
+  });
+  return groups;
+}
+
+/** @throws RangeError listing the names when there is none of this name */
+export function grammarOf(options: Pick<ProgramOptions, 'grammars'>, name: string): CompiledGrammar | null {
+  if (name === '') return null;
+  const grammar = options.grammars.get(name);
+  if (grammar === undefined) {
+    const known = [...options.grammars.keys()].join(', ') || 'none';
+    throw new RangeError(`no grammar is named ${name}; the policy was given: ${known}`);
+  }
+  return grammar;
+}

@@ -1,0 +1,211 @@
+import t from 'tap';
+import { Random } from '../../shared/random.ts';
+import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { LocalPolicyOptions } from './local-policy.ts';
+import {
+  closing,
+  largestDifference,
+  play,
+  policyWith,
+  sampling,
+  settingsWith,
+  vocabularySize,
+  weightsOf,
+} from './policies.test-data.ts';
+
+t.test(
+  'scores of sampled tokens are what they were sampled with, and the first update has ratio 1',
+  async t => {
+    const policy = await closing(t, policyWith({ workers: 2 }));
+    for (const grammar of [undefined, 'answer']) {
+      const episodes = await play(policy, 5, grammar);
+      const scores = await policy.score(episodes);
+      episodes.forEach(({ logProbs, values }, n) => {
+        t.ok(largestDifference(scores[n].logProbs, logProbs) < 1e-4, `log-probabilities of ${n}`);
+        t.ok(largestDifference(scores[n].values!, values!) < 1e-4, `values of ${n}`);
+        t.ok(scores[n].entropies.every((x, i) => (episodes[n].mask[i] ? x >= 0 : x === 0)));
+      });
+      const bound = Math.log(grammar === undefined ? vocabularySize : 3);
+      t.ok(
+        scores.every(({ entropies }) => entropies.every(x => x <= bound + 1e-5)),
+        'entropies are bounded',
+      );
+      const metrics = await policy.update(
+        { sequences: episodes.map((episode, n) => ({ ...episode, referenceLogProbs: scores[n].logProbs })) },
+        settingsWith({ kl: { estimator: 'k3', coefficient: 0.01 } }),
+      );
+      t.ok(Math.abs(metrics['actor/ppo_kl']) < 1e-7, `ppo_kl ${metrics['actor/ppo_kl']}`);
+      t.ok(Math.abs(metrics['actor/kl_loss']) < 1e-8, `kl_loss ${metrics['actor/kl_loss']}`);
+      t.equal(metrics['actor/pg_clipfrac'], 0);
+      t.ok(metrics['actor/grad_norm'] > 0);
+      t.ok(metrics['actor/entropy'] > 0);
+    }
+    t.equal(policy.version, 2);
+  },
+);
+
+t.test('a step does not depend on workers, micro-batches or the order of sequences', async t => {
+  const base = await closing(t, policyWith());
+  const sequences = await play(base, 7);
+  const expected = await base.update({ sequences }, settingsWith());
+  const after = (await base.score(sequences)).map(({ logProbs }) => logProbs);
+  const variants: [string, Partial<LocalPolicyOptions>, readonly TrainingSequence[]][] = [
+    ['two workers', { workers: 2 }, sequences],
+    ['micro-batches of a sequence', { tokenBudget: 1 }, sequences],
+    ['reversed order', {}, sequences.toReversed()],
+  ];
+  for (const [name, options, batch] of variants) {
+    const policy = await closing(t, policyWith(options));
+    const metrics = await policy.update({ sequences: batch }, settingsWith());
+    for (const [key, value] of Object.entries(expected)) {
+      t.ok(Math.abs(metrics[key] - value) <= 1e-5 * Math.max(1, Math.abs(value)), `${name}: ${key}`);
+    }
+    const scores = await policy.score(sequences);
+    scores.forEach(({ logProbs }, n) => {
+      t.ok(largestDifference(logProbs, after[n]) < 2e-4, `${name}: scores of ${n} after the step`);
+    });
+  }
+});
+
+t.test('a measured gradient is the one of the update, and changes nothing', async t => {
+  const [measured, other] = [await closing(t, policyWith()), await closing(t, policyWith())];
+  const sequences = await play(measured, 6);
+  const before = await weightsOf(measured);
+  const metrics = await measured.measure({ sequences }, settingsWith());
+  t.same(await weightsOf(measured), before, 'weights and moments');
+  t.equal(measured.version, 0);
+  const { 'actor/lr': _, ...wanted } = await other.update({ sequences }, settingsWith());
+  t.same(metrics, wanted);
+  const stepped = await measured.update({ sequences }, settingsWith());
+  t.equal(stepped['actor/grad_norm'], wanted['actor/grad_norm']);
+  t.same(await weightsOf(measured), await weightsOf(other), 'the step after it');
+});
+
+t.test('what is masked out does not matter', async t => {
+  const policies = [await closing(t, policyWith()), await closing(t, policyWith())];
+  const sequences = await play(policies[0], 6);
+  const poisoned = sequences.map(sequence => {
+    const spoil = (array: Float32Array) => array.map((x, i) => (sequence.mask[i] ? x : NaN));
+    return {
+      ...sequence,
+      advantages: spoil(sequence.advantages),
+      returns: spoil(sequence.returns!),
+      values: spoil(sequence.values!),
+      logProbs: spoil(sequence.logProbs),
+    };
+  });
+  const results = await Promise.all(
+    [sequences, poisoned].map(async (batch, i) => [
+      await policies[i].update({ sequences: batch }, settingsWith()),
+      await weightsOf(policies[i]),
+    ]),
+  );
+  t.same(results[1], results[0]);
+});
+
+t.test('supervised updates memorise one sequence, which greedy generation then repeats', async t => {
+  const policy = await closing(t, policyWith({ workers: 2 }));
+  const rng = Random.fromSeed(1);
+  const tokenIds = Int32Array.from({ length: 14 }, () => 10 + rng.integer(10));
+  const zeros = new Float32Array(14);
+  const sequence = {
+    tokenIds,
+    mask: Uint8Array.from(tokenIds, (_, i) => (i < 4 ? 0 : 1)),
+    logProbs: zeros,
+    advantages: zeros,
+  };
+  const settings = settingsWith({ policy: 'cross_entropy' }, { learningRate: 1e-2 });
+  let metrics = await policy.update({ sequences: [sequence] }, settings);
+  t.ok(metrics['sft/loss'] > 1);
+  for (let step = 0; step < 40; step++) metrics = await policy.update({ sequences: [sequence] }, settings);
+  t.ok(metrics['sft/loss'] < 0.05, `loss ${metrics['sft/loss']}`);
+  const { tokenIds: repeated } = await policy.generate({
+    sequenceId: 1,
+    append: tokenIds.subarray(0, 4),
+    sampling: { ...sampling, temperature: 0, maxNewTokens: 10, stopTokenIds: [] },
+    seed: 0,
+  });
+  t.same([...repeated], [...tokenIds.subarray(4)]);
+});
+
+t.test('sequences go on under new weights while others generate', async t => {
+  const policy = await closing(t, policyWith({ workers: 2 }));
+  const sequences = await play(policy, 6);
+  const open = Array.from({ length: 12 }, (_, n) =>
+    policy.generate({
+      sequenceId: 1000 + n,
+      append: [1, 2, 3],
+      sampling: { ...sampling, maxNewTokens: 40, stopTokenIds: [] },
+      seed: n,
+    }),
+  );
+  for (let step = 0; step < 3; step++) await policy.update({ sequences }, settingsWith());
+  for (const { tokenIds, versions } of await Promise.all(open)) {
+    t.equal(tokenIds.length, 40);
+    t.ok(versions.every((version, i) => version <= 3 && (i === 0 || version >= versions[i - 1])));
+  }
+});
+
+t.test(
+  'several updates in one hold change the weights once for those in the middle of a response',
+  async t => {
+    for (const keepStaleCache of [false, true]) {
+      const policy = await closing(t, policyWith({ keepStaleCache }));
+      const sequences = await play(policy, 6);
+      const open = Array.from({ length: 4 }, (_, n) =>
+        policy.generate({
+          sequenceId: 1000 + n,
+          append: [1, 2, 3],
+          sampling: { ...sampling, maxNewTokens: 40, stopTokenIds: [] },
+          seed: n,
+        }),
+      );
+      await policy.holdingGeneration(async () => {
+        for (let step = 0; step < 3; step++) await policy.update({ sequences }, settingsWith());
+      });
+      const versions = new Set((await Promise.all(open)).flatMap(generation => [...generation.versions]));
+      t.same(
+        [...versions].filter(version => version === 1 || version === 2),
+        [],
+      );
+      t.ok(versions.has(3), 'the rest was sampled from the last weights');
+      await t.rejects(
+        policy.holdingGeneration(() => Promise.reject(new Error('no luck'))),
+        /no luck/,
+      );
+      const request = { sequenceId: 5, append: [1, 2], sampling, seed: 1 };
+      t.ok((await policy.generate(request)).tokenIds.length > 0, 'a hold that fails ends');
+    }
+  },
+);
+
+t.test('wrong calls and learning rate 0 leave the weights as they are', async t => {
+  const policy = await closing(t, policyWith());
+  const [sequence] = await play(policy, 1);
+  const [before, head] = await weightsOf(policy);
+  const update = (change: Partial<TrainingSequence>, loss: Partial<LossSettings> = {}) =>
+    policy.update({ sequences: [{ ...sequence, ...change }] }, settingsWith(loss));
+  await t.rejects(update({ mask: sequence.mask.map(() => 0) }), /nothing to train on/);
+  await t.rejects(update({ mask: sequence.mask.map(() => 1) }), /position 0/);
+  await t.rejects(update({ advantages: new Float32Array(1) }), /advantages has 1 entries/);
+  await t.rejects(update({ tokenIds: sequence.tokenIds.map(() => 99) }), /outside the vocabulary of 24/);
+  await t.rejects(update({ grammar: 'other' }), /no grammar is named other/);
+  await t.rejects(update({ advantages: sequence.advantages.map(() => NaN) }), /norm is NaN.*unchanged/);
+  await t.rejects(update({}, { kl: { estimator: 'k1', coefficient: 1 } }), /referenceLogProbs/);
+  const { returns, ...unvalued } = sequence;
+  t.ok(returns);
+  await t.rejects(
+    policy.update({ sequences: [sequence, unvalued] }, settingsWith()),
+    /1 of 2 .* have returns/,
+  );
+  await t.rejects(policy.score([sequence], { temperature: 0 }), /temperature must be above 0/);
+  await t.rejects(policy.generate({ sequenceId: 1, append: [], sampling, seed: 0 }), /is empty/);
+  t.equal(policy.version, 0);
+  const metrics = await policy.update({ sequences: [sequence] }, settingsWith({}, { learningRate: 0 }));
+  t.ok(metrics['actor/grad_norm'] > 0);
+  t.equal(policy.version, 1);
+  const [after, headAfter] = await weightsOf(policy);
+  t.ok(before.equals(after) && head.equals(headAfter));
+  await t.rejects(policyWith({ maxSequenceLength: 5000 }), /more than the model's 1024 positions/);
+});

@@ -1,0 +1,358 @@
+import { countLossTokens } from '../algorithms/losses/aggregation.ts';
+import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
+import { lossStructure } from '../algorithms/losses/inputs.ts';
+import { checkLossSettings } from '../algorithms/losses/settings.ts';
+import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
+import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpoint.ts';
+import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
+import { clipFactor } from './learning/adamw.ts';
+import { LossScale } from './learning/loss-scale.ts';
+import { checkSequence, checkTemperature, haveReturns } from './learning/sequence-checks.ts';
+import {
+  type LocalPolicyOptions,
+  type ModelState,
+  type PolicyParts,
+  prepare,
+  workerSetups,
+} from './parts.ts';
+import type {
+  GradientSettings,
+  Policy,
+  Score,
+  ScoreRequest,
+  ScoreSettings,
+  UpdateBatch,
+  UpdateMetrics,
+  UpdateSettings,
+} from './policy.ts';
+import { Crew } from './workers/crew.ts';
+
+export type { LocalPolicyOptions } from './parts.ts';
+
+/**
+ * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over
+ * the workers; an update computes the gradient of each worker's share, adds them up in a fixed order and takes one
+ * AdamW step on the shared weights, so that equal calls give equal bits.
+ *
+ * @example
+ * const policy = await LocalPolicy.create({
+ *   model: scratchConfig({ vocabularySize: 46 }), // or a folder
+ *   seed: 0,
+ *   workers: 2,
+ *   valueHead: true,
+ *   maxSequenceLength: 161,
+ *   maxOpenSequences: 256,
+ *   grammars: { answer: { start: 0, states: [...] } },
+ *   files: tokenizer.files,
+ * });
+ */
+export class LocalPolicy implements Policy {
+  readonly config: DecoderConfig;
+  readonly maxSequenceLength: number;
+  /** Number of weights, the value head's and adapters' included. */
+  readonly parameterCount: number;
+  /** Number of those that are learnt: all, or with adapters these and the value head. */
+  readonly trainedCount: number;
+  readonly #options: LocalPolicyOptions;
+  readonly #place: ModelPlace | null;
+  readonly #base: ParameterStore | null;
+  readonly #reference: ParameterStore | null;
+  readonly #weights: ParameterStore;
+  readonly #first: ParameterStore;
+  readonly #second: ParameterStore;
+  readonly #crew: Crew;
+  /** Null where products are float32. */
+  readonly #lossScale: LossScale | null;
+  #version: number;
+  #step: number;
+  /** Updates, scores, saves and loads run one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #closed = false;
+  /** Those who want nothing to be sampled now. */
+  #holders = 0;
+
+  private constructor(parts: PolicyParts, crew: Crew) {
+    const { options, config, weights } = parts;
+    this.config = config;
+    this.#options = options;
+    this.maxSequenceLength = parts.maxSequenceLength;
+    this.parameterCount = (parts.base?.size ?? 0) + weights.size;
+    this.trainedCount = weights.size;
+    this.#place = parts.place;
+    this.#base = parts.base;
+    this.#reference = parts.reference;
+    this.#weights = weights;
+    this.#first = parts.first;
+    this.#second = parts.second;
+    this.#crew = crew;
+    this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
+    this.#version = 0;
+    this.#step = 0;
+  }
+
+  /**
+   * @throws ModelConfigError or SafetensorsError when the model cannot be used; RangeError for options that do not fit
+   */
+  static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
+    const parts = await prepare(options);
+    const { weights, squares } = parts;
+    const crew = await Crew.start(workerSetups(parts), { length: weights.flat.length, squares });
+    return new LocalPolicy(parts, crew);
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  /** What it runs on, for people. */
+  get description(): string {
+    const where = this.#crew.description;
+    const { lora } = this.config;
+    if (lora === undefined) return where;
+    const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
+    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learnt}`;
+  }
+
+  get vocabularySize(): number {
+    return this.config.vocabularySize;
+  }
+
+  async generate(request: GenerateRequest): Promise<Generation> {
+    this.#assertOpen();
+    return this.#crew.generate(request);
+  }
+
+  release(sequenceId: number): void {
+    if (!this.#closed) this.#crew.release(sequenceId);
+  }
+
+  score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    return this.#score(sequences, settings, false);
+  }
+
+  /**
+   * Scores as a reference policy that shares the base: with the adapters of {@link loadReference}, or none before. Without
+   * values.
+   * @throws RangeError where the policy has no adapters
+   */
+  scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
+    this.#assertAdapted();
+    return this.#score(sequences, settings, true);
+  }
+
+  /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */
+  async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
+    if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
+    const scores = await this.#score(sequences, { temperature: 1 }, false);
+    return scores.map(({ values }) => values!);
+  }
+
+  async #score(
+    sequences: readonly ScoreRequest[],
+    settings: ScoreSettings = { temperature: 1 },
+    reference: boolean,
+  ): Promise<Score[]> {
+    this.#assertOpen();
+    checkTemperature(settings.temperature);
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this, `sequence ${index} to score`);
+    });
+    return this.#inTurn(() => this.#crew.score(sequences, settings.temperature, reference));
+  }
+
+  /**
+   * One optimiser step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
+   * and `actor/step_skipped` is 1.
+   * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
+   * then as they were.
+   */
+  update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+    const { optimizer } = settings;
+    return this.#withGradient(batch, settings, false, async norm => {
+      const step = this.#step + 1;
+      const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
+      await this.#crew.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      this.#step = step;
+      this.#version++;
+      return { 'actor/lr': optimizer.learningRate };
+    });
+  }
+
+  /** The metrics an optimiser step would have. @throws as {@link update} */
+  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
+    return this.#withGradient(batch, settings, true, async () => ({}));
+  }
+
+  /**
+   * Adds up the gradient of a batch, and lets nothing be sampled until it has been used.
+   * @param again computes one that overflows in float16 once more with a smaller scale, instead of leaving it
+   */
+  async #withGradient(
+    batch: UpdateBatch,
+    { loss, temperature }: GradientSettings,
+    again: boolean,
+    use: (norm: number) => Promise<UpdateMetrics>,
+  ): Promise<UpdateMetrics> {
+    this.#assertOpen();
+    checkLossSettings(loss);
+    checkTemperature(temperature);
+    const { sequences } = batch;
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this, `training sequence ${index}`);
+    });
+    return this.#inTurn(async () => {
+      const counts = countLossTokens(sequences);
+      if (counts.tokens === 0)
+        throw new RangeError('nothing to train on: no sequence has a token under its mask');
+      const { valueHead, critic = false } = this.#options;
+      const value = valueHead && haveReturns(sequences);
+      if (critic && !value) {
+        throw new RangeError('a critic learns returns, which the training sequences do not have');
+      }
+      const entropy = !critic && loss.policy !== 'cross_entropy';
+      const structure = lossStructure(loss, { value, entropy, policy: !critic });
+      const compute = async () => {
+        const lossScale = this.#lossScale?.scale ?? 1;
+        const task = { sequences, loss, structure, counts, temperature, lossScale };
+        const { norm, metrics: parts } = await this.#crew.gradient(task);
+        const metrics = { ...parts, ...batchMetrics(sequences, loss) };
+        return {
+          norm: norm / lossScale,
+          metrics: this.#lossScale ? { ...metrics, 'actor/loss_scale': lossScale } : metrics,
+        };
+      };
+      try {
+        let { norm, metrics } = await compute();
+        while (!Number.isFinite(norm)) {
+          if (this.#lossScale === null) {
+            throw new Error(
+              `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
+            );
+          }
+          this.#lossScale.overflowed();
+          if (!again) return { ...finiteOnly(metrics), 'actor/step_skipped': 1 };
+          ({ norm, metrics } = await compute());
+        }
+        const used = await use(norm);
+        if (this.#lossScale === null) return { ...used, ...metrics, 'actor/grad_norm': norm };
+        if (!again) this.#lossScale.succeeded();
+        return { ...used, ...metrics, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
+      } finally {
+        await this.#resume();
+      }
+    });
+  }
+
+  async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertOpen();
+    this.#holders++;
+    try {
+      await this.#crew.all({ kind: 'hold' });
+      return await work();
+    } finally {
+      this.#holders--;
+      await this.#resume();
+    }
+  }
+
+  /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
+  async save(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      await this.#crew.all({ kind: 'download' });
+      await saveCheckpoint(folder, {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#weights,
+        optimizer: { first: this.#first, second: this.#second },
+        progress: {
+          step: this.#step,
+          version: this.#version,
+          ...(this.#lossScale ? { lossScale: this.#lossScale.state } : {}),
+        },
+        files: this.#options.files ?? {},
+      });
+    });
+  }
+
+  /** The model as it is now, not a copy: for a policy that begins as this one. */
+  async weightsNow(): Promise<ModelState> {
+    this.#assertOpen();
+    await this.#inTurn(() => this.#crew.all({ kind: 'download' }));
+    return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
+  }
+
+  /**
+   * Takes weights and optimiser state from a folder, as {@link save} wrote them; without optimiser state learning
+   * starts anew. Open sequences go on under the new weights.
+   * @throws RangeError when the folder's model has another shape
+   */
+  async load(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      await assertSameModel(folder, this.config);
+      try {
+        await this.#crew.all({ kind: 'hold' });
+        const adapter = this.config.lora === undefined ? null : folder;
+        await readTrained({ base: folder, adapter }, this.config, this.#weights);
+        const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
+        this.#step = progress?.step ?? 0;
+        this.#lossScale?.restore(progress?.lossScale);
+        this.#version = progress?.version ?? this.#version + 1;
+        for (const store of [this.#weights, this.#first, this.#second]) store.touch();
+      } finally {
+        await this.#resume(true);
+      }
+    });
+  }
+
+  /**
+   * Takes the adapters in a folder for the reference policy.
+   * @throws RangeError where the policy has no adapters, or others
+   */
+  async loadReference(folder: string): Promise<void> {
+    this.#assertOpen();
+    const reference = this.#assertAdapted();
+    await this.#inTurn(async () => {
+      await assertSameModel(folder, this.config);
+      await readAdapterWeights(folder, this.config, reference);
+      reference.touch();
+    });
+  }
+
+  /** Ends the workers; what is still pending is rejected. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#crew.close();
+  }
+
+  /** Lets the workers generate again, under what the weights are now. */
+  async #resume(weightsReplaced = false): Promise<void> {
+    if (this.#holders > 0 && !weightsReplaced) return;
+    const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
+    await this.#crew.all(task);
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  #assertAdapted(): ParameterStore {
+    if (this.#reference !== null) return this.#reference;
+    throw new RangeError('the policy has no adapters, so that no reference shares its weights');
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw new Error('the policy was closed');
+  }
+}
+
+function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
+}

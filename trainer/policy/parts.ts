@@ -1,0 +1,292 @@
+import { availableParallelism } from 'node:os';
+import { isDeepStrictEqual } from 'node:util';
+import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
+import { compileGrammar, type Grammars } from '../generation/grammar.ts';
+import { pageBytes } from '../generation/programs/attention-kernel.ts';
+import type { DecoderConfig } from '../models/config.ts';
+import type { LoraConfig } from '../models/lora.ts';
+import {
+  initialize,
+  loraSpecs,
+  type ParameterSpec,
+  parameterSpecs,
+  trainedSpecs,
+} from '../models/parameters.ts';
+import { checkedLora } from '../models/peft.ts';
+import {
+  PRECISIONS,
+  type Precision,
+  RUNTIME_CHOICES,
+  type RuntimeChoice,
+  type RuntimeKind,
+} from '../tensor/runtime/choice.ts';
+import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
+import { readTrained, readWeights } from './checkpoint/checkpoint.ts';
+import { findModel, type ModelPlace, readConfig } from './checkpoint/model-folder.ts';
+import { NORM_BLOCK } from './learning/adamw.ts';
+import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
+import { DEFAULT_TOKEN_BUDGET } from './learning/micro-batches.ts';
+import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
+import type { Slice, WorkerSetup } from './workers/protocol.ts';
+
+/** Sequences that keep their cache at once, over all workers, unless told otherwise. */
+const DEFAULT_OPEN_SEQUENCES = 256;
+const DOUBLE_BYTES = 8;
+
+/** A model in memory. */
+export interface ModelState {
+  readonly config: DecoderConfig;
+  /** Where it was found; null from scratch. */
+  readonly place: ModelPlace | null;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: ParameterStore | null;
+  /** What is learnt. */
+  readonly weights: ParameterStore;
+}
+
+export interface LocalPolicyOptions {
+  /**
+   * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
+   * policy's model, of which it shares what stays as it is and copies what is learnt.
+   */
+  readonly model: DecoderConfig | string | ModelState;
+  /** Folder of the base where `model` is an adapter; where its config says, when absent. */
+  readonly base?: string;
+  /** Adapters to learn beside the model, which then stays as it is; an adapter's folder brings its own. */
+  readonly lora?: LoraConfig;
+  /** Seeds fresh weights. */
+  readonly seed: number;
+  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, whatever is given. */
+  readonly workers?: number;
+  /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
+  readonly threads?: number;
+  /** `onnx` when absent. */
+  readonly runtime?: RuntimeChoice;
+  /** Of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
+  readonly precision?: Precision;
+  /** Bytes that the GPU has, for WebGPU does not say; unchecked when absent. */
+  readonly gpuMemory?: number;
+  /** How the loss is scaled with products of float16. */
+  readonly lossScale?: LossScaleSettings;
+  /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
+  readonly valueHead: boolean;
+  /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
+  readonly critic?: boolean;
+  /** Longest sequence, prompts and responses together; the model's maximum when absent. */
+  readonly maxSequenceLength?: number;
+  /** Sequences that keep their cache at once; others are computed anew when they go on. */
+  readonly maxOpenSequences?: number;
+  /** What constrained requests may name. */
+  readonly grammars?: Grammars;
+  /** After an update, sequences go on from what older weights computed of them instead of computing it again. */
+  readonly keepStaleCache?: boolean;
+  /** Tokens that go through the model at once while it learns or scores, padding included. */
+  readonly tokenBudget?: number;
+  /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
+  readonly packing?: boolean;
+  /** While it learns, computes each layer a second time on the way back instead of keeping all that it held. */
+  readonly recompute?: boolean;
+  /** Written beside the weights: a tokenizer's files by name. */
+  readonly files?: { readonly [name: string]: string };
+}
+
+/** Everything a policy is made of before its threads run. */
+export interface PolicyParts {
+  readonly options: LocalPolicyOptions;
+  readonly config: DecoderConfig;
+  readonly runtime: RuntimeKind;
+  readonly maxSequenceLength: number;
+  /** Where the model was found; null from scratch. */
+  readonly place: ModelPlace | null;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: ParameterStore | null;
+  /** Adapters that a reference is made of; null without adapters. */
+  readonly reference: ParameterStore | null;
+  /** What is learnt. */
+  readonly weights: ParameterStore;
+  readonly first: ParameterStore;
+  readonly second: ParameterStore;
+  readonly squares: Float64Array<SharedArrayBuffer>;
+}
+
+/**
+ * Weights and moments, fresh or from the folder.
+ * @throws ModelConfigError, SafetensorsError or RangeError for a model or options that do not fit
+ */
+export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts> {
+  const { critic = false, runtime = 'onnx', precision = 'float32', lossScale } = options;
+  if (!RUNTIME_CHOICES.includes(runtime)) {
+    throw new RangeError(`runtime ${runtime} is not known; choose ${RUNTIME_CHOICES.join(', ')}`);
+  }
+  if (!PRECISIONS.includes(precision)) {
+    throw new RangeError(`precision ${precision} is not known; choose ${PRECISIONS.join(', ')}`);
+  }
+  if (lossScale !== undefined) checkLossScale(lossScale);
+  const { config: found, place, state } = await givenModel(options);
+  const whole = state === null ? await adaptedConfig(found, place, options.lora) : found;
+  const config = critic ? { ...whole, tiedEmbeddings: true } : whole;
+  const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
+  if (maxSequenceLength > config.maxPositions) {
+    throw new RangeError(
+      `maxSequenceLength ${maxSequenceLength} is more than the model's ${config.maxPositions} positions`,
+    );
+  }
+  for (const [name, grammar] of Object.entries(options.grammars ?? {})) {
+    compileGrammar(name, grammar, config.vocabularySize);
+  }
+  const count = (specs: readonly ParameterSpec[]): number =>
+    specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  const kind = await chooseRuntime(runtime, config.hiddenSize);
+  refusePrecision(kind, precision);
+  const trained = count(trainedSpecs(config, options.valueHead));
+  const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
+  refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
+  if (kind === 'webgpu' && options.gpuMemory !== undefined) {
+    const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
+    const pages = open * Math.ceil(maxSequenceLength / PAGE_POSITIONS);
+    refuseWhatNoGpuHolds({ trained, frozen }, pages * pageBytes(config, config.layers), options.gpuMemory);
+  }
+  const { base, weights } =
+    state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
+  const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
+  return {
+    options,
+    config,
+    runtime: kind,
+    maxSequenceLength,
+    place,
+    base,
+    reference: config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora)),
+    weights,
+    first: weights.emptyLike(),
+    second: weights.emptyLike(),
+    squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
+  };
+}
+
+/** What `model` stands for. */
+async function givenModel({ model, base }: LocalPolicyOptions): Promise<{
+  readonly config: DecoderConfig;
+  readonly place: ModelPlace | null;
+  readonly state: ModelState | null;
+}> {
+  if (typeof model === 'string') {
+    const place = await findModel(model, base);
+    return { config: await readConfig(place.base), place, state: null };
+  }
+  if ('weights' in model) return { config: model.config, place: model.place, state: model };
+  return { config: model, place: null, state: null };
+}
+
+/** Weights copied by name from a model in memory, fresh where it has none; what stays as it is, is shared. */
+function takenWeights(
+  config: DecoderConfig,
+  { base, weights: given }: ModelState,
+  { seed, valueHead }: LocalPolicyOptions,
+): Pick<PolicyParts, 'base' | 'weights'> {
+  const weights = freshWeights(trainedSpecs(config, valueHead), config, seed);
+  const wanted = new Set(weights.layout.map(({ name }) => name));
+  for (const { name } of given.layout) {
+    if (wanted.has(name)) weights.array(name).set(given.array(name));
+  }
+  return { base, weights };
+}
+
+function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, seed: number): ParameterStore {
+  const store = new ParameterStore(specs);
+  initialize(store, specs, config.initializerRange, seed);
+  return store;
+}
+
+/** @throws RangeError when the folder's adapter is another than the one asked for */
+async function adaptedConfig(
+  config: DecoderConfig,
+  place: ModelPlace | null,
+  asked: LoraConfig | undefined,
+): Promise<DecoderConfig> {
+  const wanted = asked && checkedLora(asked);
+  const found = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  if (found && wanted && !isDeepStrictEqual(found, wanted)) {
+    throw new RangeError(
+      `${place!.adapter} holds an adapter of ${JSON.stringify(found)}, asked for is one of ${JSON.stringify(wanted)}`,
+    );
+  }
+  const lora = found ?? wanted;
+  return lora === undefined ? config : { ...config, lora };
+}
+
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learnt. */
+async function loadWeights(
+  config: DecoderConfig,
+  place: ModelPlace | null,
+  { seed, valueHead }: LocalPolicyOptions,
+): Promise<Pick<PolicyParts, 'base' | 'weights'>> {
+  const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
+  const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
+  const trained = trainedSpecs(config, valueHead);
+  if (place === null) return { base: frozen.length > 0 ? fresh(frozen) : null, weights: fresh(trained) };
+  const base = frozen.length > 0 ? new ParameterStore(frozen) : null;
+  if (base !== null) await readWeights(place.base, base);
+  const weights = base !== null && place.adapter === null ? fresh(trained) : new ParameterStore(trained);
+  await readTrained(place, config, weights);
+  return { base, weights };
+}
+
+/** @throws RangeError for a number that cannot be one of workers */
+function workerCount({ workers }: LocalPolicyOptions, runtime: RuntimeKind): number {
+  const count = runtime === 'webgpu' ? 1 : (workers ?? availableParallelism());
+  if (Number.isInteger(count) && count >= 1) return count;
+  throw new RangeError(`workers must be an integer of at least 1, got ${count}`);
+}
+
+/** What each worker is started with. */
+export function workerSetups({
+  options,
+  config,
+  runtime,
+  maxSequenceLength,
+  base,
+  reference,
+  weights,
+  first,
+  second,
+  squares,
+}: PolicyParts): WorkerSetup[] {
+  const count = workerCount(options, runtime);
+  const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
+  const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
+  return gradients.map((_, index) => ({
+    index,
+    config,
+    runtime,
+    precision: options.precision ?? 'float32',
+    valueHead: options.valueHead,
+    critic: options.critic ?? false,
+    maxSequenceLength,
+    maxOpenSequences: Math.ceil(open / count),
+    tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    packing: options.packing ?? true,
+    recompute: options.recompute ?? false,
+    threads: options.threads ?? 1,
+    grammars: options.grammars ?? {},
+    files: options.files ?? {},
+    keepStaleCache: options.keepStaleCache ?? false,
+    base: base?.share() ?? null,
+    reference: reference?.share() ?? null,
+    weights: weights.share(),
+    firstMoments: first.share(),
+    secondMoments: second.share(),
+    gradients,
+    squares: squares.buffer,
+    version: 0,
+  }));
+}
+
+/** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
+export function cutIntoSlices(length: number, workers: number): Slice[] {
+  const blocks = Math.ceil(length / NORM_BLOCK);
+  const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
+  return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));
+}

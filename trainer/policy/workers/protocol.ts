@@ -1,0 +1,104 @@
+import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { Grammars } from '../../generation/grammar.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
+import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
+import type { GradientTask } from '../learning/train-program.ts';
+import type { OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+
+/** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
+export interface WorkerSetup {
+  readonly index: number;
+  readonly config: DecoderConfig;
+  readonly runtime: RuntimeKind;
+  readonly precision: Precision;
+  readonly valueHead: boolean;
+  readonly critic: boolean;
+  readonly maxSequenceLength: number;
+  /** Sequences with a cache, of this worker alone. */
+  readonly maxOpenSequences: number;
+  readonly tokenBudget: number;
+  readonly packing: boolean;
+  readonly recompute: boolean;
+  readonly threads: number;
+  readonly grammars: Grammars;
+  /** A tokenizer's files by name, where there is one. */
+  readonly files: { readonly [name: string]: string };
+  /** Sequences in the middle of a response go on from what older weights computed of them. */
+  readonly keepStaleCache: boolean;
+  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly base: SharedParameters | null;
+  /** Adapters of the reference policy; null without adapters. */
+  readonly reference: SharedParameters | null;
+  /** What is learnt. */
+  readonly weights: SharedParameters;
+  readonly firstMoments: SharedParameters;
+  readonly secondMoments: SharedParameters;
+  /** Of every worker, in order; sums go into the first. */
+  readonly gradients: readonly SharedParameters[];
+  /** Float64 sums of squares by block of the flat gradient. */
+  readonly squares: SharedArrayBuffer;
+  readonly version: number;
+}
+
+/** A part [start, end) of the flat vector of weights. */
+export interface Slice {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * What a worker is asked. From `gradients` until `resume` it does not generate, because weights are about to change.
+ */
+export type WorkerTask =
+  | {
+      readonly kind: 'score';
+      readonly sequences: readonly ScoreRequest[];
+      readonly temperature: number;
+      /** With the reference's adapters instead of the policy's. */
+      readonly reference: boolean;
+    }
+  | { readonly kind: 'gradients'; readonly task: GradientTask }
+  | { readonly kind: 'reduce'; readonly slice: Slice }
+  | {
+      readonly kind: 'apply';
+      readonly slice: Slice;
+      readonly step: number;
+      readonly scale: number;
+      readonly optimizer: OptimizerSettings;
+    }
+  /** Brings weights and moments from the device, where they are learnt there. */
+  | { readonly kind: 'download' }
+  | { readonly kind: 'hold' }
+  | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
+
+/** What each task answers. */
+export interface TaskResults {
+  readonly score: Score[];
+  readonly gradients: Record<string, number>;
+  readonly reduce: null;
+  readonly apply: null;
+  readonly download: null;
+  readonly hold: null;
+  readonly resume: null;
+}
+
+/** A step in the life of a sequence. */
+export type SequenceOrder =
+  | { readonly kind: 'generate'; readonly id: number; readonly request: GenerateRequest }
+  | { readonly kind: 'release'; readonly sequenceId: number };
+
+export type ToWorker =
+  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
+  | { readonly kind: 'sequences'; readonly orders: readonly SequenceOrder[] }
+  | { readonly kind: 'close' };
+
+export type FromWorker =
+  | { readonly kind: 'ready'; readonly runtime: string }
+  | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
+  | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
+  | { readonly kind: 'generated'; readonly finished: readonly NumberedGeneration[] };
+
+export type NumberedGeneration =
+  | { readonly id: number; readonly generation: Generation }
+  | { readonly id: number; readonly error: Error };

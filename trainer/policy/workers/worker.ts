@@ -1,0 +1,218 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { GenerationEngine } from '../../generation/engine.ts';
+import type { GenerateRequest } from '../../generation/generation.ts';
+import { compileGrammar } from '../../generation/grammar.ts';
+import type { Decode } from '../../generation/stop-strings.ts';
+import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
+import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
+import { adamwFactors, adamwStep, blockSquares } from '../learning/adamw.ts';
+import { ScoreProgram } from '../learning/score-program.ts';
+import { GradientProgram } from '../learning/train-program.ts';
+import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
+
+/**
+ * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
+ * thing at a time: tasks in the order they came, and ticks of the engine in between.
+ */
+class PolicyWorker {
+  readonly #port: MessagePort;
+  readonly #setup: WorkerSetup;
+  readonly #runtime: Runtime;
+  readonly #weights: ParameterStore;
+  readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
+  /** Where the runtime has memory of its own, once something has been learnt. */
+  #learner: Learner | null = null;
+  readonly #gradients: readonly Float32Array[];
+  readonly #squares: Float64Array;
+  readonly #engine: GenerationEngine;
+  readonly #gradientProgram: GradientProgram;
+  readonly #scoreProgram: ScoreProgram;
+  /** Null where there are no adapters to exchange. */
+  readonly #referenceProgram: ScoreProgram | null;
+  readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
+  #finished: NumberedGeneration[] = [];
+  #held = false;
+  #running = false;
+  #closing = false;
+
+  constructor(port: MessagePort, setup: WorkerSetup, runtime: Runtime) {
+    const flat = (shared: WorkerSetup['weights']) => ParameterStore.fromShared(shared).flat;
+    this.#port = port;
+    this.#setup = setup;
+    this.#runtime = runtime;
+    this.#weights = ParameterStore.fromShared(setup.weights);
+    const base = setup.base && ParameterStore.fromShared(setup.base);
+    const reference = setup.reference && ParameterStore.fromShared(setup.reference);
+    this.#moments = {
+      first: ParameterStore.fromShared(setup.firstMoments),
+      second: ParameterStore.fromShared(setup.secondMoments),
+    };
+    this.#gradients = setup.gradients.map(flat);
+    this.#squares = new Float64Array(setup.squares);
+    const grammars = new Map(
+      Object.entries(setup.grammars).map(([name, grammar]) => [
+        name,
+        compileGrammar(name, grammar, setup.config.vocabularySize),
+      ]),
+    );
+    const options = {
+      ...setup,
+      runtime,
+      parameters: base === null ? this.#weights : joinParameters(base, this.#weights),
+      trained: this.#weights,
+      lossScaled: setup.precision === 'float16',
+      grammars,
+      decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
+    };
+    this.#engine = new GenerationEngine(options);
+    this.#engine.version = setup.version;
+    this.#gradientProgram = new GradientProgram(options);
+    this.#scoreProgram = new ScoreProgram(options);
+    this.#referenceProgram =
+      base && reference
+        ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
+        : null;
+  }
+
+  take(message: ToWorker): void {
+    switch (message.kind) {
+      case 'sequences':
+        for (const order of message.orders) {
+          if (order.kind === 'release') this.#engine.release(order.sequenceId);
+          else this.#submit(order.id, order.request);
+        }
+        break;
+      case 'task':
+        this.#tasks.push(message);
+        break;
+      case 'close':
+        this.#closing = true;
+    }
+    if (!this.#running) void this.#run();
+  }
+
+  #submit(id: number, request: GenerateRequest): void {
+    const fail = (error: Error) => this.#finished.push({ id, error });
+    try {
+      this.#engine.submit(request, generation => this.#finished.push({ id, generation }), fail);
+    } catch (error) {
+      fail(error as Error);
+    }
+  }
+
+  async #run(): Promise<void> {
+    this.#running = true;
+    try {
+      while (!this.#closing) {
+        const next = this.#tasks.shift();
+        if (next !== undefined) await this.#perform(next.id, next.task);
+        else if (this.#engine.busy && !this.#held) await this.#tick();
+        else break;
+        this.#report();
+        // A tick need not give way to the event loop: messages come in here.
+        await nextTurn();
+      }
+      this.#report();
+    } finally {
+      this.#running = false;
+    }
+    if (this.#closing) {
+      await this.#runtime.close();
+      this.#port.close();
+    }
+  }
+
+  async #tick(): Promise<void> {
+    try {
+      await this.#engine.tick();
+    } catch (error) {
+      this.#engine.failAll(error as Error);
+    }
+  }
+
+  async #perform(id: number, task: WorkerTask): Promise<void> {
+    try {
+      this.#post({ kind: 'done', id, result: await this.#resultOf(task) });
+    } catch (error) {
+      this.#post({ kind: 'failed', id, error: error as Error });
+    }
+  }
+
+  async #resultOf(task: WorkerTask): Promise<unknown> {
+    switch (task.kind) {
+      case 'score':
+        return (task.reference ? this.#referenceProgram! : this.#scoreProgram).run(
+          task.sequences,
+          task.temperature,
+        );
+      case 'gradients':
+        this.#held = true;
+        this.#learner ??=
+          (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
+        return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
+      case 'reduce':
+        if (this.#learner === null) this.#reduce(task.slice);
+        else this.#squares[0] = await this.#learner.sumOfSquares();
+        return null;
+      case 'apply': {
+        const { slice, step, scale, optimizer } = task;
+        if (this.#learner !== null) {
+          await this.#learner.step(adamwFactors(step, scale, optimizer));
+          return null;
+        }
+        const [sum] = this.#gradients;
+        const moments = { first: this.#moments.first.flat, second: this.#moments.second.flat };
+        adamwStep(this.#weights.flat, sum, moments, step, scale, optimizer, slice.start, slice.end);
+        return null;
+      }
+      case 'download':
+        await this.#learner?.download();
+        return null;
+      case 'hold':
+        this.#held = true;
+        return null;
+      case 'resume':
+        this.#held = false;
+        if (task.weightsReplaced || task.version !== this.#engine.version)
+          this.#engine.weightsChanged(task.version, this.#setup.keepStaleCache && !task.weightsReplaced);
+        return null;
+    }
+  }
+
+  /** Adds up all workers' gradients in their order. */
+  #reduce({ start, end }: Slice): void {
+    const [sum, ...others] = this.#gradients;
+    for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
+    blockSquares(sum, start, end, this.#squares);
+  }
+
+  #report(): void {
+    if (this.#finished.length === 0) return;
+    this.#post({ kind: 'generated', finished: this.#finished });
+    this.#finished = [];
+  }
+
+  #post(message: FromWorker): void {
+    this.#port.postMessage(message);
+  }
+}
+
+/** Decodes by the tokenizer in these files, which is read when the first response asks for it. */
+function decoderOf(files: WorkerSetup['files']): Decode {
+  let tokenizer: Tokenizer | null = null;
+  return ids => {
+    tokenizer ??= tokenizerFromFiles(files, "the policy's files");
+    return tokenizer.decode(ids);
+  };
+}
+
+if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
+const setup = workerData as WorkerSetup;
+const runtime = await openRuntime(setup.runtime, setup.threads, setup.precision);
+const worker = new PolicyWorker(parentPort, setup, runtime);
+parentPort.on('message', (message: ToWorker) => worker.take(message));
+parentPort.postMessage({ kind: 'ready', runtime: runtime.description } satisfies FromWorker);

@@ -1,0 +1,10 @@
+import type { IntervalMeter } from '../interval-meter.ts';
+import type { Agent } from './agent.ts';
+
+/** The agent, with the time in which it has something to answer measured. */
+export function meteredAgent(agent: Agent, meter: IntervalMeter): Agent {
+  return {
+    respond: turn => meter.during(() => agent.respond(turn)),
+    release: sequenceId => agent.release(sequenceId),
+  };
+}

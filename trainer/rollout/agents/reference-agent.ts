@@ -1,0 +1,53 @@
+import type { Json } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
+import type { Agent, EpisodeView } from './agent.ts';
+
+export interface ReferenceAgentSettings {
+  /** A reference policy of the environment, e.g. `optimal`; `random` takes actions uniformly. */
+  readonly policy: string;
+  /** Share of turns that take random actions instead, 0 to 1. */
+  readonly randomTurns?: number;
+  /**
+   * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
+   * many. `varied` unless told otherwise.
+   */
+  readonly randomCount?: 'varied' | 'full';
+}
+
+const RANDOM = 'random';
+
+/**
+ * Answers as a reference policy would, in well-formed responses with an empty thought: for demonstrations and baselines.
+ * Where the policy sees nothing left to do it takes random actions.
+ */
+export function referenceAgent(settings: ReferenceAgentSettings): Agent {
+  const { policy, randomTurns = 0, randomCount = 'varied' } = settings;
+  return {
+    async respond({ seed, episode }) {
+      const rng = Random.fromSeed(seed);
+      const most = Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
+      const atRandom = policy === RANDOM || rng.chance(randomTurns);
+      let actions = atRandom ? [] : await episode.reference(policy, most);
+      if (actions.length === 0) {
+        actions = await randomActions(episode, randomCount === 'full' ? most : 1 + rng.integer(most), rng);
+      }
+      return { text: episode.compose(actions.map(action => nameOf(action, episode))), finishReason: 'stop' };
+    },
+    release() {},
+  };
+}
+
+/** Uniform over the names of a discrete space; for free text the environment is asked. */
+async function randomActions(episode: EpisodeView, count: number, rng: Random): Promise<readonly Json[]> {
+  const names = episode.actionNames?.names;
+  if (!names) return episode.reference(RANDOM, count);
+  return Array.from({ length: count }, () => rng.choice(names));
+}
+
+function nameOf(action: Json, { actionNames }: EpisodeView): string {
+  if (typeof action === 'string') return action;
+  const name = actionNames?.names[Number(action) - actionNames.start];
+  if (name === undefined)
+    throw new Error(`the reference policy gave ${JSON.stringify(action)}, which is no action`);
+  return name;
+}

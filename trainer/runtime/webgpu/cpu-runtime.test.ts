@@ -1,5 +1,0 @@
-import t from 'tap';
-import { runContractSuite } from '../contract-suite.ts';
-import { KernelCpuRuntime } from './cpu-runtime.ts';
-
-t.test('gpu.js kernels in cpu mode', t => runContractSuite(t, () => new KernelCpuRuntime(), { repeats: 1 }));

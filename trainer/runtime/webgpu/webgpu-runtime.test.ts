@@ -1,8 +1,0 @@
-import t from 'tap';
-import { runContractSuite } from '../contract-suite.ts';
-import { WebGpuRuntime } from './webgpu-runtime.ts';
-
-const runtime = await WebGpuRuntime.open();
-t.test('WebGPU', { skip: runtime === null ? 'no GPU here that Dawn can use' : false }, t =>
-  runContractSuite(t, () => runtime!, { repeats: 3 }),
-);

@@ -1,0 +1,285 @@
+import { type PrimitiveTable, Program } from './program.ts';
+import { columnScale, covers, isConstant, resolveShape } from './simplification.ts';
+import {
+  type DType,
+  GraphError,
+  normalizeAxis,
+  type Shape,
+  sameShape,
+  sizeOf,
+  type Tensor,
+} from './tensor.ts';
+
+/** A tensor, or a number that stands for a scalar of the other operand's type. */
+export type Operand = Tensor | number;
+
+export interface BuilderOptions {
+  /**
+   * Builds every row's arithmetic the same however many rows there are, at some cost: equal rows then give equal bits in
+   * programs of different sizes.
+   */
+  readonly rowsAlike?: boolean;
+}
+
+export interface MatmulOptions {
+  /** Swap the last two axes of the left side first. */
+  readonly transposeA?: boolean;
+  readonly transposeB?: boolean;
+  /** Factor on the product. */
+  readonly scale?: number;
+}
+
+/**
+ * Elementwise arithmetic, shapes, products and sums, by numpy's names and with its broadcasting. Steps that change nothing
+ * (a reshape to the same shape, ×1, +0) give their input back.
+ */
+export class TensorAlgebra extends Program {
+  readonly #scalesMove: boolean;
+
+  constructor(operations: PrimitiveTable, { rowsAlike = false }: BuilderOptions = {}) {
+    super(operations);
+    this.#scalesMove = !rowsAlike;
+  }
+
+  zeros(shape: Shape): Tensor {
+    return this.broadcastTo(this.constant(0), shape);
+  }
+
+  add(a: Operand, b: Operand): Tensor {
+    const [x, y] = this.#pair(a, b);
+    if (isConstant(y, 0) && covers(x, y)) return x;
+    if (isConstant(x, 0) && covers(y, x)) return y;
+    return this.apply('add', [x, y]);
+  }
+
+  sub(a: Operand, b: Operand): Tensor {
+    const [x, y] = this.#pair(a, b);
+    return isConstant(y, 0) && covers(x, y) ? x : this.apply('sub', [x, y]);
+  }
+
+  mul(a: Operand, b: Operand): Tensor {
+    const [x, y] = this.#pair(a, b);
+    if (isConstant(y, 1) && covers(x, y)) return x;
+    if (isConstant(x, 1) && covers(y, x)) return y;
+    return this.apply('mul', [x, y]);
+  }
+
+  div(a: Operand, b: Operand): Tensor {
+    const [x, y] = this.#pair(a, b);
+    return isConstant(y, 1) && covers(x, y) ? x : this.apply('div', [x, y]);
+  }
+
+  maximum(a: Operand, b: Operand): Tensor {
+    return this.apply('maximum', this.#pair(a, b));
+  }
+
+  minimum(a: Operand, b: Operand): Tensor {
+    return this.apply('minimum', this.#pair(a, b));
+  }
+
+  clip(x: Tensor, low: number, high: number): Tensor {
+    return this.minimum(this.maximum(x, low), high);
+  }
+
+  less(a: Operand, b: Operand): Tensor {
+    return this.apply('less', this.#pair(a, b));
+  }
+
+  greater(a: Operand, b: Operand): Tensor {
+    return this.apply('greater', this.#pair(a, b));
+  }
+
+  equal(a: Operand, b: Operand): Tensor {
+    return this.apply('equal', this.#pair(a, b));
+  }
+
+  lessEqual(a: Operand, b: Operand): Tensor {
+    return this.not(this.greater(a, b));
+  }
+
+  greaterEqual(a: Operand, b: Operand): Tensor {
+    return this.not(this.less(a, b));
+  }
+
+  and(a: Tensor, b: Tensor): Tensor {
+    return this.apply('logicalAnd', [a, b]);
+  }
+
+  or(a: Tensor, b: Tensor): Tensor {
+    return this.apply('logicalOr', [a, b]);
+  }
+
+  not(a: Tensor): Tensor {
+    return a.operation === 'logicalNot' ? a.inputs[0] : this.apply('logicalNot', [a]);
+  }
+
+  /** Selects; the branch not taken never leaks, NaN included. */
+  where(condition: Tensor, a: Operand, b: Operand): Tensor {
+    return this.apply('where', [condition, ...this.#pair(a, b)]);
+  }
+
+  cast(x: Tensor, to: DType): Tensor {
+    return x.dtype === to ? x : this.apply('cast', [x], { to });
+  }
+
+  stopGradient(x: Tensor): Tensor {
+    return this.apply('stopGradient', [x]);
+  }
+
+  neg(x: Tensor): Tensor {
+    return x.operation === 'neg' ? x.inputs[0] : this.apply('neg', [x]);
+  }
+
+  exp(x: Tensor): Tensor {
+    return this.apply('exp', [x]);
+  }
+
+  log(x: Tensor): Tensor {
+    return this.apply('log', [x]);
+  }
+
+  sqrt(x: Tensor): Tensor {
+    return this.apply('sqrt', [x]);
+  }
+
+  reciprocal(x: Tensor): Tensor {
+    return this.apply('reciprocal', [x]);
+  }
+
+  rsqrt(x: Tensor): Tensor {
+    return this.reciprocal(this.sqrt(x));
+  }
+
+  abs(x: Tensor): Tensor {
+    return this.apply('abs', [x]);
+  }
+
+  sign(x: Tensor): Tensor {
+    return this.apply('sign', [x]);
+  }
+
+  sigmoid(x: Tensor): Tensor {
+    return this.apply('sigmoid', [x]);
+  }
+
+  silu(x: Tensor): Tensor {
+    return this.apply('silu', [x]);
+  }
+
+  tanh(x: Tensor): Tensor {
+    return this.apply('tanh', [x]);
+  }
+
+  cos(x: Tensor): Tensor {
+    return this.apply('cos', [x]);
+  }
+
+  sin(x: Tensor): Tensor {
+    return this.apply('sin', [x]);
+  }
+
+  relu(x: Tensor): Tensor {
+    return this.apply('relu', [x]);
+  }
+
+  /** [..., m, k] × [..., k, n]; leading axes broadcast, a rank-2 right side serves every row of the left. */
+  matmul(a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor {
+    const { transposeA = false, transposeB = false, scale = 1 } = options;
+    const scaled = transposeA || !this.#scalesMove ? undefined : columnScale(a, b, transposeB);
+    if (scaled !== undefined) {
+      const [x, columns] = scaled;
+      const factor = transposeB ? columns : this.reshape(columns, [-1, 1]);
+      return this.apply('matmul', [x, this.mul(b, factor)], { transposeA, transposeB, scale });
+    }
+    return this.apply('matmul', [a, b], { transposeA, transposeB, scale });
+  }
+
+  /** One extent may be −1: whatever is left. */
+  reshape(x: Tensor, shape: Shape): Tensor {
+    const resolved = resolveShape(x.shape, shape);
+    if (sameShape(x.shape, resolved)) return x;
+    if (x.operation === 'reshape') return this.reshape(x.inputs[0], resolved);
+    return this.apply('reshape', [x], { shape: resolved });
+  }
+
+  /** Output axis i is input axis `permutation[i]`. */
+  transpose(x: Tensor, permutation: readonly number[]): Tensor {
+    if (permutation.every((axis, i) => axis === i) && permutation.length === x.shape.length) return x;
+    if (x.operation === 'transpose') {
+      const inner = x.attributes.permutation as readonly number[];
+      return this.transpose(
+        x.inputs[0],
+        permutation.map(axis => inner[axis]),
+      );
+    }
+    return this.apply('transpose', [x], { permutation: [...permutation] });
+  }
+
+  broadcastTo(x: Tensor, shape: Shape): Tensor {
+    return sameShape(x.shape, shape) ? x : this.apply('broadcastTo', [x], { shape: [...shape] });
+  }
+
+  /** Entries start (included) to end (excluded) of an axis. */
+  slice(x: Tensor, axis: number, start: number, end: number): Tensor {
+    const along = normalizeAxis(axis, x.shape.length, 'slice');
+    if (start === 0 && end === x.shape[along]) return x;
+    return this.apply('slice', [x], { axis: along, start, end });
+  }
+
+  /** Zeros before and after along an axis. */
+  pad(x: Tensor, axis: number, before: number, after: number): Tensor {
+    if (before === 0 && after === 0) return x;
+    return this.apply('pad', [x], { axis: normalizeAxis(axis, x.shape.length, 'pad'), before, after });
+  }
+
+  concat(list: readonly Tensor[], axis: number): Tensor {
+    if (list.length === 0) throw new GraphError('concat needs at least one tensor');
+    if (list.length === 1) return list[0];
+    return this.apply('concat', list, { axis: normalizeAxis(axis, list[0].shape.length, 'concat') });
+  }
+
+  /** Over all axes when none are given. */
+  sum(x: Tensor, axes?: readonly number[], keepDims = false): Tensor {
+    return this.#reduce('sum', x, axes, keepDims);
+  }
+
+  max(x: Tensor, axes?: readonly number[], keepDims = false): Tensor {
+    return this.#reduce('max', x, axes, keepDims);
+  }
+
+  mean(x: Tensor, axes?: readonly number[], keepDims = false): Tensor {
+    const total = this.sum(x, axes, keepDims);
+    return this.mul(total, sizeOf(total.shape) / sizeOf(x.shape));
+  }
+
+  /** Adds up what broadcasting repeated: the transpose of broadcasting `shape` to the tensor's shape. */
+  sumTo(x: Tensor, shape: Shape): Tensor {
+    if (sameShape(x.shape, shape)) return x;
+    const lead = x.shape.length - shape.length;
+    const axes = x.shape
+      .map((_, axis) => axis)
+      .filter(axis => axis < lead || (shape[axis - lead] === 1 && x.shape[axis] !== 1));
+    return this.reshape(this.sum(x, axes, false), shape);
+  }
+
+  #reduce(name: string, x: Tensor, axes: readonly number[] | undefined, keepDims: boolean): Tensor {
+    const rank = x.shape.length;
+    const along = axes?.map(axis => normalizeAxis(axis, rank, name)) ?? x.shape.map((_, axis) => axis);
+    const sorted = [...new Set(along)].sort((a, b) => a - b);
+    return sorted.length === 0 ? x : this.apply(name, [x], { axes: sorted, keepDims });
+  }
+
+  /** Operands of a broadcasting operation: what was repeated only to fit the other is taken as it was. */
+  #pair(a: Operand, b: Operand): [Tensor, Tensor] {
+    const [x, y] = this.#tensors(a, b);
+    if (x.operation === 'broadcastTo' && covers(y, x)) return [x.inputs[0], y];
+    if (y.operation === 'broadcastTo' && covers(x, y)) return [x, y.inputs[0]];
+    return [x, y];
+  }
+
+  #tensors(a: Operand, b: Operand): [Tensor, Tensor] {
+    if (typeof a !== 'number') return [a, typeof b === 'number' ? this.constant(b, [], a.dtype) : b];
+    if (typeof b !== 'number') return [this.constant(a, [], b.dtype), b];
+    return [this.constant(a), this.constant(b)];
+  }
+}

@@ -1,0 +1,146 @@
+import {
+  broadcastShapes,
+  describe,
+  GraphError,
+  type NdArray,
+  sameShape,
+  sizeOf,
+  type TensorType,
+} from '../../tensor.ts';
+import { expectFloat, type Operation } from '../operation.ts';
+
+/** `causal`: query t sees keys 0 … t, which needs as many keys as queries. */
+export type AttentionAttributes = Readonly<{ causal: boolean; scale: number }>;
+
+/** Extents of an attention: `groups` query heads share one key and value head. */
+export interface AttentionSizes {
+  readonly batch: number;
+  readonly queries: number;
+  readonly keys: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  readonly groups: number;
+  readonly size: number;
+}
+
+/**
+ * softmax(scale · q kᵀ + bias) v for every head (Vaswani et al., 2017; grouped queries as Ainslie et al., 2023).
+ * q [batch, queries, heads, size], k and v [batch, keys, keyHeads, size], where keyHeads divides heads;
+ * optional bias [batch or 1, 1, queries, keys], without gradient. Result of the shape of q.
+ */
+export const attention: Operation<AttentionAttributes> = {
+  name: 'attention',
+  infer(inputs, attributes) {
+    attentionSizes(inputs, attributes);
+    return { dtype: 'float32', shape: inputs[0].shape };
+  },
+  gradient({ g, inputs, output, attributes, upstream, needs }) {
+    const of = (index: number, wrt: string) =>
+      needs(index)
+        ? g.apply('attentionGradient', [...inputs.slice(0, 3), output, upstream, ...inputs.slice(3)], {
+            ...attributes,
+            wrt,
+          })
+        : undefined;
+    return [of(0, 'query'), of(1, 'key'), of(2, 'value'), undefined];
+  },
+  evaluate(inputs, attributes, type) {
+    const [, , v] = inputs;
+    const { size } = attentionSizes(inputs, attributes);
+    const out = new Float64Array(sizeOf(type.shape));
+    forEachQuery(inputs, attributes, inputs[3], ({ queryOffset, keyOffset, weights }) => {
+      weights.forEach((weight, key) => {
+        const from = keyOffset(key);
+        for (let i = 0; i < size; i++) out[queryOffset + i] += weight * v.data[from + i];
+      });
+    });
+    return out;
+  },
+};
+
+/**
+ * @throws GraphError when the tensors do not fit each other
+ */
+export function attentionSizes(
+  inputs: readonly TensorType[],
+  { causal }: AttentionAttributes,
+): AttentionSizes {
+  const [q, k, v, bias] = inputs;
+  expectFloat('attention', ...inputs);
+  const [batch, queries, heads, size] = q.shape;
+  const [, keys, keyHeads] = k.shape;
+  const fits =
+    q.shape.length === 4 && sameShape(k.shape, [batch, keys, keyHeads, size]) && sameShape(v.shape, k.shape);
+  if (!fits || heads % keyHeads !== 0) {
+    throw new GraphError(
+      `attention needs q [batch,queries,heads,size] and k, v [batch,keys,keyHeads,size], keyHeads dividing heads; got ${describe(q)}, ${describe(k)}, ${describe(v)}`,
+    );
+  }
+  if (causal && queries !== keys) {
+    throw new GraphError(
+      `causal attention needs as many keys as queries, got ${queries} queries and ${keys} keys`,
+    );
+  }
+  const full = [batch, 1, queries, keys];
+  if (
+    bias !== undefined &&
+    (bias.shape.length !== 4 || !sameShape(broadcastShapes(bias.shape, full, 'attention'), full))
+  ) {
+    throw new GraphError(`attention: bias ${describe(bias)} does not broadcast to [${full.join(',')}]`);
+  }
+  return { batch, queries, keys, heads, keyHeads, groups: heads / keyHeads, size };
+}
+
+interface QueryVisit {
+  /** Where the query's row starts in q and in the result. */
+  readonly queryOffset: number;
+  /** Where a key's row starts in k and v. */
+  keyOffset(key: number): number;
+  /** softmax over the keys the query sees. */
+  readonly weights: Float64Array;
+}
+
+/** Visits every query of every head with its attention weights, in float64. */
+export function forEachQuery(
+  inputs: readonly NdArray[],
+  attributes: AttentionAttributes,
+  bias: NdArray | undefined,
+  visit: (query: QueryVisit) => void,
+): void {
+  const [q, k] = inputs;
+  const { batch, queries, keys, heads, keyHeads, groups, size } = attentionSizes(inputs, attributes);
+  for (let b = 0; b < batch; b++) {
+    for (let head = 0; head < heads; head++) {
+      const keyOffset = (key: number): number =>
+        ((b * keys + key) * keyHeads + Math.floor(head / groups)) * size;
+      for (let query = 0; query < queries; query++) {
+        const queryOffset = ((b * queries + query) * heads + head) * size;
+        const weights = new Float64Array(attributes.causal ? query + 1 : keys);
+        for (let key = 0; key < weights.length; key++) {
+          for (let i = 0; i < size; i++) weights[key] += q.data[queryOffset + i] * k.data[keyOffset(key) + i];
+          weights[key] =
+            weights[key] * attributes.scale + (bias === undefined ? 0 : biasAt(bias, b, query, key));
+        }
+        normalize(weights);
+        visit({ queryOffset, keyOffset, weights });
+      }
+    }
+  }
+}
+
+function biasAt({ shape, data }: NdArray, batch: number, query: number, key: number): number {
+  const [batches, , queries, keys] = shape;
+  const row = batches === 1 ? 0 : batch;
+  const column = keys === 1 ? 0 : key;
+  return data[(row * queries + (queries === 1 ? 0 : query)) * keys + column];
+}
+
+function normalize(scores: Float64Array): void {
+  const largest = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  let total = 0;
+  for (let i = 0; i < scores.length; i++) {
+    scores[i] = Math.exp(scores[i] - largest);
+    total += scores[i];
+  }
+  for (let i = 0; i < scores.length; i++) scores[i] /= total;
+}

@@ -1,0 +1,44 @@
+import type { TensorBuilder } from '../builder.ts';
+import {
+  type Attributes,
+  describe,
+  GraphError,
+  type NdArray,
+  type Tensor,
+  type TensorType,
+} from '../tensor.ts';
+
+/** What a gradient rule sees of the node it differentiates. */
+export interface GradientContext<A extends Attributes> {
+  readonly g: TensorBuilder;
+  readonly inputs: readonly Tensor[];
+  readonly output: Tensor;
+  readonly attributes: A;
+  /** ∂loss/∂output, of the output's shape. */
+  readonly upstream: Tensor;
+  /** Whether anybody wants the gradient of input i; others may be left undefined. */
+  needs(index: number): boolean;
+}
+
+/** One primitive: how its type follows from its inputs, how it differentiates, and what it computes. */
+export interface Operation<A extends Attributes = Attributes> {
+  readonly name: string;
+  /** @throws GraphError when the inputs do not fit */
+  infer(inputs: readonly TensorType[], attributes: A): TensorType;
+  /** Gradient per input; absent where the operation has none (comparisons, integers). */
+  gradient?(context: GradientContext<A>): readonly (Tensor | undefined)[];
+  /** The meaning, in float64: what every runtime is compared with. */
+  evaluate(inputs: readonly NdArray[], attributes: A, type: TensorType): Float64Array;
+}
+
+/** @throws GraphError unless the tensor is float32 */
+export function expectFloat(where: string, ...tensors: readonly TensorType[]): void {
+  for (const tensor of tensors) {
+    if (tensor.dtype !== 'float32') throw new GraphError(`${where} needs float32, got ${describe(tensor)}`);
+  }
+}
+
+/** @throws GraphError unless the tensor is int32 */
+export function expectIds(where: string, tensor: TensorType): void {
+  if (tensor.dtype !== 'int32') throw new GraphError(`${where} needs int32 ids, got ${describe(tensor)}`);
+}

@@ -1,0 +1,181 @@
+import { isSmall, isSmallConstant, toNdArray } from './simplification.ts';
+import {
+  type Attributes,
+  type AttributeValue,
+  allocate,
+  type DType,
+  type Graph,
+  GraphError,
+  type NdArray,
+  type Shape,
+  sameShape,
+  sizeOf,
+  type Tensor,
+  type TensorType,
+} from './tensor.ts';
+
+/** What building a program needs of an operation: its type, and its value where its inputs are constants. */
+export interface Primitive {
+  /** @throws GraphError when the inputs do not fit */
+  infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
+  evaluate(inputs: readonly NdArray[], attributes: Attributes, type: TensorType): Float64Array;
+}
+
+/** Primitives by name. */
+export type PrimitiveTable = ReadonlyMap<string, Primitive>;
+
+/**
+ * A tensor program in the making: its values by name, and a node for each step. Shapes are concrete; equal nodes are built
+ * once, and small constants are computed at once.
+ */
+export class Program {
+  readonly #operations: PrimitiveTable;
+  readonly #nodes: Tensor[] = [];
+  readonly #known = new Map<string, Tensor>();
+  readonly #inputs = new Map<string, Tensor>();
+  readonly #parameters = new Map<string, Tensor>();
+  readonly #outputs = new Map<string, Tensor>();
+  readonly #stages = new Map<Tensor, number>();
+  #stage: number | undefined;
+  #stageCount = 0;
+
+  constructor(operations: PrimitiveTable) {
+    this.#operations = operations;
+  }
+
+  /** Every node so far, in the order built. */
+  get nodes(): readonly Tensor[] {
+    return this.#nodes;
+  }
+
+  /**
+   * Steps that `build` adds belong together: gradients may compute them again instead of keeping them, which is worth it
+   * where they hold much between little, as a layer does.
+   */
+  stage<T>(build: () => T): T {
+    if (this.#stage !== undefined) throw new GraphError('a stage cannot begin inside another');
+    this.#stage = this.#stageCount++;
+    try {
+      return build();
+    } finally {
+      this.#stage = undefined;
+    }
+  }
+
+  /** Number of the stage that a step belongs to; undefined outside of stages. */
+  stageOf(node: Tensor): number | undefined {
+    return this.#stages.get(node);
+  }
+
+  /** A value given anew at every run. */
+  input(name: string, dtype: DType, shape: Shape): Tensor {
+    this.#claim(name);
+    const tensor = this.#append('input', [], { name }, dtype, shape);
+    this.#inputs.set(name, tensor);
+    return tensor;
+  }
+
+  /** A float32 weight that the runtime keeps between runs; asking again for the name gives the same tensor. */
+  parameter(name: string, shape: Shape): Tensor {
+    const known = this.#parameters.get(name);
+    if (known !== undefined) {
+      if (sameShape(known.shape, shape)) return known;
+      throw new GraphError(
+        `parameter '${name}' has shape [${known.shape.join(',')}], asked for as [${shape.join(',')}]`,
+      );
+    }
+    this.#claim(name);
+    const tensor = this.#append('parameter', [], { name }, 'float32', shape);
+    this.#parameters.set(name, tensor);
+    return tensor;
+  }
+
+  /** Fixed data: a scalar, or elements in row-major order with a shape. */
+  constant(value: number | ArrayLike<number>, shape?: Shape, dtype: DType = 'float32'): Tensor {
+    const scalar = typeof value === 'number';
+    const extents = shape ?? (scalar ? [] : [value.length]);
+    const data = allocate(dtype, scalar ? sizeOf(extents) : value.length);
+    if (scalar) data.fill(value);
+    else data.set(value);
+    if (data.length !== sizeOf(extents)) {
+      throw new GraphError(`constant: ${data.length} elements do not fill shape [${extents.join(',')}]`);
+    }
+    if (data.length > 1) return this.#append('constant', [], { data }, dtype, extents);
+    const key = `constant ${dtype} [${extents.join()}] ${Object.is(data[0], -0) ? '-0' : data[0]}`;
+    const known = this.#known.get(key) ?? this.#append('constant', [], { data }, dtype, extents);
+    this.#known.set(key, known);
+    return known;
+  }
+
+  /** Names a result; the same tensor may go out under several names. */
+  output(name: string, tensor: Tensor): void {
+    if (this.#outputs.has(name)) throw new GraphError(`output '${name}' is defined twice`);
+    this.#own(tensor);
+    this.#outputs.set(name, tensor);
+  }
+
+  /** The program as it stands: what the outputs need, and every declared input. */
+  build(): Graph {
+    if (this.#outputs.size === 0) throw new GraphError('a graph needs at least one output');
+    const needed = new Set<Tensor>(this.#inputs.values());
+    const pending = [...this.#outputs.values()];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      if (needed.has(node) && node.inputs.length === 0) continue;
+      needed.add(node);
+      for (const input of node.inputs) if (!needed.has(input)) pending.push(input);
+    }
+    const nodes = this.#nodes.filter(node => needed.has(node));
+    const parameters = new Map([...this.#parameters].filter(([, tensor]) => needed.has(tensor)));
+    return Object.freeze({
+      nodes,
+      inputs: new Map(this.#inputs),
+      parameters,
+      outputs: new Map(this.#outputs),
+    });
+  }
+
+  /**
+   * Adds a node of a primitive by name.
+   * @throws GraphError when the operation is unknown or the inputs do not fit it
+   */
+  apply(name: string, inputs: readonly Tensor[], attributes: Attributes = {}): Tensor {
+    const operation = this.#operations.get(name);
+    if (operation === undefined) {
+      throw new GraphError(`unknown operation '${name}'; known: ${[...this.#operations.keys()].join(', ')}`);
+    }
+    for (const input of inputs) this.#own(input);
+    const key = `${name} ${inputs.map(input => input.id).join()} ${JSON.stringify(attributes)}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const type = operation.infer(inputs, attributes);
+    const foldable = inputs.every(isSmallConstant) && isSmall(type.shape);
+    const tensor = foldable
+      ? this.constant(operation.evaluate(inputs.map(toNdArray), attributes, type), type.shape, type.dtype)
+      : this.#append(name, inputs, attributes, type.dtype, type.shape);
+    this.#known.set(key, tensor);
+    return tensor;
+  }
+
+  #append(
+    operation: string,
+    inputs: readonly Tensor[],
+    attributes: Readonly<Record<string, AttributeValue>>,
+    dtype: DType,
+    shape: Shape,
+  ): Tensor {
+    const tensor = Object.freeze({ id: this.#nodes.length, operation, inputs, attributes, dtype, shape });
+    this.#nodes.push(tensor);
+    if (this.#stage !== undefined && inputs.length > 0) this.#stages.set(tensor, this.#stage);
+    return tensor;
+  }
+
+  #claim(name: string): void {
+    if (this.#inputs.has(name) || this.#parameters.has(name)) {
+      throw new GraphError(`the name '${name}' is already an input or parameter`);
+    }
+  }
+
+  #own(tensor: Tensor): void {
+    if (this.#nodes[tensor.id] !== tensor) throw new GraphError('the tensor belongs to another GraphBuilder');
+  }
+}

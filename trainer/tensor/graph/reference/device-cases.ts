@@ -1,0 +1,102 @@
+import { draw } from '../operations/device/draw.ts';
+import { pagedAttention } from '../operations/device/paged-attention.ts';
+import { putRows } from '../operations/device/put-rows.ts';
+import type { CaseInput, OperationCase } from './cases.ts';
+
+const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];
+const [SLOTS, PAGES, PAGE_POSITIONS] = [3, 4, 16];
+const PLACES = SLOTS * PAGES * PAGE_POSITIONS;
+
+function waves(shape: readonly number[], phase: number): CaseInput {
+  const length = shape.reduce((a, b) => a * b, 1);
+  const values = Array.from({ length }, (_, i) => Math.fround(Math.sin(phase + i * 0.37) * 1.5));
+  return { dtype: 'float32', shape, values };
+}
+
+function numbers(dtype: 'float32' | 'int32', shape: readonly number[], values: readonly number[]): CaseInput {
+  return { dtype, shape, values };
+}
+
+/** Operations on arrays that stay on a device, for runtimes that have such. */
+export const deviceCases: readonly OperationCase[] = [
+  {
+    operation: 'putRows',
+    title: 'of a table of heads',
+    inputs: {
+      table: waves([7, 2, 4], 0),
+      rows: waves([3, 2, 4], 1),
+      places: numbers('int32', [3], [5, 0, 2]),
+    },
+    differentiate: [],
+    build: (g, { table, rows, places }) => putRows(g, table, rows, places),
+  },
+  {
+    operation: 'pagedAttention',
+    title: 'of grouped queries over pages in any order',
+    inputs: {
+      q: waves([ROWS, HEADS, SIZE], 2),
+      k: waves([PLACES, KEY_HEADS, SIZE], 3),
+      v: waves([PLACES, KEY_HEADS, SIZE], 4),
+      lists: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
+      slots: numbers('int32', [ROWS], [2, 0, 0, 1, 2]),
+      positions: numbers('int32', [ROWS], [0, 15, 16, 63, 40]),
+    },
+    differentiate: [],
+    build: (g, { q, k, v, lists, slots, positions }) =>
+      pagedAttention(
+        g,
+        [q, k, v],
+        { lists, slots, positions },
+        { pagePositions: PAGE_POSITIONS, scale: 0.4 },
+      ),
+  },
+  {
+    operation: 'draw',
+    title: 'of rows by temperature, top-k, top-p and greedily',
+    inputs: {
+      logits: waves([6, 40], 5),
+      settings: numbers(
+        'float32',
+        [6, 4],
+        [
+          [1, 0, 1, 0.9],
+          [2, 0, 1, 0.1],
+          [1, 5, 1, 0.7],
+          [1, 0, 0.6, 0.99],
+          [1, 12, 0.5, 0.4],
+          [0, 0, 1, -1],
+        ].flat(),
+      ),
+    },
+    differentiate: [],
+    build: (g, { logits, settings }) => draw(g, logits, settings),
+  },
+  {
+    operation: 'draw',
+    title: 'of equals, of which the first stay',
+    inputs: {
+      logits: numbers(
+        'float32',
+        [4, 6],
+        [
+          [1, 2, 1, 1, 2, 1],
+          [1, 2, 1, 1, 2, 1],
+          [0, 0, 0, 0, 0, 0],
+          [-2, 3, 3, 1, 3, 0],
+        ].flat(),
+      ),
+      settings: numbers(
+        'float32',
+        [4, 4],
+        [
+          [1, 3, 1, 0.999],
+          [1, 4, 0.95, 0.999],
+          [1, 0, 0.4, 0.999],
+          [0, 0, 1, -1],
+        ].flat(),
+      ),
+    },
+    differentiate: [],
+    build: (g, { logits, settings }) => draw(g, logits, settings),
+  },
+];

@@ -1,0 +1,293 @@
+import type { MatmulAttributes } from '../../graph/operations/reduction/matmul.ts';
+import type { ReduceAttributes } from '../../graph/operations/reduction/reduction.ts';
+import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
+import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
+import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
+import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
+
+/** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
+type Lowering = (context: LoweringContext, node: Tensor, inputs: readonly string[], result: string) => void;
+
+/** Rows up to which a scatter-add on several threads is a product with a one-hot matrix. */
+const ONE_HOT_ROWS = 128;
+
+/**
+ * Writes a graph as an ONNX model; parameters become inputs beside the graph's own.
+ * @param threads what the model will run on: some kernels give the same sums only on one
+ */
+export function lower(graph: Graph, threads: number): OnnxModel {
+  const context = new LoweringContext(graph, threads);
+  for (const node of graph.nodes) {
+    if (context.isLowered(node)) continue;
+    if (node.operation === 'constant') {
+      context.bind(node, context.constant(node));
+      continue;
+    }
+    if (node.operation === 'stopGradient') {
+      context.bind(node, context.valueOf(node.inputs[0]));
+      continue;
+    }
+    const lowering = lowerings[node.operation];
+    if (lowering === undefined) throw new Error(`the ONNX runtime has no lowering for '${node.operation}'`);
+    const result = context.resultName(node);
+    lowering(
+      context,
+      node,
+      node.inputs.map(input => context.valueOf(input)),
+      result,
+    );
+    if (!context.isLowered(node)) context.bind(node, result);
+  }
+  return context.finish();
+}
+
+function direct(opType: string, options: EmitOptions = {}): Lowering {
+  return (context, _node, inputs, result) => {
+    context.emit(opType, inputs, options, result);
+  };
+}
+
+function reduction(opType: string): Lowering {
+  return (context, node, [x], result) => {
+    const { axes, keepDims } = node.attributes as ReduceAttributes;
+    context.emit(opType, [x, context.int64(axes)], { attributes: { keepdims: keepDims ? 1 : 0 } }, result);
+  };
+}
+
+const matmul: Lowering = (context, node, [a, b], result) => {
+  const { transposeA, transposeB, scale } = node.attributes as MatmulAttributes;
+  const attributes = { transA: Number(transposeA), transB: Number(transposeB), alpha: { float: scale } };
+  const sum = biasedSum(context, node);
+  if (sum !== undefined) {
+    const name = context.resultName(sum.node);
+    context.emit('Gemm', [a, b, sum.bias], { attributes }, name);
+    context.bind(sum.node, name);
+  } else if (!transposeA && !transposeB && scale === 1) {
+    context.emit('MatMul', [a, b], {}, result);
+  } else if (node.inputs.every(input => input.shape.length === 2)) {
+    context.emit('Gemm', [a, b], { attributes }, result);
+  } else {
+    context.emit('FusedMatMul', [a, b], { domain: MICROSOFT, attributes }, result);
+  }
+};
+
+/** The addition of a bias per column, when that is all that becomes of a product of matrices. */
+function biasedSum(context: LoweringContext, product: Tensor): { node: Tensor; bias: string } | undefined {
+  const users = context.usersOf(product);
+  if (
+    users.length !== 1 ||
+    context.isOutput(product) ||
+    users[0].operation !== 'add' ||
+    product.inputs.some(input => input.shape.length !== 2)
+  ) {
+    return undefined;
+  }
+  const bias = columnOperand(context, users[0], product);
+  return bias === undefined ? undefined : { node: users[0], bias };
+}
+
+const slice: Lowering = (context, node, [x], result) => {
+  const { axis, start, end } = node.attributes as { axis: number; start: number; end: number };
+  const bounds = [[start], [end], [axis]].map(values => context.int64(values));
+  context.emit('Slice', [x, ...bounds], {}, result);
+};
+
+const pad: Lowering = (context, node, [x], result) => {
+  const { axis, before, after } = node.attributes as { axis: number; before: number; after: number };
+  const pads = [before, after].flatMap(count => node.shape.map((_, i) => (i === axis ? count : 0)));
+  context.emit('Pad', [x, context.int64(pads)], {}, result);
+};
+
+/**
+ * ScatterND adds fastest, but on several threads it races when ids repeat (ONNX Runtime 1.30: sums differ from run
+ * to run). There a small table is a product with a one-hot matrix, a large one goes through ScatterElements.
+ */
+const scatterAddRows: Lowering = (context, node, [updates, ids], result) => {
+  const [{ shape }, { shape: idShape }] = node.inputs;
+  const rows = node.shape[0];
+  const count = sizeOf(idShape);
+  const width = sizeOf(shape) / count;
+  if (context.threads === 1) {
+    const wide = context.emit('Cast', [ids], { attributes: { to: TENSOR_TYPE.int64 } });
+    const indices = context.reshape(wide, [...idShape, 1]);
+    const attributes = { reduction: 'add' };
+    context.emit('ScatterND', [context.filled(node.shape, 0), indices, updates], { attributes }, result);
+    return;
+  }
+  const column = context.reshape(ids, [count, 1]);
+  const flat = context.reshape(updates, [count, width]);
+  const sums =
+    rows <= ONE_HOT_ROWS
+      ? oneHotSums(context, column, flat, rows)
+      : elementSums(context, column, flat, rows, width);
+  context.reshape(sums, node.shape, result);
+};
+
+function oneHotSums(context: LoweringContext, ids: string, updates: string, rows: number): string {
+  const range = context.ints([...Array(rows).keys()], [1, rows]);
+  const hits = context.emit('Cast', [context.emit('Equal', [ids, range])], {
+    attributes: { to: TENSOR_TYPE.float32 },
+  });
+  return context.emit('Gemm', [hits, updates], { attributes: { transA: 1 } });
+}
+
+function elementSums(
+  context: LoweringContext,
+  ids: string,
+  updates: string,
+  rows: number,
+  width: number,
+): string {
+  const indices = context.emit('Expand', [ids, context.int64([1, width])]);
+  const attributes = { axis: 0, reduction: 'add' };
+  return context.emit('ScatterElements', [context.filled([rows, width], 0), indices, updates], {
+    attributes,
+  });
+}
+
+const takeLast: Lowering = (context, node, [x, ids], result) => {
+  const column = context.reshape(ids, [...node.shape, 1]);
+  const taken = context.emit('GatherElements', [x, column], { attributes: { axis: -1 } });
+  context.reshape(taken, node.shape, result);
+};
+
+const putLast: Lowering = (context, node, [values, ids], result) => {
+  const column = [...node.inputs[0].shape, 1];
+  const at = context.reshape(ids, column);
+  const what = context.reshape(values, column);
+  context.emit(
+    'ScatterElements',
+    [context.filled(node.shape, 0), at, what],
+    { attributes: { axis: -1 } },
+    result,
+  );
+};
+
+const rmsNormalize: Lowering = (context, node, [x], result) => {
+  const epsilon = node.attributes.epsilon as number;
+  const width = node.shape[node.shape.length - 1];
+  const attributes = { axis: -1, epsilon: { float: epsilon } };
+  const users = context.usersOf(node);
+  const weight =
+    users.length === 1 && !context.isOutput(node) && users[0].operation === 'mul'
+      ? columnOperand(context, users[0], node)
+      : undefined;
+  if (weight !== undefined) {
+    const name = context.resultName(users[0]);
+    context.emit('SimplifiedLayerNormalization', [x, weight], { attributes }, name);
+    context.bind(users[0], name);
+    return;
+  }
+  const inverse = context
+    .usersOf(node.inputs[0])
+    .find(user => user.operation === 'inverseRms' && user.attributes.epsilon === epsilon);
+  const results = [result];
+  if (inverse !== undefined && !context.isLowered(inverse)) {
+    const name = context.resultName(inverse);
+    results.push(name);
+    context.bind(inverse, name);
+  }
+  context.emitMany('SimplifiedLayerNormalization', [x, context.filled([width], 1)], results, { attributes });
+};
+
+/** The other operand of a binary node, when it is one value per column and already there to be read. */
+function columnOperand(context: LoweringContext, node: Tensor, operand: Tensor): string | undefined {
+  const other = node.inputs.find(input => input !== operand);
+  const width = operand.shape[operand.shape.length - 1];
+  if (other === undefined || !sameShape(other.shape, [width]) || !context.isLowered(other)) return undefined;
+  return context.valueOf(other);
+}
+
+const inverseRms: Lowering = (context, node, [x], result) => {
+  const squares = context.emit('Mul', [x, x]);
+  const mean = context.emit('ReduceMean', [squares, context.int64([-1])], { attributes: { keepdims: 1 } });
+  const shifted = context.emit('Add', [mean, context.float(node.attributes.epsilon as number)]);
+  context.emit('Reciprocal', [context.emit('Sqrt', [shifted])], {}, result);
+};
+
+/** The sigmoid that silu and its gradient share; ONNX Runtime's own fused activation is slower than the two steps. */
+function sigmoidOf(context: LoweringContext, node: Tensor, x: string): string {
+  const [argument] = node.inputs;
+  const shared = context.usersOf(argument).find(user => user.operation === 'sigmoid');
+  if (shared === undefined) return context.emit('Sigmoid', [x]);
+  if (!context.isLowered(shared)) {
+    const name = context.resultName(shared);
+    context.emit('Sigmoid', [x], {}, name);
+    context.bind(shared, name);
+  }
+  return context.valueOf(shared);
+}
+
+const rope: Lowering = (context, node, [x, cos, sin], result) => {
+  const [batch, time, heads, size] = node.shape;
+  const rows = context.reshape(x, [batch, time, heads * size]);
+  const rotated = context.emit('RotaryEmbedding', [rows, cos, sin], { attributes: { num_heads: heads } });
+  context.reshape(rotated, node.shape, result);
+};
+
+const lastAxis: EmitOptions = { attributes: { axis: -1 } };
+
+const lowerings: Readonly<Record<string, Lowering | undefined>> = {
+  neg: direct('Neg'),
+  exp: direct('Exp'),
+  log: direct('Log'),
+  sqrt: direct('Sqrt'),
+  reciprocal: direct('Reciprocal'),
+  abs: direct('Abs'),
+  sign: direct('Sign'),
+  sigmoid: direct('Sigmoid'),
+  silu: (context, node, [x], result) => {
+    context.emit('Mul', [x, sigmoidOf(context, node, x)], {}, result);
+  },
+  tanh: direct('Tanh'),
+  cos: direct('Cos'),
+  sin: direct('Sin'),
+  relu: direct('Relu'),
+  add: direct('Add'),
+  sub: direct('Sub'),
+  mul: direct('Mul'),
+  div: direct('Div'),
+  maximum: direct('Max'),
+  minimum: direct('Min'),
+  less: direct('Less'),
+  greater: direct('Greater'),
+  equal: direct('Equal'),
+  logicalAnd: direct('And'),
+  logicalOr: direct('Or'),
+  logicalNot: direct('Not'),
+  where: direct('Where'),
+  cast: (context, node, [x], result) => {
+    context.emit('Cast', [x], { attributes: { to: TENSOR_TYPE[node.dtype] } }, result);
+  },
+  matmul,
+  reshape: (context, node, [x], result) => {
+    context.reshape(x, node.shape, result);
+  },
+  transpose: (context, node, [x], result) => {
+    const perm = node.attributes.permutation as readonly number[];
+    context.emit('Transpose', [x], { attributes: { perm } }, result);
+  },
+  broadcastTo: (context, node, [x], result) => {
+    context.emit('Expand', [x, context.int64(node.shape)], {}, result);
+  },
+  slice,
+  pad,
+  concat: (context, node, inputs, result) => {
+    context.emit('Concat', inputs, { attributes: { axis: node.attributes.axis as number } }, result);
+  },
+  sum: reduction('ReduceSum'),
+  max: reduction('ReduceMax'),
+  softmax: direct('Softmax', lastAxis),
+  logSoftmax: direct('LogSoftmax', lastAxis),
+  gather: (context, _node, [table, ids], result) => {
+    context.emit('Gather', [table, ids], { attributes: { axis: 0 } }, result);
+  },
+  scatterAddRows,
+  takeLast,
+  putLast,
+  rmsNormalize,
+  inverseRms,
+  rope,
+  attention: lowerAttention,
+  attentionGradient: lowerAttentionGradient,
+};

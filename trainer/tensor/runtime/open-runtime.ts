@@ -1,0 +1,59 @@
+import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
+import { OnnxRuntime } from './onnx/onnx-runtime.ts';
+import type { Runtime } from './runtime.ts';
+import { RuntimeError } from './runtime-error.ts';
+import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
+
+/** Hidden size up to which a processor is faster than starting a GPU's kernels. */
+const PROCESSOR_HIDDEN_SIZE = 192;
+
+/**
+ * @param precision of the factors of products; float16 takes a GPU that has it
+ * @throws RuntimeError where `webgpu` finds no GPU, or one without float16 that was asked for
+ */
+export async function openRuntime(
+  kind: RuntimeKind,
+  threads: number,
+  precision: Precision = 'float32',
+): Promise<Runtime> {
+  if (kind === 'onnx') {
+    refusePrecision(kind, precision);
+    return new OnnxRuntime({ threads });
+  }
+  const runtime = await openWebGpu(precision);
+  if (runtime === null) {
+    throw new RuntimeError(
+      'there is no GPU here that WebGPU can use: install its Vulkan driver, or choose the runtime onnx or auto',
+    );
+  }
+  if (runtime.precision === precision) return runtime;
+  const { description } = runtime;
+  await runtime.close();
+  throw new RuntimeError(
+    `policy.precision ${precision} needs a GPU with shader-f16, which this one lacks (${description}): use policy.precision float32`,
+  );
+}
+
+/** @throws RangeError where a runtime cannot multiply so */
+export function refusePrecision(kind: RuntimeKind, precision: Precision): void {
+  if (kind === 'webgpu' || precision === 'float32') return;
+  throw new RangeError(
+    `policy.precision ${precision} needs policy.runtime webgpu, and this policy runs on ONNX Runtime, whose processor kernels multiply in float32: use policy.precision float32`,
+  );
+}
+
+/** The runtime for a model: `auto` takes a GPU in hardware where there is one, unless the model is small. */
+export async function chooseRuntime(choice: RuntimeChoice, hiddenSize: number): Promise<RuntimeKind> {
+  if (choice !== 'auto') return choice;
+  if (hiddenSize <= PROCESSOR_HIDDEN_SIZE) return 'onnx';
+  const runtime = await openWebGpu();
+  const found = runtime !== null && !runtime.software;
+  await runtime?.close();
+  return found ? 'webgpu' : 'onnx';
+}
+
+/** Dawn and gpu.js are loaded where a GPU is asked for only. */
+async function openWebGpu(precision: Precision = 'float32'): Promise<WebGpuRuntime | null> {
+  const { WebGpuRuntime } = await import('./webgpu/webgpu-runtime.ts');
+  return WebGpuRuntime.open(precision);
+}

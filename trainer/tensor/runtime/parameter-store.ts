@@ -1,0 +1,160 @@
+import { type Shape, sameShape, sizeOf } from '../graph/tensor.ts';
+import { RuntimeError } from './runtime-error.ts';
+
+const FLOAT_BYTES = 4;
+/** Each parameter starts on a cache line of its own, so that vector loads never straddle two. */
+const ALIGNMENT_FLOATS = 16;
+
+export interface ParameterInfo {
+  readonly name: string;
+  readonly shape: Shape;
+}
+
+/** What another thread needs to see the same parameters; survives `postMessage` without a copy. */
+export interface SharedParameters {
+  readonly layout: readonly ParameterInfo[];
+  readonly buffer: SharedArrayBuffer;
+}
+
+/** Where the parameters of a graph live: one store, or several of which each is changed by itself. */
+export interface ParameterSource {
+  readonly stores: readonly ParameterStore[];
+  /**
+   * The store that holds a parameter.
+   * @throws RuntimeError when none does
+   */
+  storeOf(name: string): ParameterStore;
+  /**
+   * The parameter's own memory, row-major.
+   * @throws RuntimeError when the name is unknown or a shape is asked for that it does not have
+   */
+  array(name: string, shape?: Shape): Float32Array;
+}
+
+/** Parameters of several stores side by side; no name may be in two of them. */
+export function joinParameters(...stores: readonly ParameterStore[]): ParameterSource {
+  const homes = new Map<string, ParameterStore>();
+  for (const store of stores) {
+    for (const { name } of store.layout) {
+      if (homes.has(name)) throw new RuntimeError(`parameter '${name}' is in two stores`);
+      homes.set(name, store);
+    }
+  }
+  const storeOf = (name: string): ParameterStore => {
+    const store = homes.get(name);
+    if (store !== undefined) return store;
+    throw new RuntimeError(`no parameter '${name}' in the stores; they have ${[...homes.keys()].join(', ')}`);
+  };
+  return { stores, storeOf, array: (name, shape) => storeOf(name).array(name, shape) };
+}
+
+/**
+ * Named float32 arrays over one SharedArrayBuffer: several threads read and write the same weights.
+ * Writing into an array takes effect at the next run of a CPU executable; call {@link touch} after writing so
+ * that runtimes with memory of their own know to upload.
+ *
+ * @example
+ * const store = new ParameterStore([{ name: 'w', shape: [3, 2] }]);
+ * store.array('w').fill(0.1);
+ * new Worker(file, { workerData: store.share() }); // there: ParameterStore.fromShared(workerData)
+ */
+export class ParameterStore implements ParameterSource {
+  readonly #layout: readonly ParameterInfo[];
+  readonly #buffer: SharedArrayBuffer;
+  readonly #version: Int32Array;
+  readonly #flat: Float32Array;
+  readonly #arrays = new Map<string, { readonly shape: Shape; readonly array: Float32Array }>();
+
+  constructor(layout: readonly ParameterInfo[], buffer?: SharedArrayBuffer) {
+    const offsets: number[] = [];
+    let length = ALIGNMENT_FLOATS;
+    for (const { shape } of layout) {
+      offsets.push(length);
+      length += Math.ceil(sizeOf(shape) / ALIGNMENT_FLOATS) * ALIGNMENT_FLOATS;
+    }
+    this.#layout = layout.map(({ name, shape }) => ({ name, shape: [...shape] }));
+    this.#buffer = buffer ?? new SharedArrayBuffer(length * FLOAT_BYTES);
+    if (this.#buffer.byteLength !== length * FLOAT_BYTES) {
+      throw new RuntimeError(
+        `the layout needs ${length * FLOAT_BYTES} bytes, the buffer has ${this.#buffer.byteLength}`,
+      );
+    }
+    this.#version = new Int32Array(this.#buffer, 0, 1);
+    this.#flat = new Float32Array(this.#buffer, ALIGNMENT_FLOATS * FLOAT_BYTES);
+    this.#layout.forEach(({ name, shape }, i) => {
+      if (this.#arrays.has(name)) throw new RuntimeError(`parameter '${name}' is listed twice`);
+      const array = new Float32Array(this.#buffer, offsets[i] * FLOAT_BYTES, sizeOf(shape));
+      this.#arrays.set(name, { shape, array });
+    });
+  }
+
+  static fromShared({ layout, buffer }: SharedParameters): ParameterStore {
+    return new ParameterStore(layout, buffer);
+  }
+
+  share(): SharedParameters {
+    return { layout: this.#layout, buffer: this.#buffer };
+  }
+
+  get layout(): readonly ParameterInfo[] {
+    return this.#layout;
+  }
+
+  /** All parameters end to end, with zeros between them; two stores of one layout line up. */
+  get flat(): Float32Array {
+    return this.#flat;
+  }
+
+  /** Number of parameters, in elements. */
+  get size(): number {
+    return this.#layout.reduce((total, { shape }) => total + sizeOf(shape), 0);
+  }
+
+  /** Grows with every {@link touch}, seen by all threads. */
+  get version(): number {
+    return Atomics.load(this.#version, 0);
+  }
+
+  touch(): void {
+    Atomics.add(this.#version, 0, 1);
+  }
+
+  get stores(): readonly ParameterStore[] {
+    return [this];
+  }
+
+  storeOf(name: string): ParameterStore {
+    this.array(name);
+    return this;
+  }
+
+  has(name: string): boolean {
+    return this.#arrays.has(name);
+  }
+
+  array(name: string, shape?: Shape): Float32Array {
+    const entry = this.#arrays.get(name);
+    if (entry === undefined) {
+      throw new RuntimeError(
+        `no parameter '${name}' in the store; it has ${[...this.#arrays.keys()].join(', ')}`,
+      );
+    }
+    if (shape !== undefined && !sameShape(shape, entry.shape)) {
+      throw new RuntimeError(
+        `parameter '${name}' has shape [${entry.shape.join(',')}], the graph wants [${shape.join(',')}]`,
+      );
+    }
+    return entry.array;
+  }
+
+  /** A store of the same layout, zeroed: gradients, moments, a snapshot's target. */
+  emptyLike(): ParameterStore {
+    return new ParameterStore(this.#layout);
+  }
+
+  /** Takes the values of a store of the same layout. */
+  copyFrom(other: ParameterStore): void {
+    this.#flat.set(other.flat);
+    this.touch();
+  }
+}

@@ -1,0 +1,219 @@
+import type { TypedArray } from '../../graph/tensor.ts';
+import type { Tensors } from '../runtime.ts';
+import type { BufferPool } from './device/buffer-pool.ts';
+import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice } from './device/device.ts';
+import { readMapped } from './device/gpu-array.ts';
+import { startOf, wholeOf } from './lowering/parts.ts';
+import type { Program } from './lowering/program.ts';
+import { planSlots } from './lowering/slots.ts';
+import type { Groups, Step, Value } from './lowering/step.ts';
+
+const FLOAT_BYTES = 4;
+
+/** What programs of a runtime share. */
+export interface ProgramPlace {
+  readonly device: GpuDevice;
+  readonly pool: BufferPool;
+}
+
+interface Dispatch {
+  readonly pipeline: GPUComputePipeline;
+  readonly bindings: GPUBindGroup;
+  readonly groups: Groups;
+}
+
+/** Where an output lies in the buffer that the processor reads. */
+interface ReadBack {
+  readonly name: string;
+  readonly source: GPUBuffer;
+  readonly offset: number;
+  readonly length: number;
+}
+
+interface Parts {
+  /** All that belong to the program alone. */
+  readonly buffers: readonly GPUBuffer[];
+  readonly slots: readonly GPUBuffer[];
+  readonly inputs: ReadonlyMap<string, GPUBuffer>;
+  readonly dispatches: readonly Dispatch[];
+  readonly readBacks: readonly ReadBack[];
+  readonly staging: GPUBuffer | null;
+  readonly readBytes: number;
+}
+
+/** A program on the device: buffers and bindings made once, every run one command buffer and at most one read-back. */
+export class CompiledProgram {
+  readonly #place: ProgramPlace;
+  readonly #parts: Parts;
+  #disposed = false;
+
+  private constructor(place: ProgramPlace, parts: Parts) {
+    this.#place = place;
+    this.#parts = parts;
+  }
+
+  /** @param resident buffers that stay on the device: of parameters, and of inputs that are not uploaded at every run */
+  static async build(
+    program: Program,
+    place: ProgramPlace,
+    resident: ReadonlyMap<Value, GPUBuffer>,
+  ): Promise<CompiledProgram> {
+    return new CompiledProgram(place, await build(program, place, resident));
+  }
+
+  /**
+   * Runs once; inputs that are not resident are uploaded first.
+   * @param outputs filled with what the program gives
+   */
+  async run(inputs: Tensors, outputs: Tensors): Promise<void> {
+    const { device } = this.#place;
+    const { readBacks, staging, readBytes } = this.#parts;
+    device.check();
+    const { queue } = device.device;
+    for (const [name, buffer] of this.#parts.inputs) queue.writeBuffer(buffer, 0, toFloats(inputs[name]));
+    queue.submit([this.#encode()]);
+    if (staging === null) return;
+    await readMapped(device, staging, readBytes, range => {
+      for (const { name, offset, length } of readBacks) {
+        (outputs[name] as TypedArray).set(new Float32Array(range, offset, length));
+      }
+    });
+    device.check();
+  }
+
+  #encode(): GPUCommandBuffer {
+    const { dispatches, readBacks, staging } = this.#parts;
+    const encoder = this.#place.device.device.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    for (const { pipeline, bindings, groups } of dispatches) {
+      pass.setPipeline(pipeline);
+      pass.setBindGroup(0, bindings);
+      pass.dispatchWorkgroups(...groups);
+    }
+    pass.end();
+    for (const { source, offset, length } of readBacks) {
+      encoder.copyBufferToBuffer(source, 0, staging!, offset, length * FLOAT_BYTES);
+    }
+    return encoder.finish();
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const buffer of this.#parts.buffers) buffer.destroy();
+    this.#place.pool.release(this.#parts.slots);
+  }
+}
+
+async function build(
+  program: Program,
+  { device, pool }: ProgramPlace,
+  resident: ReadonlyMap<Value, GPUBuffer>,
+): Promise<Parts> {
+  const { slots, slotOf } = planSlots(program);
+  assertBindable(program, device);
+  for (const length of slots) device.assertAllocatable('an intermediate value', length * FLOAT_BYTES);
+  const pipelines = await Promise.all(program.steps.map(step => device.pipeline(step.name, step.code)));
+
+  const total = slots.reduce((sum, length) => sum + length, 0) * FLOAT_BYTES;
+  return device.allocating('intermediate values', total, (): Parts => {
+    const buffers: GPUBuffer[] = [];
+    const create = (label: string, size: number, usage: GPUBufferUsageFlags): GPUBuffer => {
+      const buffer = device.device.createBuffer({ label, size, usage });
+      buffers.push(buffer);
+      return buffer;
+    };
+    const own = new Map<Value, GPUBuffer>(resident);
+    const inputs = new Map<string, GPUBuffer>();
+    for (const [name, value] of program.inputs) {
+      if (resident.has(value)) continue;
+      const buffer = create(name, value.length * FLOAT_BYTES, ARRAY_USAGE);
+      own.set(value, buffer);
+      inputs.set(name, buffer);
+    }
+    for (const [value, data] of program.constants) {
+      const buffer = create('constant', data.byteLength, ARRAY_USAGE);
+      device.device.queue.writeBuffer(buffer, 0, toFloats(data));
+      own.set(value, buffer);
+    }
+    const slotBuffers = pool.acquire(slots);
+    for (const [value, slot] of slotOf) own.set(value, slotBuffers[slot]);
+
+    const uniforms = uniformBuffer(device, program.steps, create);
+    const dispatches = program.steps.map((step, index) => ({
+      pipeline: pipelines[index],
+      bindings: bindGroup(device, pipelines[index], step, uniforms.entry(index), own),
+      groups: step.groups,
+    }));
+    let offset = 0;
+    const readBacks = [...program.outputs].map(([name, value]) => {
+      const start = offset;
+      offset += value.length * FLOAT_BYTES;
+      return { name, source: own.get(value)!, offset: start, length: value.length };
+    });
+    const usage = BUFFER_USAGE.mapRead | BUFFER_USAGE.copyTarget;
+    const staging = offset === 0 ? null : create('results', offset, usage);
+    return { buffers, slots: slotBuffers, inputs, dispatches, readBacks, staging, readBytes: offset };
+  });
+}
+
+/** @throws RuntimeError naming a step that takes more of an array at once than a shader can be given, and what to change */
+function assertBindable({ steps, inputs, parameters }: Program, device: GpuDevice): void {
+  const named = new Map([...inputs, ...parameters].map(([name, value]) => [value, name]));
+  for (const { name, reads, writes } of steps) {
+    for (const value of [...reads, ...writes]) {
+      const array = named.get(wholeOf(value));
+      const what = array === undefined ? `'${name}'` : `'${name}' on '${array}'`;
+      device.assertBindable(what, value.length * FLOAT_BYTES);
+    }
+  }
+}
+
+/** One buffer with the uniforms of all steps. */
+function uniformBuffer(
+  { device }: GpuDevice,
+  steps: readonly Step[],
+  create: (label: string, size: number, usage: GPUBufferUsageFlags) => GPUBuffer,
+): { entry(index: number): GPUBufferBinding } {
+  const alignment = device.limits.minUniformBufferOffsetAlignment;
+  const offsets: number[] = [];
+  let end = 0;
+  for (const { uniforms } of steps) {
+    offsets.push(end);
+    end += Math.ceil(uniforms.byteLength / alignment) * alignment;
+  }
+  const bytes = new Uint8Array(Math.max(end, alignment));
+  steps.forEach(({ uniforms }, index) => {
+    bytes.set(new Uint8Array(uniforms), offsets[index]);
+  });
+  const usage = BUFFER_USAGE.uniform | BUFFER_USAGE.copyTarget;
+  const buffer = create('uniforms', bytes.byteLength, usage);
+  device.queue.writeBuffer(buffer, 0, bytes);
+  return {
+    entry: index => ({ buffer, offset: offsets[index], size: steps[index].uniforms.byteLength }),
+  };
+}
+
+function bindGroup(
+  { device }: GpuDevice,
+  pipeline: GPUComputePipeline,
+  step: Step,
+  uniforms: GPUBufferBinding,
+  buffers: ReadonlyMap<Value, GPUBuffer>,
+): GPUBindGroup {
+  const arrays = [...step.reads, ...step.writes].map(value => ({
+    buffer: buffers.get(wholeOf(value))!,
+    offset: startOf(value) * FLOAT_BYTES,
+    size: value.length * FLOAT_BYTES,
+  }));
+  return device.createBindGroup({
+    layout: pipeline.getBindGroupLayout(0),
+    entries: [uniforms, ...arrays].map((resource, binding) => ({ binding, resource })),
+  });
+}
+
+/** The device takes float32 only, and no views of shared memory. */
+function toFloats(array: TypedArray): Float32Array<ArrayBuffer> {
+  const whole = array instanceof Float32Array && array.buffer instanceof ArrayBuffer;
+  return whole ? (array as Float32Array<ArrayBuffer>) : new Float32Array(array);
+}

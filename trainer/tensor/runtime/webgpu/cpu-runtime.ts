@@ -1,0 +1,135 @@
+import type { Graph, TypedArray } from '../../graph/tensor.ts';
+import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
+import type { CompileOptions, DeviceArray, DeviceMemory, Executable, Runtime, Tensors } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
+import { FLOAT32_PRODUCTS } from './device/precision.ts';
+import { addingUp, DeviceLearner, type LearningPlace } from './learning.ts';
+import { lowerToSteps } from './lowering/lowering.ts';
+import { startOf, wholeOf } from './lowering/parts.ts';
+import type { Program } from './lowering/program.ts';
+import type { Value } from './lowering/step.ts';
+
+/** Elements that an array of JavaScript can have. */
+const LARGEST_ARRAY = 2 ** 31;
+
+/**
+ * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, our shaders as the operations they
+ * stand for. Slow; it tests lowering and kernels on machines without a device.
+ */
+export class KernelCpuRuntime implements Runtime {
+  readonly name = 'gpu.js cpu';
+  readonly description = 'kernels of the WebGPU runtime on the processor';
+  readonly memory: DeviceMemory;
+  readonly #most: number;
+
+  /** @param most elements of an array that a kernel is given: what is larger is cut in pieces, as on a device */
+  constructor(most = Infinity) {
+    this.#most = most;
+    this.memory = {
+      largestArray: LARGEST_ARRAY,
+      allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
+      learner: state => DeviceLearner.create({ ...place, most }, state),
+    };
+  }
+
+  async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
+    return new KernelCpuExecutable(graph, options, this.#most);
+  }
+
+  async close(): Promise<void> {}
+}
+
+class CpuArray implements DeviceArray {
+  readonly values: Float32Array;
+
+  constructor(values: Float32Array) {
+    this.values = values;
+  }
+
+  get length(): number {
+    return this.values.length;
+  }
+
+  destroy(): void {}
+}
+
+/** Here the stores' arrays are the parameters, so that nothing has to come or go. */
+const place: Omit<LearningPlace, 'most'> = {
+  allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
+  parameter: async (store, name) => new CpuArray(store.array(name)),
+  refresh() {},
+  build: async (program, resident) => ({
+    run: async (inputs, outputs) => run(program, inputs, outputs, residentValues(program, resident)),
+  }),
+  clear(arrays) {
+    for (const array of arrays) (array as CpuArray).values.fill(0);
+  },
+  download: async () => {},
+};
+
+class KernelCpuExecutable implements Executable {
+  readonly graph: Graph;
+  readonly #program: Program;
+  readonly #resident: ReadonlyMap<Value, Float32Array>;
+  readonly #options: CompileOptions;
+  readonly #outputs: Tensors;
+  #disposed = false;
+
+  constructor(graph: Graph, options: CompileOptions, most: number) {
+    this.graph = graph;
+    this.#options = options;
+    const parameters = bindParameters(graph, options);
+    checkResident(graph, options);
+    this.#outputs = bindOutputs(graph, options);
+    const lowered = lowerToSteps(graph, FLOAT32_PRODUCTS, most);
+    const { program, resident } = addingUp(lowered, options.sums ?? {}, most);
+    this.#program = program;
+    const arrays = new Map([...resident, ...Object.entries(options.resident ?? {})]);
+    this.#resident = new Map([
+      ...residentValues(program, arrays),
+      ...[...program.parameters].map(([name, value]) => [value, parameters.get(name)!] as const),
+    ]);
+  }
+
+  async run(inputs: Tensors): Promise<Tensors> {
+    if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
+    refuseUnknownInputs(this.graph, inputs);
+    for (const [name, tensor] of this.graph.inputs) {
+      if (this.#options.resident?.[name] === undefined) checkInput(name, tensor, inputs[name]);
+    }
+    run(this.#program, inputs, this.#outputs, this.#resident);
+    return this.#outputs;
+  }
+
+  async dispose(): Promise<void> {
+    this.#disposed = true;
+  }
+}
+
+function residentValues(
+  program: Program,
+  arrays: ReadonlyMap<string, DeviceArray>,
+): ReadonlyMap<Value, Float32Array> {
+  const named = [...program.inputs].filter(([name]) => arrays.has(name));
+  return new Map(named.map(([name, value]) => [value, (arrays.get(name) as CpuArray).values]));
+}
+
+function run(
+  program: Program,
+  inputs: Tensors,
+  outputs: Tensors,
+  resident: ReadonlyMap<Value, Float32Array>,
+): void {
+  const arrays = new Map<Value, Float32Array>([...program.constants, ...resident]);
+  for (const [name, value] of program.inputs) {
+    if (!resident.has(value)) arrays.set(value, Float32Array.from(inputs[name]));
+  }
+  const arrayOf = (value: Value): Float32Array => {
+    const whole = wholeOf(value);
+    const array = arrays.get(whole) ?? new Float32Array(whole.length);
+    arrays.set(whole, array);
+    return value === whole ? array : array.subarray(startOf(value), startOf(value) + value.length);
+  };
+  for (const step of program.steps) step.runOnCpu(step.reads.map(arrayOf), step.writes.map(arrayOf));
+  for (const [name, value] of program.outputs) (outputs[name] as TypedArray).set(arrayOf(value));
+}

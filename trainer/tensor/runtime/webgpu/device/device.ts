@@ -1,0 +1,226 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { create } from 'webgpu';
+import type { Precision } from '../../choice.ts';
+import { messageOf, RuntimeError } from '../../runtime-error.ts';
+import {
+  type AdapterTraits,
+  chooseProducts,
+  describeProducts,
+  featuresOf,
+  type Products,
+} from './precision.ts';
+
+/** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
+const DAWN_OPTIONS = ['enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia'];
+const MEBIBYTE = 2 ** 20;
+/** Of activations, and of the cache. */
+const WHAT_TO_LOWER = 'policy.micro_batch_tokens or rollout.concurrency';
+/** Within this time after a command failed, the device says that it is lost. */
+const SETTLING_MS = 200;
+
+/** The specification's bits, which are globals in browsers only. */
+export const BUFFER_USAGE = {
+  mapRead: 0x1,
+  copySource: 0x4,
+  copyTarget: 0x8,
+  uniform: 0x40,
+  storage: 0x80,
+} as const;
+
+/** Arrays that shaders read and write, and that we fill and read. */
+export const ARRAY_USAGE = BUFFER_USAGE.storage | BUFFER_USAGE.copySource | BUFFER_USAGE.copyTarget;
+export const MAP_READ = 1;
+
+/** What a device is opened with. */
+export interface DeviceOptions {
+  /** Bytes of an array that shaders are given at most, where that is to be less than the device allows. */
+  readonly largestBinding?: number;
+}
+
+/** Limits that we ask for as high as the adapter has them. */
+const WANTED_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxStorageBuffersPerShaderStage',
+  'maxComputeWorkgroupStorageSize',
+] as const;
+
+/**
+ * A GPU through Dawn: what all executables of a runtime share. Errors that nobody waits for are kept and thrown by the next
+ * {@link check}.
+ */
+export class GpuDevice {
+  /** Vendor, name and driver. */
+  readonly description: string;
+  readonly device: GPUDevice;
+  /** Whether a processor plays the GPU. */
+  readonly software: boolean;
+  /** How it multiplies matrices. */
+  readonly products: Products;
+  /** Bytes of an array that a shader can be given. */
+  readonly largestBinding: number;
+  /** Keeps Dawn alive as long as the device. */
+  readonly #gpu: GPU;
+  readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
+  /** Bytes of arrays that stay as long as the device, by what they are. */
+  readonly #held = new Map<string, number>();
+  #fault: string | null = null;
+  #lost: string | null = null;
+  #closed = false;
+
+  private constructor(
+    gpu: GPU,
+    adapter: GPUAdapter,
+    device: GPUDevice,
+    products: Products,
+    { largestBinding = Infinity }: DeviceOptions,
+  ) {
+    const { vendor, device: name, description, architecture } = adapter.info;
+    this.software = architecture === 'software' || adapter.info.isFallbackAdapter;
+    this.#gpu = gpu;
+    this.device = device;
+    this.products = products;
+    this.largestBinding = Math.min(largestBinding, device.limits.maxStorageBufferBindingSize);
+    this.description = `${vendor}, ${description || name}; ${describeProducts(products)}`;
+    device.addEventListener('uncapturederror', event => {
+      this.#fault ??= event.error.message;
+    });
+    void device.lost.then(({ reason, message }) => {
+      if (!this.#closed) this.#lost = `${reason}: ${message}`;
+    });
+  }
+
+  /**
+   * @param precision of the factors of products, where the GPU offers it
+   * @returns null where there is no GPU that Dawn can use
+   */
+  static async open(
+    precision: Precision = 'float32',
+    options: DeviceOptions = {},
+  ): Promise<GpuDevice | null> {
+    const gpu = create(precision === 'float32' ? [] : DAWN_OPTIONS);
+    const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
+    if (adapter === null) return null;
+    const { features, info } = adapter;
+    const traits = info as Omit<AdapterTraits, 'features'>;
+    const { subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs } = traits;
+    const products = chooseProducts(precision, {
+      features,
+      subgroupMinSize,
+      subgroupMaxSize,
+      subgroupMatrixConfigs,
+    });
+    const device = await adapter.requestDevice({
+      requiredFeatures: featuresOf(products) as GPUFeatureName[],
+      requiredLimits: Object.fromEntries(WANTED_LIMITS.map(name => [name, adapter.limits[name]])),
+    });
+    return new GpuDevice(gpu, adapter, device, products, options);
+  }
+
+  /** Whether the adapter is still there; a closed device has none. */
+  get usable(): boolean {
+    return !this.#closed && this.#lost === null && this.#gpu !== undefined;
+  }
+
+  /** @throws RuntimeError when the device is gone, or refused something since the last check */
+  check(): void {
+    if (this.#lost !== null) {
+      throw new RuntimeError(
+        `the GPU was lost (${this.#lost}). Go on from the last checkpoint with train --resume; if the GPU ran out of memory, lower ${WHAT_TO_LOWER} first`,
+      );
+    }
+    if (this.#closed) throw new RuntimeError('the runtime was closed');
+    const fault = this.#fault;
+    this.#fault = null;
+    if (fault !== null) throw new RuntimeError(`the GPU refused a command: ${fault}`);
+  }
+
+  /** Waits until a loss of the device, if there was one, is known to {@link check}. */
+  async settled(): Promise<void> {
+    await Promise.race([this.device.lost, delay(SETTLING_MS)]);
+  }
+
+  /**
+   * Compiles a shader, once for each text.
+   * @throws RuntimeError with the compiler's message
+   */
+  pipeline(name: string, code: string): Promise<GPUComputePipeline> {
+    const known = this.#pipelines.get(code);
+    if (known !== undefined) return known;
+    const pipeline = this.#compile(name, code);
+    this.#pipelines.set(code, pipeline);
+    return pipeline;
+  }
+
+  async #compile(name: string, code: string): Promise<GPUComputePipeline> {
+    const { device } = this;
+    device.pushErrorScope('validation');
+    const module = device.createShaderModule({ label: name, code });
+    const refused = device.popErrorScope();
+    const faults = (await module.getCompilationInfo()).messages.filter(({ type }) => type === 'error');
+    await refused;
+    if (faults.length > 0) {
+      const lines = code.split('\n');
+      const text = faults.map(({ message, lineNum }) => `${message}, in '${lines[lineNum - 1]?.trim()}'`);
+      throw new RuntimeError(`the GPU refuses the shader '${name}': ${text.join('; ')}`);
+    }
+    const compute = { module, entryPoint: 'main' };
+    return device.createComputePipelineAsync({ label: name, layout: 'auto', compute }).catch(cause => {
+      throw new RuntimeError(`the GPU refuses the shader '${name}': ${messageOf(cause)}`, { cause });
+    });
+  }
+
+  /**
+   * Runs what allocates memory, and waits for the device's word on it.
+   * @param what needs the memory, for the error
+   * @param lasting what it is among arrays that stay, for the errors of others; absent for those that come and go
+   * @throws RuntimeError that names the sizes when they do not fit
+   */
+  async allocating<T>(what: string, bytes: number, allocate: () => T, lasting?: string): Promise<T> {
+    this.device.pushErrorScope('validation');
+    this.device.pushErrorScope('out-of-memory');
+    const result = allocate();
+    const exhausted = await this.device.popErrorScope();
+    const invalid = await this.device.popErrorScope();
+    if (exhausted !== null) {
+      throw new RuntimeError(
+        `the GPU has no room for ${Math.ceil(bytes / MEBIBYTE)} MiB of ${what}${this.#beside()}: lower ${WHAT_TO_LOWER}, or use a smaller model (${exhausted.message})`,
+      );
+    }
+    if (invalid !== null) throw new RuntimeError(`the GPU refuses ${what}: ${invalid.message}`);
+    if (lasting !== undefined) this.#held.set(lasting, (this.#held.get(lasting) ?? 0) + bytes);
+    return result;
+  }
+
+  #beside(): string {
+    const list = [...this.#held].map(([what, bytes]) => `${shown(bytes)} of ${what}`);
+    return list.length === 0 ? '' : ` beside ${list.join(', ')}`;
+  }
+
+  /** @throws RuntimeError when so much of an array is more than a shader can be given */
+  assertBindable(what: string, bytes: number): void {
+    const most = this.largestBinding;
+    if (bytes <= most) return;
+    throw new RuntimeError(
+      `${what} takes ${shown(bytes)} of an array, this GPU gives a shader at most ${shown(most)} in one piece: lower ${WHAT_TO_LOWER}, or use policy.runtime onnx`,
+    );
+  }
+
+  /** @throws RuntimeError when an array is larger than the device has any */
+  assertAllocatable(what: string, bytes: number): void {
+    const most = this.device.limits.maxBufferSize;
+    if (bytes <= most) return;
+    throw new RuntimeError(
+      `${what} takes ${shown(bytes)}, the largest array of this GPU is ${shown(most)}: lower ${WHAT_TO_LOWER}, or use policy.runtime onnx`,
+    );
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.device.destroy();
+  }
+}
+
+function shown(bytes: number): string {
+  return bytes < MEBIBYTE ? `${bytes} bytes` : `${Math.ceil(bytes / MEBIBYTE)} MiB`;
+}

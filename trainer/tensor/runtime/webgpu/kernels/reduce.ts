@@ -1,0 +1,170 @@
+import type { KernelThread } from '../lowering/gpujs.ts';
+import { Kernel } from '../lowering/kernel.ts';
+import type { Cut } from '../lowering/layout.ts';
+import { partOf, type Room } from '../lowering/parts.ts';
+import { byRows } from '../lowering/pieces.ts';
+import type { Step, Value } from '../lowering/step.ts';
+
+/**
+ * Elements that one thread folds. Longer axes are folded in rounds, so that there are enough threads and rounding errors
+ * do not pile up.
+ */
+const BLOCK = 64;
+
+/** x [outer, middle, inner] → [outer, blocks, inner], blocks counting along y. */
+const sum = new Kernel(
+  function sum(this: KernelThread, x: number[][][], count: number, block: number): number {
+    const start = this.thread.y * block;
+    const end = Math.min(count, start + block);
+    let total = 0;
+    for (let i = start; i < end; i += 1) total += x[this.thread.z][i][this.thread.x];
+    return total;
+  },
+  ['Array', 'Integer', 'Integer'],
+);
+
+const largest = new Kernel(
+  function largest(this: KernelThread, x: number[][][], count: number, block: number): number {
+    const start = this.thread.y * block;
+    const end = Math.min(count, start + block);
+    let most = x[this.thread.z][start][this.thread.x];
+    for (let i = start + 1; i < end; i += 1) most = Math.max(most, x[this.thread.z][i][this.thread.x]);
+    return most;
+  },
+  ['Array', 'Integer', 'Integer'],
+);
+
+/** The same along rows [rows, count], whose blocks lie side by side: → [rows, blocks], blocks counting along x. */
+const rowSum = new Kernel(
+  function rowSum(this: KernelThread, x: number[][], count: number, block: number): number {
+    const start = this.thread.x * block;
+    const end = Math.min(count, start + block);
+    let total = 0;
+    for (let i = start; i < end; i += 1) total += x[this.thread.y][i];
+    return total;
+  },
+  ['Array', 'Integer', 'Integer'],
+);
+
+const rowLargest = new Kernel(
+  function rowLargest(this: KernelThread, x: number[][], count: number, block: number): number {
+    const start = this.thread.x * block;
+    const end = Math.min(count, start + block);
+    let most = x[this.thread.y][start];
+    for (let i = start + 1; i < end; i += 1) most = Math.max(most, x[this.thread.y][i]);
+    return most;
+  },
+  ['Array', 'Integer', 'Integer'],
+);
+
+const rowSumOfSquares = new Kernel(
+  function rowSumOfSquares(this: KernelThread, x: number[][], count: number, block: number): number {
+    const start = this.thread.x * block;
+    const end = Math.min(count, start + block);
+    let total = 0;
+    for (let i = start; i < end; i += 1) total += x[this.thread.y][i] * x[this.thread.y][i];
+    return total;
+  },
+  ['Array', 'Integer', 'Integer'],
+);
+
+/** Σ exp(x − shift[row]) */
+const rowSumOfWeights = new Kernel(
+  function rowSumOfWeights(
+    this: KernelThread,
+    x: number[][],
+    shift: number[],
+    count: number,
+    block: number,
+  ): number {
+    const start = this.thread.x * block;
+    const end = Math.min(count, start + block);
+    let total = 0;
+    for (let i = start; i < end; i += 1) total += Math.exp(x[this.thread.y][i] - shift[this.thread.y]);
+    return total;
+  },
+  ['Array', 'Array', 'Integer', 'Integer'],
+);
+
+export type Fold = 'sum' | 'max';
+
+/** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` is for what lies between rounds. */
+export function fold(how: Fold, x: Value, cut: Cut, result: Value, room: Room): Step[] {
+  const { outer, middle, inner } = cut;
+  if (inner === 1) return foldRows(how, x, outer, middle, result, room);
+  const blocks = Math.ceil(middle / BLOCK);
+  const target = blocks === 1 ? result : room.allocate(outer * blocks * inner);
+  const steps = foldBlocks(how, x, cut, target, room);
+  if (blocks === 1) return steps;
+  return [...steps, ...fold(how, target, { outer, middle: blocks, inner }, result, room)];
+}
+
+/** One round: blocks of the middle of x [outer, middle, inner] into `target` [outer, blocks, inner]. */
+function foldBlocks(how: Fold, x: Value, { outer, middle, inner }: Cut, target: Value, room: Room): Step[] {
+  const kernel = how === 'sum' ? sum : largest;
+  const blocks = Math.ceil(middle / BLOCK);
+  if (middle * inner <= room.most) {
+    const rows = { value: x, width: middle * inner };
+    return byRows(room, outer, [rows], { value: target, width: blocks * inner }, (count, [own], out) => [
+      kernel.step(
+        [inner, blocks, count],
+        [{ value: own, extents: [inner, middle, count] }, middle, BLOCK],
+        out,
+      ),
+    ]);
+  }
+  const steps: Step[] = [];
+  for (let row = 0; row < outer; row++) {
+    const whole = Math.floor(middle / BLOCK);
+    for (const [first, count, depth] of [
+      [0, whole, BLOCK],
+      [whole, blocks - whole, middle % BLOCK],
+    ]) {
+      if (count === 0) continue;
+      const own = partOf(x, (row * middle + first * BLOCK) * inner, count * depth * inner);
+      const out = partOf(target, (row * blocks + first) * inner, count * inner);
+      const rows = { value: own, width: depth * inner };
+      steps.push(
+        ...byRows(room, count, [rows], { value: out, width: inner }, (some, [part], into) => [
+          kernel.step(
+            [inner, some, 1],
+            [{ value: part, extents: [inner, some * depth, 1] }, some * depth, depth],
+            into,
+          ),
+        ]),
+      );
+    }
+  }
+  return steps;
+}
+
+/** What can be folded along rows besides the elements themselves. */
+export type RowFold = Fold | 'squares' | { readonly weightsAbove: Value };
+
+/** Folds rows x [rows, count] into `result` [rows]. */
+export function foldRows(
+  how: RowFold,
+  x: Value,
+  rows: number,
+  count: number,
+  result: Value,
+  room: Room,
+): Step[] {
+  const blocks = Math.ceil(count / BLOCK);
+  const target = blocks === 1 ? result : room.allocate(rows * blocks);
+  const operands = [
+    { value: x, width: count },
+    ...(typeof how === 'object' ? [{ value: how.weightsAbove, width: 1 }] : []),
+  ];
+  const steps = byRows(room, rows, operands, { value: target, width: blocks }, (some, [own, above], out) => {
+    const size = [blocks, some];
+    const view = { value: own, extents: [count, some] };
+    if (typeof how === 'object') {
+      return [rowSumOfWeights.step(size, [view, { value: above }, count, BLOCK], out)];
+    }
+    const kernel = { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how];
+    return [kernel.step(size, [view, count, BLOCK], out)];
+  });
+  if (blocks === 1) return steps;
+  return [...steps, ...foldRows(how === 'max' ? 'max' : 'sum', target, rows, blocks, result, room)];
+}

@@ -1,0 +1,208 @@
+import { type Shape, sizeOf } from '../../graph/tensor.ts';
+import type { AdamwFactors } from '../optimizer-step.ts';
+import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
+import type { DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
+import { RuntimeError } from '../runtime-error.ts';
+import { ADAMW_FACTORS, accumulate, adamw } from './kernels/adamw.ts';
+import { fold, foldRows } from './kernels/reduce.ts';
+import { type Room, wholeOf } from './lowering/parts.ts';
+import type { Program } from './lowering/program.ts';
+import type { Step, Value } from './lowering/step.ts';
+
+/** A program that can run. */
+export interface RunnableProgram {
+  run(inputs: Tensors, outputs: Tensors): Promise<void>;
+}
+
+/** What learning needs of the place where arrays lie. */
+export interface LearningPlace {
+  /** Elements of an array that a shader can be given. */
+  readonly most: number;
+  /** An array of zeros. */
+  allocate(what: string, length: number): Promise<DeviceArray>;
+  /** A parameter's array there, which follows what is written into its store. */
+  parameter(store: ParameterStore, name: string): Promise<DeviceArray>;
+  /** Takes over what was written into stores since the last call. */
+  refresh(): void;
+  /** @param resident inputs that stay there, by name */
+  build(program: Program, resident: ReadonlyMap<string, DeviceArray>): Promise<RunnableProgram>;
+  clear(arrays: Iterable<DeviceArray>): void;
+  download(copies: readonly { readonly from: DeviceArray; readonly to: Float32Array }[]): Promise<void>;
+}
+
+/**
+ * Adds outputs to arrays instead of giving them back, each as soon as it is computed, so that its memory is free again.
+ * @param sums by the outputs' names
+ * @param most elements of an array that a shader can be given
+ * @returns the program, with an input for each array; the names of those inputs
+ */
+export function addingUp(
+  program: Program,
+  sums: Readonly<Record<string, DeviceArray>>,
+  most = Infinity,
+): { readonly program: Program; readonly resident: ReadonlyMap<string, DeviceArray> } {
+  const inputs = new Map(program.inputs);
+  const outputs = new Map(program.outputs);
+  const resident = new Map<string, DeviceArray>();
+  const written = new Map<Value, number>();
+  program.steps.forEach(({ writes }, index) => {
+    for (const value of writes) written.set(wholeOf(value), index);
+  });
+  const following = new Map<number, Step[]>();
+  for (const [name, array] of Object.entries(sums)) {
+    const part = outputs.get(name);
+    if (part === undefined) throw new RuntimeError(`the graph has no output '${name}' to add up`);
+    if (part.length !== array.length) {
+      throw new RuntimeError(`output '${name}' has ${part.length} elements, its sum ${array.length}`);
+    }
+    const total: Value = { id: -1, length: part.length };
+    const index = written.get(part) ?? program.steps.length - 1;
+    following.set(index, [...(following.get(index) ?? []), ...accumulate(total, part, roomOf(most))]);
+    outputs.delete(name);
+    inputs.set(sumInput(name), total);
+    resident.set(sumInput(name), array);
+  }
+  const steps = program.steps.flatMap((step, index) => [step, ...(following.get(index) ?? [])]);
+  return {
+    program: { ...program, inputs, outputs, steps: [...steps, ...(following.get(-1) ?? [])] },
+    resident,
+  };
+}
+
+function roomOf(most: number): Room {
+  return { most, allocate: length => ({ id: -1, length }) };
+}
+
+function sumInput(name: string): string {
+  return `sum of ${name}`;
+}
+
+const FACTORS = 'factors';
+const KINDS = ['weight', 'gradient', 'first', 'second'] as const;
+
+interface Trained extends ParameterInfo {
+  readonly arrays: Readonly<Record<(typeof KINDS)[number], DeviceArray>>;
+}
+
+/** Gradients, moments and the optimiser's step where the weights are. */
+export class DeviceLearner implements Learner {
+  readonly gradients: Readonly<Record<string, DeviceArray>>;
+  readonly #place: LearningPlace;
+  readonly #state: LearnerState;
+  readonly #trained: readonly Trained[];
+  readonly #norm: RunnableProgram;
+  readonly #squares: Readonly<Record<string, Float32Array>>;
+  readonly #step: RunnableProgram;
+
+  private constructor(
+    place: LearningPlace,
+    state: LearnerState,
+    trained: readonly Trained[],
+    programs: readonly [norm: RunnableProgram, step: RunnableProgram],
+  ) {
+    this.#place = place;
+    this.#state = state;
+    this.#trained = trained;
+    this.gradients = Object.fromEntries(trained.map(({ name, arrays }) => [name, arrays.gradient]));
+    this.#squares = Object.fromEntries(trained.map(({ name }) => [name, new Float32Array(1)]));
+    [this.#norm, this.#step] = programs;
+  }
+
+  static async create(place: LearningPlace, state: LearnerState): Promise<DeviceLearner> {
+    const trained: Trained[] = [];
+    for (const info of state.weights.layout) {
+      const { name, shape } = info;
+      trained.push({
+        ...info,
+        arrays: {
+          weight: await place.parameter(state.weights, name),
+          gradient: await place.allocate(`the gradient of ${name}`, sizeOf(shape)),
+          first: await place.parameter(state.first, name),
+          second: await place.parameter(state.second, name),
+        },
+      });
+    }
+    const room = roomOf(place.most);
+    const programs = [normProgram(state.weights.layout, room), stepProgram(state.weights.layout, room)];
+    const [norm, step] = await Promise.all(programs.map(program => place.build(program, residents(trained))));
+    return new DeviceLearner(place, state, trained, [norm, step]);
+  }
+
+  clear(): void {
+    this.#place.clear(this.#trained.map(({ arrays }) => arrays.gradient));
+  }
+
+  async sumOfSquares(): Promise<number> {
+    await this.#norm.run({}, this.#squares);
+    return Object.values(this.#squares).reduce((sum, [square]) => sum + square, 0);
+  }
+
+  async step({ scale, beta1, beta2, keep, stepSize, inverseRoot, epsilon }: AdamwFactors): Promise<void> {
+    this.#place.refresh();
+    const factors = [scale, beta1, 1 - beta1, beta2, 1 - beta2, keep, stepSize, inverseRoot, epsilon];
+    await this.#step.run({ [FACTORS]: Float32Array.from(factors) }, {});
+  }
+
+  async download(): Promise<void> {
+    this.#place.refresh();
+    const { weights, first, second } = this.#state;
+    await this.#place.download(
+      this.#trained.flatMap(({ name, arrays }) => [
+        { from: arrays.weight, to: weights.array(name) },
+        { from: arrays.first, to: first.array(name) },
+        { from: arrays.second, to: second.array(name) },
+      ]),
+    );
+  }
+}
+
+function residents(trained: readonly Trained[]): ReadonlyMap<string, DeviceArray> {
+  return new Map(
+    trained.flatMap(({ name, arrays }) =>
+      KINDS.map((kind): [string, DeviceArray] => [`${kind} ${name}`, arrays[kind]]),
+    ),
+  );
+}
+
+/** Σ x² of every gradient, by parameter name. */
+function normProgram(layout: readonly ParameterInfo[], room: Room): Program {
+  const inputs = new Map<string, Value>();
+  const outputs = new Map<string, Value>();
+  const steps = layout.flatMap(({ name, shape }): Step[] => {
+    const gradient = room.allocate(sizeOf(shape));
+    inputs.set(`gradient ${name}`, gradient);
+    const { rows, width } = rowsOf(shape);
+    const [perRow, total] = [room.allocate(rows), room.allocate(1)];
+    outputs.set(name, total);
+    return [
+      ...foldRows('squares', gradient, rows, width, perRow, room),
+      ...fold('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, room),
+    ];
+  });
+  return { steps, inputs, outputs, parameters: new Map(), constants: new Map() };
+}
+
+function rowsOf(shape: Shape): { readonly rows: number; readonly width: number } {
+  const width = shape[shape.length - 1] ?? 1;
+  return { rows: sizeOf(shape) / width, width };
+}
+
+function stepProgram(layout: readonly ParameterInfo[], room: Room): Program {
+  const factors: Value = { id: -1, length: ADAMW_FACTORS.length };
+  const inputs = new Map<string, Value>([[FACTORS, factors]]);
+  const steps = layout.flatMap(({ name, shape }) => {
+    const of = (kind: (typeof KINDS)[number]): Value => {
+      const value = { id: -1, length: sizeOf(shape) };
+      inputs.set(`${kind} ${name}`, value);
+      return value;
+    };
+    const values = {
+      weight: of('weight'),
+      gradient: of('gradient'),
+      first: of('first'),
+      second: of('second'),
+    };
+    return adamw(values, factors, room);
+  });
+  return { steps, inputs, outputs: new Map(), parameters: new Map(), constants: new Map() };
+}

@@ -1,0 +1,114 @@
+import type { Graph, Tensor, TypedArray } from '../../../graph/tensor.ts';
+import { sizeOf } from '../../../graph/tensor.ts';
+import type { Products } from '../device/precision.ts';
+import type { Room } from './parts.ts';
+import type { Step, Value } from './step.ts';
+
+/** A graph as dispatches over arrays on the device. */
+export interface Program {
+  readonly steps: readonly Step[];
+  readonly inputs: ReadonlyMap<string, Value>;
+  readonly parameters: ReadonlyMap<string, Value>;
+  readonly outputs: ReadonlyMap<string, Value>;
+  /** Contents that never change. */
+  readonly constants: ReadonlyMap<Value, Float32Array>;
+}
+
+/** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
+export class ProgramBuilder implements Room {
+  readonly graph: Graph;
+  /** How the device multiplies matrices. */
+  readonly products: Products;
+  readonly most: number;
+  readonly #steps: Step[] = [];
+  readonly #values = new Map<Tensor, Value>();
+  readonly #constants = new Map<Value, Float32Array>();
+  readonly #users = new Map<Tensor, Tensor[]>();
+  readonly #shared = new Map<string, Value>();
+  #count = 0;
+
+  constructor(graph: Graph, products: Products, most: number) {
+    this.graph = graph;
+    this.products = products;
+    this.most = most;
+    for (const node of graph.nodes) {
+      for (const input of node.inputs) {
+        const users = this.#users.get(input);
+        if (users === undefined) this.#users.set(input, [node]);
+        else users.push(node);
+      }
+    }
+  }
+
+  /** Nodes that read a tensor. */
+  usersOf(tensor: Tensor): readonly Tensor[] {
+    return this.#users.get(tensor) ?? [];
+  }
+
+  isLowered(tensor: Tensor): boolean {
+    return this.#values.has(tensor);
+  }
+
+  /** The array of a tensor that is lowered already. */
+  valueOf(tensor: Tensor): Value {
+    const value = this.#values.get(tensor);
+    if (value === undefined)
+      throw new Error(`the operation '${tensor.operation}' was read before it was lowered`);
+    return value;
+  }
+
+  /** An array that no tensor has yet. */
+  allocate(length: number): Value {
+    return { id: this.#count++, length };
+  }
+
+  /** A new array for a tensor. */
+  place(tensor: Tensor): Value {
+    const value = this.allocate(sizeOf(tensor.shape));
+    this.#values.set(tensor, value);
+    return value;
+  }
+
+  /** Gives a tensor an array that is there already. */
+  bind(tensor: Tensor, value: Value): void {
+    this.#values.set(tensor, value);
+  }
+
+  /** The array under a key, made the first time it is asked for: what several nodes need computed once. */
+  share(key: string, make: () => Value): Value {
+    const value = this.#shared.get(key) ?? make();
+    this.#shared.set(key, value);
+    return value;
+  }
+
+  constant(tensor: Tensor): Value {
+    const value = this.place(tensor);
+    this.#constants.set(value, Float32Array.from(tensor.attributes.data as TypedArray));
+    return value;
+  }
+
+  /** An array of one number. */
+  scalar(number: number): Value {
+    return this.share(`scalar ${number}`, () => {
+      const value = this.allocate(1);
+      this.#constants.set(value, Float32Array.of(number));
+      return value;
+    });
+  }
+
+  add(...steps: readonly Step[]): void {
+    this.#steps.push(...steps);
+  }
+
+  finish(): Program {
+    const valuesOf = (tensors: ReadonlyMap<string, Tensor>) =>
+      new Map([...tensors].map(([name, tensor]) => [name, this.valueOf(tensor)]));
+    return {
+      steps: this.#steps,
+      inputs: valuesOf(this.graph.inputs),
+      parameters: valuesOf(this.graph.parameters),
+      outputs: valuesOf(this.graph.outputs),
+      constants: this.#constants,
+    };
+  }
+}

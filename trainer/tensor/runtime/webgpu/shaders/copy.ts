@@ -1,0 +1,100 @@
+import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../lowering/parts.ts';
+import { foldedGroups, ROW_THREADS, type Step, type Value } from '../lowering/step.ts';
+
+/** Axes a copy can walk. */
+export const MAX_COPY_AXES = 6;
+const AXIS_WORDS = 4;
+const HEAD_WORDS = 8;
+
+/** Elements of a box in an array: where it begins, and its strides along the axes, innermost first. */
+export interface Box {
+  readonly value: Value;
+  readonly start: number;
+  readonly strides: readonly number[];
+}
+
+const code = `
+struct Uniforms {
+  count : u32,
+  width : u32,
+  sourceStart : u32,
+  resultStart : u32,
+  axes : u32,
+  pad0 : u32,
+  pad1 : u32,
+  pad2 : u32,
+  // extent, source stride and result stride of each axis, innermost first
+  walk : array<vec4<u32>, ${MAX_COPY_AXES}>,
+}
+@group(0) @binding(0) var<uniform> u : Uniforms;
+@group(0) @binding(1) var<storage, read> source : array<f32>;
+@group(0) @binding(2) var<storage, read_write> result : array<f32>;
+
+@compute @workgroup_size(${ROW_THREADS})
+fn main(@builtin(global_invocation_id) id : vec3<u32>) {
+  let index = id.x + id.y * u.width;
+  if (index >= u.count) { return; }
+  var rest = index;
+  var source_at = u.sourceStart;
+  var result_at = u.resultStart;
+  for (var axis = 0u; axis < u.axes; axis++) {
+    let walk = u.walk[axis];
+    let at = rest % walk.x;
+    rest = rest / walk.x;
+    source_at += at * walk.y;
+    result_at += at * walk.z;
+  }
+  result[result_at] = source[source_at];
+}
+`;
+
+/**
+ * Copies a box of one array to a box of another of the same extents: transposed, repeated, cut out or put in, as the strides
+ * say. What else the result holds stays.
+ *
+ * @param extents innermost first; at most six
+ * @returns a step for each piece that a shader can be given
+ */
+export function copyBox(extents: readonly number[], source: Box, result: Box, { most }: Room): Step[] {
+  const whole = ({ value }: Box) => value.length <= most && value.part === undefined;
+  if (whole(source) && whole(result)) return [copyPiece(extents, source, result)];
+  // Windows begin up to an alignment before what is wanted.
+  return cutBox(extents, [source.strides, result.strides], most - ALIGNMENT + 1).map(piece => {
+    const window = ({ value, start, strides }: Box): Box => ({
+      ...windowOf(value, start + offsetOf(piece, strides), spanOf(piece.extents, strides)),
+      strides,
+    });
+    return copyPiece(piece.extents, window(source), window(result));
+  });
+}
+
+function copyPiece(extents: readonly number[], source: Box, result: Box): Step {
+  const count = extents.reduce((a, b) => a * b, 1);
+  const { groups, width } = foldedGroups(count);
+  const words = new Uint32Array(HEAD_WORDS + MAX_COPY_AXES * AXIS_WORDS);
+  words.set([count, width, source.start, result.start, extents.length]);
+  extents.forEach((extent, axis) => {
+    words.set([extent, source.strides[axis], result.strides[axis]], HEAD_WORDS + axis * AXIS_WORDS);
+  });
+  return {
+    name: 'copy',
+    code,
+    uniforms: words.buffer,
+    reads: [source.value],
+    writes: [result.value],
+    groups,
+    runOnCpu([from], [to]) {
+      for (let index = 0; index < count; index++) {
+        let rest = index;
+        let [sourceAt, resultAt] = [source.start, result.start];
+        extents.forEach((extent, axis) => {
+          const at = rest % extent;
+          rest = Math.floor(rest / extent);
+          sourceAt += at * source.strides[axis];
+          resultAt += at * result.strides[axis];
+        });
+        to[resultAt] = from[sourceAt];
+      }
+    },
+  };
+}

@@ -1,0 +1,233 @@
+import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
+import type { Products } from '../device/precision.ts';
+import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../lowering/parts.ts';
+import type { Step, Value } from '../lowering/step.ts';
+import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
+import { PRODUCT_BINDINGS, tilePlace } from './product-bindings.ts';
+
+/** Threads of a workgroup along rows and along columns, and inner extent of the strips in shared memory. */
+const THREADS = 16;
+/** Rows and columns that one thread computes in registers, for large and for small products. */
+const LARGE = 4;
+const SMALL = 1;
+/** Rows and columns from which the large tile pays. */
+const LARGE_EXTENT = 48;
+/** Steps of the inner loop that are written out. */
+const UNROLLED = 4;
+
+/** Products over the last two axes, with leading axes as strides in whole matrices. */
+export interface ProductSizes {
+  readonly rows: number;
+  readonly columns: number;
+  readonly inner: number;
+  /** Leading axes of the result, at most two, outermost first. */
+  readonly batch: readonly [outer: number, inner: number];
+  /** How far each side moves along them, in elements; 0 repeats. */
+  readonly left: readonly [outer: number, inner: number];
+  readonly right: readonly [outer: number, inner: number];
+}
+
+/**
+ * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It takes strips of 16 inner entries
+ * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
+ * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
+ * strip, it takes the one where neighbours read neighbours.
+ *
+ * @param half rounds the factors to float16; sums are float32
+ */
+function productCode(tile: number, half: boolean): string {
+  const extent = THREADS * tile;
+  const vectorOf = (type: string): string => (tile === 1 ? type : `vec${tile}<${type}>`);
+  const vector = vectorOf('f32');
+  const stored = vectorOf(half ? 'f16' : 'f32');
+  const each = (line: (i: number) => string): string =>
+    Array.from({ length: tile }, (_, i) => line(i)).join('\n');
+  const part = (name: string, i: number): string => (tile === 1 ? name : `${name}[${i}]`);
+  const load = (side: 'left' | 'right', across: 'rows' | 'columns', first: string): string => `
+    {
+      let fast = thread % ${THREADS}u;
+      let slow = thread / ${THREADS}u;
+      let inner = select(slow, fast, u.${side}InnerFast == 1u);
+      let group_of = select(fast, slow, u.${side}InnerFast == 1u);
+      let place = ${first} + group_of * ${tile}u;
+      let at = ${side}_start + (depth + inner) * u.${side}InnerStride + place * u.${side}Stride;
+      var value = ${vector}();
+      if (depth + inner < u.inner) {
+${each(i => `        if (place + ${i}u < u.${across}) { ${part('value', i)} = ${side}[at + ${i}u * u.${side}Stride]; }`)}
+      }
+      ${side}_strip[inner * ${THREADS}u + group_of] = ${stored}(value);
+    }`;
+  const multiply = (step: number): string => `
+      {
+        let a = ${vector}(left_strip[(k + ${step}u) * ${THREADS}u + local.y]);
+        let b = ${vector}(right_strip[(k + ${step}u) * ${THREADS}u + local.x]);
+${each(i => `        sums${i} = fma(${vector}(${part('a', i)}), b, sums${i});`)}
+      }`;
+  return `${half ? 'enable f16;' : ''}
+${PRODUCT_BINDINGS}var<workgroup> left_strip : array<${stored}, ${THREADS ** 2}>;
+var<workgroup> right_strip : array<${stored}, ${THREADS ** 2}>;
+
+@compute @workgroup_size(${THREADS}, ${THREADS})
+fn main(
+  @builtin(workgroup_id) group : vec3<u32>,
+  @builtin(local_invocation_id) local : vec3<u32>,
+  @builtin(local_invocation_index) thread : u32,
+) {
+${tilePlace(extent)}
+${each(i => `  var sums${i} = ${vector}();`)}
+  for (var depth = 0u; depth < u.inner; depth += u.strip) {${load('left', 'rows', 'first_row')}${load('right', 'columns', 'first_column')}
+    workgroupBarrier();
+    for (var k = 0u; k < u.strip; k += ${UNROLLED}u) {${Array.from({ length: UNROLLED }, (_, step) => multiply(step)).join('')}
+    }
+    workgroupBarrier();
+  }
+  let row = first_row + local.y * ${tile}u;
+  let column = first_column + local.x * ${tile}u;
+${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns) { put(group.z, row + ${i}u, column + ${j}u, ${part(`sums${i}`, j)} * u.scale); }`))}
+}
+`;
+}
+
+/** Where a side of a product lies in its array: strides in elements, across what the result keeps of it and along the inner axis. */
+interface Side {
+  readonly value: Value;
+  readonly start: number;
+  readonly stride: number;
+  readonly inner: number;
+}
+
+/** A product that one dispatch computes. */
+interface Piece {
+  readonly left: Side;
+  readonly right: Side;
+  readonly result: { readonly value: Value; readonly start: number; readonly stride: number };
+  readonly sizes: ProductSizes;
+  /** Elements from one matrix of the result to the next. */
+  readonly resultBatch: number;
+  readonly scale: number;
+  /** Adds to what the result holds. */
+  readonly adding: boolean;
+}
+
+/**
+ * A product of two tensors, as the graph's operation has it; of pieces of rows, columns and inner entries where a shader
+ * cannot be given the whole arrays. Products of inner pieces are added up in their order.
+ *
+ * @param products how the device multiplies
+ */
+export function product(
+  left: Value,
+  right: Value,
+  result: Value,
+  sizes: ProductSizes,
+  { transposeA, transposeB, scale }: MatmulAttributes,
+  products: Products,
+  { most }: Room,
+): Step[] {
+  const { rows, columns, inner, batch } = sizes;
+  const strides = {
+    left: transposeA ? { stride: 1, inner: rows } : { stride: inner, inner: 1 },
+    right: transposeB ? { stride: inner, inner: 1 } : { stride: 1, inner: columns },
+  };
+  const whole: Piece = {
+    left: { value: left, start: 0, ...strides.left },
+    right: { value: right, start: 0, ...strides.right },
+    result: { value: result, start: 0, stride: columns },
+    sizes,
+    resultBatch: rows * columns,
+    scale,
+    adding: false,
+  };
+  if ([left, right, result].every(({ length }) => length <= most)) return [dispatch(whole, products)];
+  // Along rows, columns, inner entries; windows begin up to an alignment before what is wanted.
+  const reach = [
+    [strides.left.stride, 0, strides.left.inner],
+    [0, strides.right.stride, strides.right.inner],
+    [columns, 1, 0],
+  ];
+  const pieces = cutBox([rows, columns, inner], reach, most - ALIGNMENT + 1);
+  const matrices = Array.from({ length: batch[0] * batch[1] }, (_, matrix) => [
+    Math.floor(matrix / batch[1]),
+    matrix % batch[1],
+  ]);
+  return matrices.flatMap(([outer, inside], matrix) =>
+    pieces.map(piece => {
+      const [first, from, depth] = piece.starts;
+      const [height, width, along] = piece.extents;
+      const window = (value: Value, base: number, own: readonly number[]) =>
+        windowOf(value, base + offsetOf(piece, own), spanOf(piece.extents, own));
+      const starts = [sizes.left, sizes.right].map(side => outer * side[0] + inside * side[1]);
+      return dispatch(
+        {
+          left: { ...strides.left, ...window(left, starts[0], reach[0]) },
+          right: { ...strides.right, ...window(right, starts[1], reach[1]) },
+          result: { stride: columns, ...window(result, matrix * rows * columns, reach[2]) },
+          sizes: { rows: height, columns: width, inner: along, batch: [1, 1], left: [0, 0], right: [0, 0] },
+          resultBatch: 0,
+          scale,
+          adding: depth > 0,
+        },
+        products,
+        `, from ${first}, ${depth}, ${from} on`,
+      );
+    }),
+  );
+}
+
+function dispatch(piece: Piece, products: Products, where = ''): Step {
+  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
+  const { rows, columns, inner, batch } = sizes;
+  const large = Math.min(rows, columns) >= LARGE_EXTENT;
+  const tile = large ? LARGE : SMALL;
+  const onMatrices = products.kind === 'subgroup' && large;
+  const extent = onMatrices ? MATRIX_EXTENT : THREADS * tile;
+  const side = ({ stride, inner: along }: Side) => [stride, along, along === 1 ? 1 : 0];
+  const words = new DataView(new ArrayBuffer(88));
+  [
+    rows,
+    columns,
+    inner,
+    batch[1],
+    ...sizes.left,
+    ...sizes.right,
+    ...side(left),
+    ...side(right),
+    THREADS,
+  ].forEach((word, i) => {
+    words.setUint32(4 * i, word, true);
+  });
+  words.setFloat32(60, scale, true);
+  [left.start, right.start, result.start, result.stride, resultBatch, adding ? 1 : 0].forEach((word, i) => {
+    words.setUint32(64 + 4 * i, word, true);
+  });
+  return {
+    name: `matmul ${rows} × ${inner} × ${columns}${where}`,
+    code: onMatrices ? matrixProductCode(products) : productCode(tile, products.kind !== 'float32'),
+    uniforms: words.buffer,
+    reads: [left.value, right.value],
+    writes: [result.value],
+    groups: [Math.ceil(columns / extent), Math.ceil(rows / extent), batch[0] * batch[1]],
+    runOnCpu: ([a, b], [out]) => multiplyOnCpu(piece, a, b, out),
+  };
+}
+
+function multiplyOnCpu(piece: Piece, a: Float32Array, b: Float32Array, out: Float32Array): void {
+  const { left, right, result, sizes, resultBatch, scale, adding } = piece;
+  const { rows, columns, inner, batch } = sizes;
+  for (let matrix = 0; matrix < batch[0] * batch[1]; matrix++) {
+    const [outer, inside] = [Math.floor(matrix / batch[1]), matrix % batch[1]];
+    const leftStart = left.start + outer * sizes.left[0] + inside * sizes.left[1];
+    const rightStart = right.start + outer * sizes.right[0] + inside * sizes.right[1];
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        let sum = 0;
+        for (let k = 0; k < inner; k++) {
+          const own = a[leftStart + row * left.stride + k * left.inner];
+          sum += own * b[rightStart + column * right.stride + k * right.inner];
+        }
+        const at = result.start + matrix * resultBatch + row * result.stride + column;
+        out[at] = (adding ? out[at] : 0) + sum * scale;
+      }
+    }
+  }
+}

@@ -1,0 +1,132 @@
+import { baseFolder, hasValueHead } from '../../config/derived.ts';
+import { loraConfig } from '../../config/sections/lora.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { type DecoderConfig, scratchConfig } from '../../models/config.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
+import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
+import type { Policy } from '../../policy/policy.ts';
+import type { Workbench } from './workbench.ts';
+
+const GIBIBYTE = 2 ** 30;
+
+/**
+ * The policy of a run.
+ * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimiser's state where it is there;
+ *   undefined: from scratch
+ * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
+ */
+export async function openPolicy(
+  settings: RunSettings,
+  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  folder: string | undefined,
+): Promise<LocalPolicy> {
+  const { policy: sizes, rollout, seed } = settings;
+  const policy = await LocalPolicy.create({
+    model: folder ?? freshModel(settings, tokenizer),
+    base: baseFolder(settings),
+    lora: sizes.lora ? loraConfig(sizes.lora) : undefined,
+    seed,
+    ...computeOptions(settings),
+    valueHead: hasValueHead(settings),
+    maxSequenceLength: sizes.context,
+    maxOpenSequences: rollout.concurrency,
+    grammars,
+    keepStaleCache: rollout.asynchronous?.keep_stale_cache,
+    files: tokenizer.files,
+  });
+  // A fresh adapter has nothing to take over from its base.
+  const fresh = policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
+  if (folder !== undefined && !fresh) await policy.load(folder);
+  return policy;
+}
+
+type ComputeOptions = Pick<
+  LocalPolicyOptions,
+  'workers' | 'threads' | 'tokenBudget' | 'recompute' | 'runtime' | 'precision' | 'lossScale' | 'gpuMemory'
+>;
+
+/** How a run's models are computed. */
+export function computeOptions({ policy }: RunSettings): ComputeOptions {
+  return {
+    workers: policy.workers ?? undefined,
+    threads: policy.threads,
+    tokenBudget: policy.micro_batch_tokens,
+    recompute: policy.recompute,
+    runtime: policy.runtime,
+    precision: policy.precision,
+    ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
+    lossScale: {
+      initial: policy.loss_scale.initial,
+      growthInterval: policy.loss_scale.growth_interval,
+      backOff: policy.loss_scale.back_off,
+    },
+  };
+}
+
+/** Whom KL terms compare with. */
+export interface Reference extends Pick<Policy, 'score'> {
+  close(): Promise<void>;
+}
+
+/** The shape of a policy from scratch whose tokens are the tokenizer's. */
+export function freshModel(
+  { policy: sizes }: RunSettings,
+  tokenizer: Pick<Tokenizer, 'vocabularySize' | 'eosTokenId' | 'padTokenId'>,
+): DecoderConfig {
+  return scratchConfig({
+    vocabularySize: tokenizer.vocabularySize,
+    hiddenSize: sizes.hidden_size,
+    layers: sizes.layers,
+    heads: sizes.heads,
+    keyValueHeads: sizes.key_value_heads ?? sizes.heads,
+    intermediateSize: sizes.intermediate_size,
+    maxPositions: sizes.context,
+    ropeTheta: sizes.rope_theta,
+    initializerRange: sizes.initializer_range,
+    eosTokenId: tokenizer.eosTokenId,
+    padTokenId: tokenizer.padTokenId,
+  });
+}
+
+/**
+ * The reference of a run: the policy of `policy.reference`, or the trained one as training found it. Where that learns
+ * adapters, it scores with those it began with, and there is no second copy of the model.
+ * @param found folder that holds the policy as training found it
+ * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
+ */
+export async function openReference(
+  settings: RunSettings,
+  bench: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  policy: LocalPolicy,
+  found: string,
+): Promise<Reference> {
+  const { reference } = settings.policy;
+  if (reference !== null || policy.config.lora === undefined) {
+    return openScoring(settings, bench, reference ?? found);
+  }
+  await policy.loadReference(found);
+  return { score: policy.scoreReference.bind(policy), close: async () => {} };
+}
+
+/** A policy that only scores. Its vocabulary and context must be the trained policy's. */
+async function openScoring(
+  settings: RunSettings,
+  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  folder: string,
+): Promise<LocalPolicy> {
+  const reference = await LocalPolicy.create({
+    ...computeOptions(settings),
+    model: folder,
+    seed: settings.seed,
+    valueHead: false,
+    maxSequenceLength: settings.policy.context,
+    maxOpenSequences: 1,
+    grammars,
+  });
+  if (reference.vocabularySize >= tokenizer.vocabularySize) return reference;
+  await reference.close();
+  throw new RangeError(
+    `policy.reference: ${folder} knows ${reference.vocabularySize} tokens, the policy's tokenizer has ${tokenizer.vocabularySize}`,
+  );
+}

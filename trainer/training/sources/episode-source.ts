@@ -1,0 +1,48 @@
+import type { Metrics } from '../../data/metrics.ts';
+import type { DrawSettings } from '../../generation/generation.ts';
+import type { Episode } from '../../rollout/episode.ts';
+import type { GroupPlan } from '../../rollout/tag.ts';
+
+export interface PlayOptions extends DrawSettings {
+  /** Seeds the draws; the levels follow the groups' own seeds. */
+  readonly seed: number;
+  readonly signal: AbortSignal;
+}
+
+/** Episodes of whole groups, in the order of the groups, and what happened on the way. */
+export interface Played {
+  readonly episodes: readonly Episode[];
+  readonly metrics: Metrics;
+}
+
+/** Plays groups of episodes with the policy as it is now. All that the training loop knows of environments. */
+export interface Rollouts {
+  /**
+   * @throws the signal's reason when it is aborted; nothing of the collection counts then
+   */
+  play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played>;
+}
+
+/** Where a source stands, for checkpoints: a source opened there gives what this one would have given. */
+export interface SourcePosition {
+  /** Seed of the next group to open. */
+  readonly nextSeed: number;
+  /** Groups that were opened before it and are not trained on yet, as their distance from the run's first. */
+  readonly pendingGroups?: readonly number[];
+}
+
+/** Gives training its episodes, iteration after iteration. */
+export interface EpisodeSource {
+  readonly position: SourcePosition;
+  /**
+   * The episodes of an iteration, counted from 1: whole groups, each with a number of its own.
+   * @throws the signal's reason of the run when it is asked to stop
+   */
+  collect(step: number): Promise<Played>;
+  /** Further groups for the same iteration, in place of some that were of no use. */
+  refill(step: number, groups: number): Promise<Played>;
+  /** The iteration's batch has been trained on. */
+  trained(): void;
+  /** Ends what is still being played. */
+  close(): Promise<void>;
+}

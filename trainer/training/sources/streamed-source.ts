@@ -1,0 +1,141 @@
+import { mean } from '../../algorithms/statistics.ts';
+import { drawSettings, groupsPerTag } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
+import type { Collector } from '../../rollout/collector.ts';
+import { type Episode, samplesOf } from '../../rollout/episode.ts';
+import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
+import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
+import type { EpisodeSource, Played, SourcePosition } from './episode-source.ts';
+
+export interface StreamedParts {
+  readonly settings: RunSettings;
+  readonly collector: Pick<Collector, 'play'>;
+  readonly agent: Agent;
+  readonly stop: AbortSignal;
+  /** Told of groups that were given up. */
+  readonly note: (text: string) => void;
+  /** Of the policy as it is now. */
+  readonly policyVersion: () => number;
+}
+
+/**
+ * The n-th group of a run, from 0: what synchronous training would play as its n-th. Iterations of `env_groups` follow one
+ * another, each with seeds and draws of its own.
+ */
+export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
+  const { env_groups, group_size, start_seed } = settings.rollout;
+  let known: { readonly iteration: number; readonly groups: readonly GroupPlan[] } | undefined;
+  return n => {
+    const iteration = Math.floor(n / env_groups);
+    if (known?.iteration !== iteration) {
+      const groups = planGroups({
+        tags: groupsPerTag(settings, iteration + 1),
+        groupSize: group_size,
+        firstSeed: start_seed + iteration * env_groups,
+      });
+      known = { iteration, groups };
+    }
+    return {
+      ...known.groups[n % env_groups],
+      samplingSeed: mixSeed(settings.seed, PURPOSE.rollout, iteration + 1),
+    };
+  };
+}
+
+/** Takes its episodes from rollouts that go on while the policy learns: asynchronous training with bounded staleness. */
+export class StreamedSource implements EpisodeSource {
+  readonly #parts: StreamedParts;
+  readonly #stream: RolloutStream;
+  /** Policy version at the start of each iteration of this session. */
+  readonly #versions: number[] = [];
+  #taken = 0;
+
+  constructor(parts: StreamedParts, start: SourcePosition) {
+    this.#parts = parts;
+    const { rollout } = parts.settings;
+    this.#stream = new RolloutStream({
+      collector: parts.collector,
+      agent: parts.agent,
+      sampling: drawSettings(rollout),
+      planAt: numberedGroups(parts.settings),
+      batchGroups: rollout.env_groups,
+      groupSize: rollout.group_size,
+      maxStaleness: rollout.asynchronous?.max_staleness ?? 0,
+      concurrency: rollout.concurrency,
+      start: { next: start.nextSeed - rollout.start_seed, pending: start.pendingGroups ?? [] },
+      onDropped: (plan, error) =>
+        parts.note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`),
+    });
+    this.#versions.push(parts.policyVersion());
+  }
+
+  get position(): SourcePosition {
+    const { next, pending } = this.#stream.position;
+    return { nextSeed: this.#parts.settings.rollout.start_seed + next, pendingGroups: pending };
+  }
+
+  collect(): Promise<Played> {
+    this.#taken = 0;
+    return this.#take(this.#parts.settings.rollout.env_groups);
+  }
+
+  refill(_step: number, groups: number): Promise<Played> {
+    this.#stream.refuse(groups);
+    return this.#take(groups);
+  }
+
+  trained(): void {
+    this.#versions.push(this.#parts.policyVersion());
+    this.#stream.advance();
+  }
+
+  close(): Promise<void> {
+    return this.#stream.close();
+  }
+
+  async #take(groups: number): Promise<Played> {
+    const begun = performance.now();
+    const taken = await this.#stream.take(groups, this.#parts.stop);
+    const seconds = (performance.now() - begun) / 1000;
+    const episodes = taken.flatMap(({ episodes }, i) =>
+      episodes.map(episode => ({ ...episode, groupId: this.#taken + i })),
+    );
+    this.#taken += groups;
+    return { episodes, metrics: { ...this.#metrics(taken, episodes), 'timing_s/rollout': seconds } };
+  }
+
+  #metrics(taken: readonly StreamedGroup[], episodes: readonly Episode[]): Metrics {
+    const counts = this.#stream.takeCounts();
+    const perEpisode = (ms: number) => ms / 1000 / Math.max(1, counts.completedEpisodes);
+    const ages = episodes.flatMap(episode => this.#tokenAges(episode));
+    return {
+      'rollouter/episodes_completed': counts.completedEpisodes,
+      'rollouter/steps': counts.actions,
+      'rollouter/agent_wait_s': perEpisode(counts.waits.agent),
+      'rollouter/environment_wait_s': perEpisode(counts.waits.environment),
+      'rollouter/replayed_episodes': counts.replayedEpisodes,
+      'rollouter/dropped_groups': counts.droppedGroups,
+      errored_rollouts: counts.erroredEpisodes,
+      'rollouter/stale_groups_dropped': counts.staleGroups,
+      'rollouter/idle_ratio': counts.idleShare,
+      'rollouter/staleness_max': Math.max(0, ...taken.map(({ staleness }) => staleness)),
+      'rollouter/staleness_mean': ages.length === 0 ? 0 : mean(ages),
+      stale_samples_processed: taken.reduce(
+        (sum, group) => sum + (group.staleness > 0 ? group.episodes.length : 0),
+        0,
+      ),
+    };
+  }
+
+  /** Of every sampled token, the iterations that have ended since. */
+  #tokenAges(episode: Episode): number[] {
+    const age = (version: number) =>
+      this.#versions.length - 1 - this.#versions.findLastIndex(v => v <= version);
+    return samplesOf(episode).flatMap(({ mask, versions }) =>
+      Array.from(versions).flatMap((version, t) => (mask[t] ? [age(version)] : [])),
+    );
+  }
+}

@@ -1,0 +1,102 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { stringify } from 'yaml';
+import { validateConfig } from '../../../shared/config.ts';
+import { demonstrations } from '../../commands/demonstrations.ts';
+import { checkRunSettings } from '../../config/load.ts';
+import { RunSettings } from '../../config/settings.ts';
+import { serve } from '../../rollout/server.test-data.ts';
+import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { silentProgress } from '../../tracking/progress.ts';
+import { latestCheckpoint } from '../checkpoint.ts';
+import { trainRun } from '../run.ts';
+import { createRunFolder } from '../run-folder.ts';
+import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
+
+/** The whole file takes seconds of processor time; a busy machine may need longer. */
+const LONGEST_MS = 300_000;
+const QWEN = fileURLToPath(new URL('../../../test-data/golden/models/qwen2-tiny', import.meta.url));
+
+const sftRows = (file: string) => (readJsonLines(file) as Row[]).filter(row => 'sft/epoch' in row);
+
+t.test(
+  'demonstrations from a file teach what demonstrations at the table teach',
+  { timeout: LONGEST_MS },
+  async t => {
+    const [server] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const warm_start = { policy: 'optimal', episodes: 20, epochs: 3, batch_size: 4, random_turns: 0.2 };
+    const sft = { training: { steps: 0 } };
+    const played = tinySettings(server.name, folder, 'played', { ...sft, warm_start });
+    const run = await trainTiny(played);
+    const losses = sftRows(run.metrics).map(row => row['sft/loss']);
+    t.equal(losses.length, 3);
+    t.ok(losses[2] < losses[0]);
+
+    const out = join(folder, 'demonstrations.jsonl');
+    writeFileSync(join(folder, 'config.yaml'), stringify(played));
+    t.equal(await demonstrations(join(folder, 'config.yaml'), [], { out, quiet: true }), 0);
+    t.match(readJsonLines(out)[0], {
+      messages: [{ role: 'user' }, { role: 'assistant' }],
+      tag: 'Lake',
+      seed: 1_000_000,
+    });
+    const read = tinySettings(server.name, folder, 'read', {
+      ...sft,
+      warm_start: { ...warm_start, files: [out] },
+    });
+    t.ok(weightsOf(await trainTiny(read)).equals(weightsOf(run)), 'the same weights, bit for bit');
+
+    const held = tinySettings(server.name, folder, 'held', {
+      ...sft,
+      warm_start: { ...warm_start, validation_share: 0.2 },
+    });
+    const rows = readJsonLines((await trainTiny(held)).metrics) as Row[];
+    const validation = rows.flatMap(row => row['sft/validation_loss'] ?? []);
+    t.equal(validation.length, 4, 'before and after each epoch');
+    t.ok(validation[3] < validation[0]);
+  },
+);
+
+t.test(
+  'a pretrained model learns a file of chats without any environment',
+  { timeout: LONGEST_MS },
+  async t => {
+    const folder = t.testdir();
+    const file = join(folder, 'chats.jsonl');
+    const chat = (question: string, answer: string) =>
+      `${JSON.stringify({
+        messages: [
+          { role: 'user', content: question },
+          { role: 'assistant', content: answer },
+        ],
+      })}\n`;
+    writeFileSync(file, chat('Which way?', 'Up') + chat('And then?', 'Down') + chat('x'.repeat(500), 'Left'));
+    const settings = validateConfig(
+      {
+        run: { folder, name: 'chats' },
+        policy: { init: QWEN, context: 64, value_head: false, workers: 1 },
+        warm_start: { files: [file], epochs: 6, batch_size: 2, warmup_steps: 0 },
+        training: { steps: 0 },
+        tracking: { tensorboard: false },
+      },
+      RunSettings,
+    );
+    checkRunSettings(settings, 'test');
+    const run = createRunFolder(settings, 'x');
+    const notes: string[] = [];
+    const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
+    const summary = await trainRun(run, settings, progress, new AbortController().signal);
+    t.equal(summary?.ended, 'finished');
+    t.match(notes.join('\n'), /1 conversations are longer than policy\.context 64 and left out/);
+    const losses = sftRows(run.metrics).map(row => row['sft/loss']);
+    t.ok(losses[5] < losses[0] / 2, `${losses[0]} to ${losses[5]}`);
+    t.ok(existsSync(join(latestCheckpoint(run)!.policy, 'tokenizer.json')), 'a whole model, to start from');
+    t.throws(
+      () => checkRunSettings({ ...settings, warm_start: null }, 'test'),
+      /train_tags.*warm_start\.files no conversations/,
+    );
+  },
+);

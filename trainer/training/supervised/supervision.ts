@@ -1,0 +1,141 @@
+import { mean } from '../../algorithms/statistics.ts';
+import { splitGroups } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { type Demonstration, demonstrate } from '../../data/demonstrations.ts';
+import { readExamples, splitExamples } from '../../data/examples.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { countOnes } from '../../data/sequences/mask.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { responsePrime } from '../../prompts/prompt.ts';
+import { samplesOf } from '../../rollout/episode.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
+import { planGroups } from '../../rollout/tag.ts';
+import type { Progress } from '../../tracking/progress.ts';
+import type { Tracker } from '../../tracking/tracker.ts';
+import type { Workbench } from '../setup/workbench.ts';
+import { levelHash } from '../validation.ts';
+import { learntTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
+
+export interface SupervisionParts {
+  readonly settings: RunSettings;
+  readonly bench: Workbench;
+  readonly policy: Pick<Policy, 'update' | 'score'>;
+  readonly tracker: Tracker;
+  readonly progress: Progress;
+  readonly stop: AbortSignal;
+}
+
+/**
+ * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learnt, and measured on
+ * those held back.
+ * @param validationLevels hashes of levels whose demonstrations are left out
+ */
+export async function runSupervision(
+  parts: SupervisionParts,
+  validationLevels: ReadonlySet<string>,
+): Promise<void> {
+  const { settings, progress } = parts;
+  const warm = settings.warm_start!;
+  progress.begin('warm start', warm.epochs, 0);
+  try {
+    await learn(
+      parts,
+      warm,
+      warm.files.length > 0 ? fromFiles(parts, warm) : await played(parts, warm, validationLevels),
+    );
+  } finally {
+    progress.end();
+  }
+}
+
+async function learn(
+  { settings, policy, tracker, progress, stop }: SupervisionParts,
+  warm: WarmStartSettings,
+  { demonstrations, metrics }: Supervision,
+): Promise<void> {
+  const { train, validation } = splitExamples(
+    demonstrations,
+    warm.validation_share,
+    mixSeed(settings.seed, PURPOSE.heldBack),
+  );
+  const measured = () => validationLoss(policy, validation, warm);
+  tracker.write(0, { ...metrics, ...(await measured()) });
+  await warmStart(policy, train, warm, {
+    seed: settings.seed,
+    signal: stop,
+    async onEpoch(epoch, learnt) {
+      const held = await measured();
+      tracker.write(0, {
+        'sft/epoch': epoch,
+        'sft/loss': learnt['sft/loss'],
+        'sft/grad_norm': learnt['actor/grad_norm'],
+        ...held,
+      });
+      const shown = Object.values(held).map(value => ['validation', value.toFixed(3)]);
+      progress.update(epoch, { loss: learnt['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
+    },
+  });
+}
+
+interface Supervision {
+  readonly demonstrations: readonly Demonstration[];
+  readonly metrics: Metrics;
+}
+
+function fromFiles(
+  { settings, bench, progress }: SupervisionParts,
+  { files }: WarmStartSettings,
+): Supervision {
+  const { examples, tooLong } = readExamples(files, bench.tokenizer, {
+    prime: responsePrime(settings.rollout.think),
+    maxLength: settings.policy.context,
+  });
+  if (tooLong > 0) {
+    progress.note(
+      `${tooLong} conversations are longer than policy.context ${settings.policy.context} and left out`,
+    );
+  }
+  return { demonstrations: examples, metrics: { 'sft/episodes': examples.length, 'sft/too_long': tooLong } };
+}
+
+async function played(
+  { settings, bench, stop }: SupervisionParts,
+  warm: WarmStartSettings,
+  validationLevels: ReadonlySet<string>,
+): Promise<Supervision> {
+  const plans = planGroups({
+    tags: splitGroups(settings.train_tags, warm.episodes),
+    groupSize: 1,
+    firstSeed: warm.start_seed,
+  });
+  const { episodes } = await demonstrate(
+    bench.collector,
+    plans,
+    { policy: warm.policy, randomTurns: warm.random_turns },
+    mixSeed(settings.seed, PURPOSE.demonstrations),
+    stop,
+  );
+  const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+  const success = episodes.filter(episode => episode.success).length / episodes.length;
+  return {
+    demonstrations: kept.flatMap(samplesOf),
+    metrics: { 'sft/episodes': kept.length, 'sft/success': success },
+  };
+}
+
+/** Mean negative log-likelihood of the learnt tokens of examples held back; nothing without any. */
+async function validationLoss(
+  policy: Pick<Policy, 'score'>,
+  examples: readonly Demonstration[],
+  settings: WarmStartSettings,
+): Promise<Metrics> {
+  const scored = examples
+    .map(example => learntTokens(example, settings))
+    .filter(({ mask }) => countOnes(mask) > 0);
+  if (scored.length === 0) return {};
+  const scores = await policy.score(scored);
+  const losses = scores.flatMap(({ logProbs }, i) =>
+    Array.from(logProbs).flatMap((logProb, t) => (scored[i].mask[t] ? [-logProb] : [])),
+  );
+  return { 'sft/validation_loss': mean(losses) };
+}

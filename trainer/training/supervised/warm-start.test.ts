@@ -1,0 +1,103 @@
+import t from 'tap';
+import { validateConfig } from '../../../shared/config.ts';
+import { WarmStart } from '../../config/sections/training.ts';
+import type { UpdateBatch, UpdateSettings } from '../../policy/policy.ts';
+import { warmStart } from './warm-start.ts';
+
+const settings = validateConfig(
+  { epochs: 2, batch_size: 2, learning_rate: 1, warmup_steps: 2, final_share: 0.1, weight_decay: 0.5 },
+  WarmStart,
+);
+const demonstration = (id: number, trained = 1) => ({
+  tokenIds: Int32Array.of(id, id),
+  mask: Uint8Array.of(0, trained),
+});
+const never = new AbortController().signal;
+
+/** A policy that notes what it is taught. */
+const pupil = () => {
+  const seen: { ids: number[]; settings: UpdateSettings }[] = [];
+  return {
+    seen,
+    async update({ sequences }: UpdateBatch, settings: UpdateSettings) {
+      seen.push({ ids: sequences.map(({ tokenIds }) => tokenIds[0]), settings });
+      return { 'sft/loss': seen.length };
+    },
+  };
+};
+
+t.test('every demonstration is learnt once an epoch, with warm-up and cosine', async t => {
+  const policy = pupil();
+  const epochs: number[] = [];
+  await warmStart(
+    policy,
+    [0, 1, 2, 3].map(id => demonstration(id)),
+    settings,
+    {
+      seed: 1,
+      signal: never,
+      onEpoch: (_, metrics) => void epochs.push(metrics['sft/loss']),
+    },
+  );
+  t.same(epochs, [1.5, 3.5]);
+  t.same(
+    policy.seen
+      .slice(0, 2)
+      .flatMap(({ ids }) => ids)
+      .sort(),
+    [0, 1, 2, 3],
+  );
+  t.same(
+    policy.seen
+      .slice(2)
+      .flatMap(({ ids }) => ids)
+      .sort(),
+    [0, 1, 2, 3],
+  );
+  t.same(
+    policy.seen.map(({ settings }) => Number(settings.optimizer.learningRate.toFixed(3))),
+    [0.5, 1, 1, 0.55],
+  );
+  t.match(policy.seen[0].settings, { loss: { policy: 'cross_entropy' }, optimizer: { weightDecay: 0.5 } });
+});
+
+t.test('demonstrations without a response token are left out', async t => {
+  const policy = pupil();
+  await warmStart(policy, [demonstration(0), demonstration(1, 0)], settings, { seed: 1, signal: never });
+  t.same(
+    policy.seen.map(({ ids }) => ids),
+    [[0], [0]],
+  );
+});
+
+t.test('everything but the first token is learnt where the settings say so', async t => {
+  const masks: number[][] = [];
+  const policy = {
+    async update({ sequences }: UpdateBatch) {
+      masks.push(...sequences.map(({ mask }) => [...mask]));
+      return {};
+    },
+  };
+  const tokenIds = Int32Array.of(4, 5, 6, 7);
+  const mask = Uint8Array.of(0, 0, 1, 0);
+  for (const learn of ['responses', 'everything'] as const) {
+    const chosen = { ...settings, learn, epochs: 1 };
+    await warmStart(policy, [{ tokenIds, mask }], chosen, { seed: 1, signal: never });
+  }
+  t.same(masks, [
+    [0, 0, 1, 0],
+    [0, 1, 1, 1],
+  ]);
+});
+
+t.test('it ends between epochs when asked to', async t => {
+  const policy = pupil();
+  const stop = new AbortController();
+  const run = warmStart(policy, [demonstration(0)], settings, {
+    seed: 1,
+    signal: stop.signal,
+    onEpoch: () => stop.abort(),
+  });
+  await t.rejects(run, { name: 'AbortError' });
+  t.equal(policy.seen.length, 1);
+});

@@ -1,0 +1,101 @@
+import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { Demonstration } from '../../data/demonstrations.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { countOnes } from '../../data/sequences/mask.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
+import { learningRateAt } from '../schedule.ts';
+import { splitEvenly, updatePolicy } from '../update.ts';
+
+export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
+
+/** Negative log-likelihood of the demonstrated responses, averaged over their tokens. */
+const SUPERVISED_LOSS: LossSettings = {
+  policy: 'cross_entropy',
+  clipLow: 0,
+  clipHigh: 0,
+  dualClip: 0,
+  aggregation: 'token_mean',
+  maxResponseLength: 1,
+  entropyCoefficient: 0,
+  kl: { estimator: 'k3', coefficient: 0 },
+  value: { coefficient: 0, clip: 0 },
+  offPolicy: { kind: 'none' },
+};
+
+/**
+ * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
+ * own. Learns the tokens that `settings.learn` names.
+ * @param onEpoch told the mean loss of each epoch
+ * @throws the signal's reason when it is aborted between epochs
+ */
+export async function warmStart(
+  policy: Pick<Policy, 'update'>,
+  demonstrations: readonly Demonstration[],
+  settings: WarmStartSettings,
+  run: {
+    readonly seed: number;
+    readonly signal: AbortSignal;
+    onEpoch?(epoch: number, metrics: Metrics): void | Promise<void>;
+  },
+): Promise<void> {
+  const trained = demonstrations
+    .filter(({ mask }) => countOnes(mask) > 0)
+    .map(one => supervisedSequence(learntTokens(one, settings)));
+  const perEpoch = splitEvenly(trained, settings.batch_size).length;
+  let step = 0;
+  for (let epoch = 0; epoch < settings.epochs; epoch++) {
+    run.signal.throwIfAborted();
+    const rated = {
+      update: (batch: Parameters<Policy['update']>[0], update: Parameters<Policy['update']>[1]) => {
+        const learningRate = learningRateAt(
+          {
+            peak: settings.learning_rate,
+            warmup: settings.warmup_steps,
+            total: settings.epochs * perEpoch,
+            decay: 'cosine',
+            finalShare: settings.final_share,
+          },
+          step++,
+        );
+        return policy.update(batch, { ...update, optimizer: { ...update.optimizer, learningRate } });
+      },
+    };
+    const { metrics } = await updatePolicy(rated, trained, {
+      settings: {
+        loss: SUPERVISED_LOSS,
+        temperature: 1,
+        optimizer: {
+          learningRate: 0,
+          beta1: settings.beta1,
+          beta2: settings.beta2,
+          epsilon: 1e-8,
+          weightDecay: settings.weight_decay,
+          clipNorm: settings.clip_norm,
+        },
+      },
+      epochs: 1,
+      miniBatch: settings.batch_size,
+      seed: mixSeed(run.seed, PURPOSE.warmStart, epoch),
+    });
+    await run.onEpoch?.(epoch + 1, metrics);
+  }
+}
+
+/** A demonstration with the mask on the tokens that are learnt of it. */
+export function learntTokens(
+  demonstration: Demonstration,
+  { learn }: Pick<WarmStartSettings, 'learn'>,
+): Demonstration {
+  if (learn === 'responses') return demonstration;
+  const { tokenIds } = demonstration;
+  // All but the first token, which nothing comes before.
+  return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, 1) };
+}
+
+function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
+  const { length } = tokenIds;
+  return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
+}
