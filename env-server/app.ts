@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
+import type { Json } from '../shared/json.ts';
 import { addCompatibilityDoors, authorizationOf } from './compat/compat.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
@@ -30,6 +31,7 @@ import { answerUnrouted } from './http/unrouted.ts';
 import { addWebSocketRoute } from './http/websocket.ts';
 import { Dispatcher } from './operations/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/peers.ts';
+import { sessionView } from './operations/views.ts';
 import { addPlayground } from './playground/routes.ts';
 import { turns } from './scheduling/turns.ts';
 import { Catalogue } from './sessions/catalogue.ts';
@@ -39,8 +41,10 @@ import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
 import type { ServerClock } from './sessions/server-clock.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
+import { type JournalFiles, newRun } from './store/journal/segments.ts';
+import { type FolderLock, lockFolder } from './store/lock.ts';
 import { PersistenceHealth } from './store/persistence-health.ts';
-import { openStore, type Store } from './store/store.ts';
+import { checkDatabase, openStore, type Store } from './store/store.ts';
 import type { OpenTelemetry } from './tracing/open-telemetry.ts';
 import { readTracingSettings } from './tracing/settings.ts';
 import { answersOf } from './workers/answers.ts';
@@ -62,6 +66,8 @@ export interface AppParts {
   readonly log?: Logger;
   /** Kept instead of one in `data`, whose health goes with it. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
+  /** What the journal writes to. */
+  readonly journalFiles?: JournalFiles;
   /** For one of several processes that serve together. */
   readonly membership?: Membership;
 }
@@ -123,7 +129,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const registry = parts.registry ?? createRegistry();
   const catalogue = new Catalogue(registry);
   const folder = settings.data === '' ? membership?.folder : settings.data;
-  const store = parts.storage?.store ?? openStore(folder, settings.data === '', persistence);
+  // What a refused server must not touch is opened under the lock.
+  const lock = membership || settings.data === '' ? undefined : lockFolder(settings.data);
+  const store = parts.storage?.store ?? openChecked(folder, settings.data === '', persistence, lock);
   const scripts = new ScriptPool({
     workers: settings.scriptWorkers,
     timeMs: settings.scriptTimeMs,
@@ -148,12 +156,16 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     now: parts.now ?? Date.now,
   });
   registrations.start();
-  const keeper = openKeeper(membership?.keeps === false ? { ...settings, data: '' } : settings, {
+  const keeper = openKeeper(settings, {
     sessions,
     catalogue,
     log,
     editionOf: envId => registrations.edition(envId),
+    viewOf: session => sessionView(session) as unknown as Json,
+    health: persistence,
+    writer: { run: membership?.run ?? newRun(), ...(peers?.placement ?? { index: 0, count: 1 }) },
     share: peers && shareOf(peers.placement),
+    files: parts.journalFiles,
   });
   const dispatcher = new Dispatcher({
     sessions,
@@ -208,6 +220,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     leaveUpgrade(request.raw);
     done();
   });
+  server.addHook('onSend', (_request, _reply, payload, done) => sessions.deliver(() => done(null, payload)));
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
   const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
@@ -286,6 +299,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessions.stop();
     registrations.stop();
     store.close();
+    lock?.release();
     await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.mesh.close()]);
   });
   const shutDown = async (graceMs: number) => {
@@ -308,6 +322,22 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     shutDown,
     keepSessions: () => keeper?.finish(),
   };
+}
+
+/** Under the lock of the folder, or that of the supervisor, who has checked the database. */
+function openChecked(
+  folder: string | undefined,
+  passing: boolean,
+  health: PersistenceHealth,
+  lock: FolderLock | undefined,
+): Store {
+  try {
+    if (lock && folder !== undefined) checkDatabase(folder);
+    return openStore(folder, passing, health);
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
 }
 
 /** Where the key for headers is kept; undefined where nothing is. */

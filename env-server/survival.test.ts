@@ -142,9 +142,9 @@ t.test(
   },
 );
 
-t.test('kill -9: sessions stand at their last checkpoint, and their clients are told', async t => {
+t.test('kill -9 without a journal: sessions stand at their last checkpoint, and their clients are told', async t => {
   const data = t.testdir();
-  const flags = ['--data', data, '--checkpoint-seconds', '0.05'];
+  const flags = ['--data', data, '--durability', 'checkpoint', '--checkpoint-seconds', '0.05'];
   const first = await startServer(t, flags);
   const game = { env_id: 'Game2048-v0', seed: 11 };
   const create = (from: typeof first) => from.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'c' });

@@ -151,6 +151,14 @@ export class ReplyMemory {
     return reply;
   }
 
+  /** Remembers a recorded reply, unless it is, or was, remembered already. */
+  remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
+    if (this.#entries.has(key) || this.#dropped.has(key) || this.#droppedBefore?.has(key)) return;
+    const entry: Entry = { operation, asked, reply, number: NO_NUMBER, bytes: 0 };
+    this.#entries.set(key, entry);
+    this.#keep(key, entry);
+  }
+
   /** Forgets dropped keys that were dropped at least so long ago, and at most twice as long. */
   turn(now: number, keepMs: number): void {
     this.#turnedAt ??= now;
@@ -211,7 +219,8 @@ export class ReplyMemory {
   }
 }
 
-function fingerprint(input: object | string): string {
+/** What was asked, as it is compared with what is asked later under the same key. */
+export function fingerprint(input: object | string): string {
   if (typeof input === 'string') return input;
   const asked = Object.entries(input)
     .filter(([key]) => !ENVELOPE.has(key))

@@ -358,7 +358,7 @@ t.test('processes that share a database resume each its own', async t => {
       {
         registry: testRegistry(),
         now: () => 1e12,
-        membership: { mesh, counts, folder, keeps: true, restarts: 0 },
+        membership: { mesh, counts, folder, run: 'test', restarts: 0 },
       },
     );
     t.teardown(() => app.server.close());

@@ -33,7 +33,7 @@ function sessionRow(number: number): SessionRow {
     settings: null,
     document: JSON.stringify({ text: `${number} `.repeat(300) }),
     lost: null,
-    atRest: true,
+    standing: 'atRest',
   };
 }
 

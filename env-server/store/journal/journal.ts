@@ -108,6 +108,7 @@ export class Journal {
     }
     const total = this.bytesOnDisk + waiting;
     if (total >= maxBytes) {
+      this.#parts.onPressure();
       throw refusal(
         'storage_full',
         `the journal has ${total} bytes, the most it may have is ${maxBytes}; the next checkpoint makes room`,
