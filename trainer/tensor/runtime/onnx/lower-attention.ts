@@ -91,23 +91,23 @@ function lowerForTraining(
   for (const [start, end] of blockBounds(sizes, attributes.causal)) {
     const count = end - start;
     const seen = attributes.causal ? end : keys;
-    const part = context.reshape(sliceOf(context, query, 3, start, end, queries), [
+    const part = context.reshape(sliceOf(context, query, 3, [start, end], queries), [
       batch,
       keyHeads,
       groups * count,
       size,
     ]);
-    const product = matmul(context, part, sliceOf(context, key, 2, 0, seen, keys), {
+    const product = matmul(context, part, sliceOf(context, key, 2, [0, seen], keys), {
       transB: 1,
       scale: attributes.scale,
     });
     let scores = context.reshape(product, [batch, keyHeads, groups, count, seen]);
     if (attributes.causal) scores = context.emit('Add', [scores, causalMask(context, start, end)]);
     if (bias !== undefined)
-      scores = context.emit('Add', [scores, biasOf(context, node.inputs[3], bias, start, end, seen)]);
+      scores = context.emit('Add', [scores, biasOf(context, node.inputs[3], bias, [start, end], seen)]);
     const shape = [batch, keyHeads, groups * count, seen];
     const weights = context.reshape(context.emit('Softmax', [scores], { attributes: { axis: -1 } }), shape);
-    const mixed = matmul(context, weights, sliceOf(context, value, 2, 0, seen, keys));
+    const mixed = matmul(context, weights, sliceOf(context, value, 2, [0, seen], keys));
     parts.push(context.reshape(mixed, [batch, keyHeads, groups, count, size]));
     blocks.push({ start, end, keys: seen, weights, queries: part });
   }
@@ -150,20 +150,20 @@ export function lowerAttentionGradient(
     const { start, end } = block;
     const count = groups * (end - start);
     const rows = (x: string, width: number): string =>
-      context.reshape(sliceOf(context, x, 3, start, end, queries), [batch, keyHeads, count, width]);
+      context.reshape(sliceOf(context, x, 3, [start, end], queries), [batch, keyHeads, count, width]);
     if (wanted.has('value'))
       valueParts.push(matmul(context, block.weights, rows(upstreams, size), { transA: 1 }));
     if (extended === undefined || ones === undefined) continue;
     const shifted = matmul(
       context,
       rows(extended, size + 1),
-      sliceOf(context, ones, 2, 0, block.keys, keys),
+      sliceOf(context, ones, 2, [0, block.keys], keys),
       { transB: 1 },
     );
     const scores = context.emit('Mul', [block.weights, shifted]);
     const { scale } = attributes;
     if (wanted.has('query')) {
-      const part = matmul(context, scores, sliceOf(context, key, 2, 0, block.keys, keys), { scale });
+      const part = matmul(context, scores, sliceOf(context, key, 2, [0, block.keys], keys), { scale });
       queryParts.push(context.reshape(part, [batch, keyHeads, groups, end - start, size]));
     }
     if (wanted.has('key')) keyParts.push(matmul(context, scores, block.queries, { transA: 1, scale }));
@@ -200,7 +200,7 @@ function sumPrefixes(context: ModelBuilder, parts: readonly string[], blocks: re
   const segments = ends.map((end, i) => {
     const start = i === 0 ? 0 : ends[i - 1];
     const pieces = parts.flatMap((part, j) =>
-      blocks[j].keys >= end ? [sliceOf(context, part, 2, start, end, blocks[j].keys)] : [],
+      blocks[j].keys >= end ? [sliceOf(context, part, 2, [start, end], blocks[j].keys)] : [],
     );
     return pieces.length === 1 ? pieces[0] : context.emit('Sum', pieces);
   });
@@ -238,13 +238,12 @@ function biasOf(
   context: ModelBuilder,
   bias: Tensor,
   name: string,
-  start: number,
-  end: number,
+  [start, end]: readonly [start: number, end: number],
   seen: number,
 ): string {
   const [batches, , queries, keys] = bias.shape;
-  const rows = queries === 1 ? name : sliceOf(context, name, 2, start, end, queries);
-  const part = keys === 1 ? rows : sliceOf(context, rows, 3, 0, seen, keys);
+  const rows = queries === 1 ? name : sliceOf(context, name, 2, [start, end], queries);
+  const part = keys === 1 ? rows : sliceOf(context, rows, 3, [0, seen], keys);
   return context.reshape(part, [batches, 1, 1, queries === 1 ? 1 : end - start, keys === 1 ? 1 : seen]);
 }
 
@@ -252,8 +251,7 @@ function sliceOf(
   context: ModelBuilder,
   x: string,
   axis: number,
-  start: number,
-  end: number,
+  [start, end]: readonly [start: number, end: number],
   extent: number,
 ): string {
   if (start === 0 && end === extent) return x;
