@@ -1,6 +1,6 @@
-import { Random } from '../../shared/random.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../env-server/environments/core/settings.ts';
+import { Random } from '../../shared/random.ts';
 
 export interface Measurement {
   /** Share of episodes that ended in success. */

@@ -1,4 +1,10 @@
-import { DECLARATIONS, ENVIRONMENT_SETTINGS, flagOf, SETTINGS, variableOf } from '../../env-server/config/settings.ts';
+import {
+  DECLARATIONS,
+  ENVIRONMENT_SETTINGS,
+  flagOf,
+  SETTINGS,
+  variableOf,
+} from '../../env-server/config/settings.ts';
 
 export const SETTINGS_PAGE = 'docs/env-server.md';
 
