@@ -6,8 +6,8 @@ const read = (path: string) => readFileSync(new URL(path, here), 'utf8');
 const yamlFiles = (folder: string) =>
   readdirSync(new URL(folder, here)).filter(name => name.endsWith('.yaml'));
 
-t.test('docs/training.md names every recipe, and no other', async t => {
-  const section = /## Recipes\n\n(.*?)`recipe: grpo`/s.exec(read('../docs/training.md'))![1];
+t.test('docs/reference/configs.md names every recipe, and no other', async t => {
+  const section = /## Recipes\n\n(.*?)`recipe: grpo`/s.exec(read('../docs/reference/configs.md'))![1];
   const named = [...section.matchAll(/`([a-z_]+)`/g)].map(match => match[1]);
   t.same(
     named.sort(),

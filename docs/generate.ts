@@ -1,5 +1,5 @@
 /**
- * Writes the pages about environments, and the settings of the server into theirs: `npm run docs`. It first plays the
+ * Writes the pages about environments, the figures, and the settings of the server into their page: `npm run docs`. It first plays the
  * reference policies of environments that have not been measured; `--measure [ids…]` measures these again (all without
  * ids).
  */
@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { encodePng } from '../env-server/environments/core/drawing/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
 import { PICTURES } from './generator/environment-page.ts';
+import { animations, staticFigures } from './generator/figures.ts';
 import { measure } from './generator/measure.ts';
 import { environmentPages, environmentPictures, MEASURED_FILE, readMeasured } from './generator/pages.ts';
 import { SETTINGS_PAGE, withSettings } from './generator/settings-table.ts';
@@ -39,6 +40,11 @@ for (const [path, content] of await environmentPages(measured)) {
 }
 for (const [path, picture] of await environmentPictures()) {
   writeFileSync(new URL(path, ROOT), encodePng(picture));
+  console.log(`wrote ${path}`);
+}
+mkdirSync(new URL('docs/pictures/environments', ROOT), { recursive: true });
+for (const [path, figure] of [...staticFigures(), ...(await animations(registry.list()))]) {
+  writeFileSync(new URL(path, ROOT), figure);
   console.log(`wrote ${path}`);
 }
 writeFileSync(new URL(SETTINGS_PAGE, ROOT), withSettings(readFileSync(new URL(SETTINGS_PAGE, ROOT), 'utf8')));

@@ -95,13 +95,13 @@ function shows(found: unknown, wanted: unknown): boolean {
 export interface WalkRules {
   /** Every block with curl is followed by its reply in JSON. */
   readonly everyReplyShown?: boolean;
-  /** Blocks of `sh` that are neither the server, nor an example, nor curl are passed over, not refused. */
-  readonly otherCommands?: boolean;
+  /** Blocks of `sh` that are neither the server, nor an example, nor curl: skipped or run; refused unless set. */
+  readonly otherCommands?: 'skip' | 'run';
 }
 
 /**
  * Runs a page. `npm run env-server` is started on a free port that stands for 8080, the examples of `docs/examples`
- * likewise; a block with curl runs in bash, in a folder of its own, with the variables of the blocks before it. Where the
+ * likewise; a block with curl runs in bash, in a separate folder, with the variables of the blocks before it. Where the
  * block after it is JSON, that is what it must print; where not, every curl must be answered with a success.
  * @param path of the page, below the root of the repository
  * @returns how many blocks with curl were run
@@ -124,7 +124,10 @@ export async function walkThrough(t: Test, path: string, rules: WalkRules = {}):
       if (command === 'python3' && !python) walk.absent.add(port);
       else await startProgram(t, command === 'node' ? process.execPath : command, [file, '--port', own]);
     } else if (!text.includes('curl')) {
-      if (!rules.otherCommands) t.fail(`line ${line}: only the server, the examples and curl are run`);
+      if (rules.otherCommands === 'run') {
+        await walk.run(text, false);
+        t.pass(`line ${line}: it works`);
+      } else if (!rules.otherCommands) t.fail(`line ${line}: only the server, the examples and curl are run`);
     } else if ([...walk.absent].some(port => text.includes(`:${port}`))) {
       t.pass(`line ${line}`, { skip: 'python3 is not installed' });
     } else {
@@ -164,11 +167,17 @@ class Walk {
     return own;
   }
 
-  /** A text of the page with the ports that are really used. */
+  /** A text of the page with the ports that are really used, and the examples where they are. */
   local(text: string): string {
-    let changed = text;
+    let changed = text.replaceAll('docs/examples/', `${ROOT}docs/examples/`);
     for (const [from, to] of this.#ports) changed = changed.replaceAll(`:${from}`, `:${to}`);
     return changed;
+  }
+
+  /** `npm run trainer -- …` starts the trainer in the folder of the walk, on the server of the page. */
+  #npm(): string {
+    const servers = `servers=[{url: "http://127.0.0.1:${this.#ports.get(PAGE_PORT)}"}]`;
+    return `npm() { [ "$1 $2 $3" = "run trainer --" ]; shift 3; '${process.execPath}' '${ROOT}trainer/main.ts' "$@" '${servers}'; }`;
   }
 
   /** Runs a block and gives what it printed. @param strict every curl must be answered with a success */
@@ -176,6 +185,7 @@ class Walk {
     const names = [...text.matchAll(ASSIGNED)].map(match => match[1]);
     const script = [
       'set -euo pipefail; source ./vars',
+      this.#npm(),
       ...(strict ? ['curl() { command curl --fail-with-body "$@"; }'] : []),
       this.local(text),
       ...(names.length > 0 ? [`declare -p ${names.join(' ')} >> ./vars`] : []),

@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs';
+import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
+import { createRegistry } from '../../env-server/environments/registry.ts';
+import type { JsonObject } from '../../shared/json.ts';
+import { animation, animationRow } from './animation.ts';
+import { architecture } from './architecture.ts';
+import { shortName } from './environment-page.ts';
+import { type PlayedFrames, playFrames } from './episode-frames.ts';
+import { type Bar, barPlot, type Curve, curvePlot, type GroupedTimes, timePlot } from './plot.ts';
+
+const DATA = new URL('../results/data/', import.meta.url);
+const MOST_STEPS = 16;
+/** How an episode is chosen and shown. */
+interface Choice {
+  readonly seed: number;
+  readonly config?: JsonObject;
+  /** Shows the text although the environment paints pictures. */
+  readonly asText?: boolean;
+}
+/** Episodes that show something; seed 0 and the default configuration for others. */
+const EPISODES: { readonly [id: string]: Choice } = {
+  'FrozenLake-v0': { seed: 5 },
+  'Sokoban-v0': { seed: 7, config: { preset: 'simple', min_solution: 8 } },
+  'RubiksCube-v0': { seed: 2 },
+  'WebShop-v0': { seed: 0, asText: true },
+};
+const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
+const PERCENT_RANGE = [50, 80] as const;
+
+interface Data<Row> {
+  readonly title: string;
+  readonly rows: readonly Row[];
+}
+
+/** Figures that need no environment: path from the repository's root → SVG. */
+export function staticFigures(): ReadonlyMap<string, string> {
+  const curves = read<Data<Curve>>('curves');
+  const algorithms = read<Data<Bar>>('algorithms');
+  const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
+  return new Map([
+    ['docs/pictures/architecture.svg', architecture()],
+    ['docs/pictures/curves.svg', curvePlot(curves.title, curves.rows)],
+    ['docs/pictures/algorithms.svg', barPlot(algorithms.title, algorithms.rows, PERCENT_RANGE)],
+    ['docs/pictures/asynchronous.svg', timePlot(times.title, { series: times.series, groups: times.rows })],
+  ]);
+}
+
+/** Where the animation of an environment lies, from the repository's root. */
+export function animationPath(environment: AnyEnvironment): string {
+  return `docs/pictures/environments/${shortName(environment)}.svg`;
+}
+
+/** An animation for each environment, and the overview of some: path from the repository's root → SVG. */
+export async function animations(
+  environments: readonly AnyEnvironment[],
+): Promise<ReadonlyMap<string, string>> {
+  const figures = new Map<string, string>();
+  for (const environment of environments) {
+    figures.set(animationPath(environment), animation(environment.spec.title, await episodeOf(environment)));
+  }
+  const registry = createRegistry();
+  const chosen: [string, PlayedFrames][] = [];
+  for (const id of OVERVIEW) chosen.push([registry.get(id).spec.title, await episodeOf(registry.get(id))]);
+  return figures.set(
+    'docs/pictures/overview.svg',
+    animationRow('Reference policies play three environments', chosen),
+  );
+}
+
+function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
+  const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
+  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MOST_STEPS });
+}
+
+function read<T>(name: string): T {
+  return JSON.parse(readFileSync(new URL(`${name}.json`, DATA), 'utf8')) as T;
+}

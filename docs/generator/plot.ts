@@ -1,0 +1,133 @@
+import { figure, label, rounded, SERIES_COLORS } from './svg.ts';
+
+const WIDTH = 720;
+const HEIGHT = 360;
+const LEFT = 52;
+const RIGHT = 190;
+const TOP = 44;
+const BOTTOM = 44;
+const TICKS = [0, 20, 40, 60, 80, 100];
+const LABEL_GAP = 15;
+
+export interface Curve {
+  readonly name: string;
+  /** [iteration, success in %]. */
+  readonly points: readonly (readonly [number, number])[];
+}
+
+/** Success over iterations, one line for each run. */
+export function curvePlot(title: string, curves: readonly Curve[]): string {
+  const last = Math.max(...curves.flatMap(({ points }) => points.map(([x]) => x)));
+  const sx = (x: number): number => LEFT + (x / last) * (WIDTH - LEFT - RIGHT);
+  const step = niceStep(last);
+  const parts = [...percentAxis()];
+  for (let x = 0; x <= last; x += step)
+    parts.push(label(sx(x), HEIGHT - BOTTOM + 18, String(x), { kind: 'soft small', anchor: 'middle' }));
+  parts.push(
+    label(LEFT, 26, title, { kind: 'bold' }),
+    label(sx(last / 2), HEIGHT - 10, 'iteration', { kind: 'soft small', anchor: 'middle' }),
+  );
+  const ends = spreadOut(curves.map(({ points }) => sy(points.at(-1)![1])));
+  curves.forEach(({ name, points }, i) => {
+    const color = `var(--c${i % SERIES_COLORS})`;
+    const line = points.map(([x, y]) => `${rounded(sx(x))},${rounded(sy(y))}`).join(' ');
+    const [endX, endY] = points.at(-1)!;
+    parts.push(
+      `<polyline points="${line}" fill="none" stroke="${color}" stroke-width="2" stroke-linejoin="round"/>`,
+    );
+    parts.push(`<circle cx="${rounded(sx(endX))}" cy="${rounded(sy(endY))}" r="3" fill="${color}"/>`);
+    parts.push(
+      `<line x1="${WIDTH - RIGHT + 10}" x2="${WIDTH - RIGHT + 24}" y1="${rounded(ends[i])}" y2="${rounded(ends[i])}" stroke="${color}" stroke-width="3"/>`,
+    );
+    parts.push(label(WIDTH - RIGHT + 30, ends[i] + 4, name, { kind: 'small' }));
+  });
+  return figure(WIDTH, HEIGHT, title, parts.join('\n'));
+}
+
+export interface Bar {
+  readonly name: string;
+  /** One value for each seed, in %. */
+  readonly values: readonly number[];
+}
+
+const BAR_ROW = 26;
+const BAR_LEFT = 210;
+
+/** Means over seeds as bars, each seed as a dot. */
+export function barPlot(title: string, bars: readonly Bar[], range: readonly [number, number]): string {
+  const [low, high] = range;
+  const height = TOP + bars.length * BAR_ROW + 36;
+  const sx = (value: number): number => BAR_LEFT + ((value - low) / (high - low)) * (WIDTH - BAR_LEFT - 70);
+  const parts = [label(16, 26, title, { kind: 'bold' })];
+  const bottom = TOP + bars.length * BAR_ROW;
+  for (let value = low; value <= high; value += 5) {
+    parts.push(
+      `<line x1="${rounded(sx(value))}" x2="${rounded(sx(value))}" y1="${TOP}" y2="${bottom}" stroke="var(--line)"/>`,
+    );
+    parts.push(label(sx(value), bottom + 18, `${value} %`, { kind: 'soft small', anchor: 'middle' }));
+  }
+  bars.forEach(({ name, values }, i) => {
+    const y = TOP + i * BAR_ROW;
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    parts.push(label(BAR_LEFT - 10, y + 17, name, { kind: 'small', anchor: 'end' }));
+    parts.push(
+      `<rect x="${BAR_LEFT}" y="${y + 5}" width="${rounded(sx(mean) - BAR_LEFT)}" height="15" fill="var(--c0)" opacity="0.45"/>`,
+    );
+    for (const value of values)
+      parts.push(`<circle cx="${rounded(sx(value))}" cy="${y + 12.5}" r="3.5" fill="var(--c1)"/>`);
+    parts.push(label(WIDTH - 56, y + 17, mean.toFixed(1), { kind: 'small' }));
+  });
+  return figure(WIDTH, height, title, parts.join('\n'));
+}
+
+export interface GroupedTimes {
+  /** Names of the series. */
+  readonly series: readonly string[];
+  readonly groups: readonly { readonly name: string; readonly seconds: readonly number[] }[];
+}
+
+/** Seconds of several series side by side, group by group. */
+export function timePlot(title: string, { series, groups }: GroupedTimes): string {
+  const longest = Math.max(...groups.flatMap(({ seconds }) => seconds));
+  const group = BAR_ROW * series.length + 14;
+  const height = TOP + groups.length * group;
+  const sx = (value: number): number => (value / longest) * (WIDTH - BAR_LEFT - 90);
+  const parts = [label(16, 26, title, { kind: 'bold' })];
+  groups.forEach(({ name, seconds }, g) => {
+    seconds.forEach((value, s) => {
+      const y = TOP + g * group + s * BAR_ROW;
+      parts.push(label(BAR_LEFT - 10, y + 17, `${name}, ${series[s]}`, { kind: 'small', anchor: 'end' }));
+      parts.push(
+        `<rect x="${BAR_LEFT}" y="${y + 4}" width="${rounded(sx(value))}" height="17" fill="var(--c${s})"/>`,
+      );
+      parts.push(label(BAR_LEFT + sx(value) + 8, y + 17, `${value.toFixed(1)} s`, { kind: 'small' }));
+    });
+  });
+  return figure(WIDTH, height, title, parts.join('\n'));
+}
+
+function sy(percent: number): number {
+  return TOP + (1 - percent / 100) * (HEIGHT - TOP - BOTTOM);
+}
+
+function percentAxis(): string[] {
+  return TICKS.flatMap(tick => [
+    `<line x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${rounded(sy(tick))}" y2="${rounded(sy(tick))}" stroke="var(--line)"/>`,
+    label(LEFT - 8, sy(tick) + 4, `${tick} %`, { kind: 'soft small', anchor: 'end' }),
+  ]);
+}
+
+function niceStep(last: number): number {
+  return [20, 50, 100, 200, 500].find(step => last / step <= 8) ?? 1000;
+}
+
+/** Heights of labels, moved apart so that none covers another. */
+function spreadOut(heights: readonly number[]): number[] {
+  const order = heights.map((_, i) => i).sort((a, b) => heights[a] - heights[b]);
+  const placed = [...heights];
+  order.forEach((index, rank) => {
+    if (rank > 0) placed[index] = Math.max(placed[index], placed[order[rank - 1]] + LABEL_GAP);
+  });
+  const excess = Math.max(0, ...placed.map(y => y - (HEIGHT - BOTTOM)));
+  return placed.map(y => y - excess);
+}

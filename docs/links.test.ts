@@ -1,0 +1,68 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+
+const ROOT = fileURLToPath(new URL('../', import.meta.url));
+const LINK = /\]\(<?([^)\s>]+)>?(?: "[^"]*")?\)|(?:src|srcset|href)="([^"]+)"/g;
+const EXTERNAL = /^[a-z][a-z+.-]*:/i;
+
+/** The page without what is shown as code. */
+const proseOf = (page: string): string =>
+  page.replaceAll(/^( *)(```|~~~)[\s\S]*?^\1\2 *$/gm, '').replaceAll(/`[^`\n]*`/g, '');
+
+/** The anchors that GitHub gives the headings of a page; a repeated one gets a number. */
+function anchorsOf(page: string): ReadonlySet<string> {
+  const anchors = new Set<string>();
+  for (const [, heading] of page.replaceAll(/^( *)```[\s\S]*?^\1``` *$/gm, '').matchAll(/^#{1,6} +(.+)$/gm)) {
+    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+    const slug = text
+      .replaceAll(/[^\p{L}\p{N}\p{M} _-]/gu, '')
+      .trim()
+      .replaceAll(' ', '-');
+    let anchor = slug;
+    for (let n = 1; anchors.has(anchor); n++) anchor = `${slug}-${n}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+/** What is wrong with the links of a page. @param path below the root of the repository */
+function brokenLinks(path: string, page: string): string[] {
+  const broken: string[] = [];
+  for (const [, inline, attribute] of proseOf(page).matchAll(LINK)) {
+    const link = inline ?? attribute;
+    if (EXTERNAL.test(link)) continue;
+    const [file, anchor] = decodeURI(link).split('#');
+    const target = file === '' ? join(ROOT, path) : resolve(ROOT, dirname(path), file);
+    if (file !== '' && (relative(ROOT, target).startsWith('..') || !existsSync(target))) {
+      broken.push(`${path}: ${link} names no file`);
+    } else if (anchor !== undefined && (file === '' || statSync(target).isFile())) {
+      const text = file === '' ? page : readFileSync(target, 'utf8');
+      if (!anchorsOf(text).has(anchor)) broken.push(`${path}: ${link} names no heading`);
+    }
+  }
+  return broken;
+}
+
+t.test('every relative link and anchor in the repository leads somewhere', async t => {
+  const list = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  const pages = list.split('\n').filter(path => path !== '' && existsSync(join(ROOT, path)));
+  t.ok(pages.length > 40);
+  t.same(
+    pages.flatMap(path => brokenLinks(path, readFileSync(join(ROOT, path), 'utf8'))),
+    [],
+  );
+});
+
+t.test('broken links are found, code and other hosts are passed over', async t => {
+  const page = '# A `b` c\n\n[x](#a-b-c) [x](#nothing) [x](missing.md) [x](https://a.b/c) `[x](code.md)`\n';
+  t.same(brokenLinks('docs/page.md', page), [
+    'docs/page.md: #nothing names no heading',
+    'docs/page.md: missing.md names no file',
+  ]);
+});
