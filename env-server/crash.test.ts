@@ -2,9 +2,9 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../shared/json.ts';
-import { until } from '../test/until.test-data.ts';
 import type { Body } from '../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../test/process.test-data.ts';
+import { until } from '../test/until.test-data.ts';
 
 /** A server that is killed in the midst of its work, and what its clients were told. */
 

@@ -1,8 +1,8 @@
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Registrations } from '../custom/registrations.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';
 import type { PeerRequest } from '../operations/dispatch/peers.ts';

@@ -3,7 +3,7 @@ import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isProblem, type Reply } from '../../test/app.test-data.ts';
-import { createApp, type AppParts } from '../app.ts';
+import { type AppParts, createApp } from '../app.ts';
 import type { Settings } from '../config/settings.ts';
 import { createRegistry } from '../environments/registry.ts';
 import { PersistenceHealth } from '../persistence/persistence-health.ts';

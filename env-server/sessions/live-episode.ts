@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../problems.ts';
 import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';

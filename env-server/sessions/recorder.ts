@@ -2,7 +2,12 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
 import { RecordTooLarge } from '../persistence/journal/frames.ts';
 import type { Journal } from '../persistence/journal/journal.ts';
-import { NO_SESSION, type OpenBody, type RecordBody, type RecordKind } from '../persistence/journal/records.ts';
+import {
+  NO_SESSION,
+  type OpenBody,
+  type RecordBody,
+  type RecordKind,
+} from '../persistence/journal/records.ts';
 import { actionsOf, logOf } from './action-log.ts';
 import type { EndedSession } from './ended.ts';
 import { type EpisodeState, type Restart, weighed } from './episode.ts';

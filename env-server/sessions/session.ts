@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { type ObservationFormat, type Transition } from '../environments/core/environment.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { Problem } from '../problems.ts';
 import type { RandomState } from '../../shared/random.ts';
+import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
+import { Problem } from '../problems.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
 import {
