@@ -4,7 +4,7 @@ import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
-import { nextTurn, SLICE_MS } from '../scheduling/turns.ts';
+import { background, nextTurn, SLICE_MS, turns } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { guarded } from './environment-fault.ts';
 import type { Variant } from './variant.ts';
@@ -100,6 +100,7 @@ export async function replay(
   format: ObservationFormat,
 ): Promise<TrajectoryRecord[]> {
   const { environment } = variant;
+  const lane = turns.current ?? background;
   const random = Random.fromSeed(episode.seed);
   const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
   let state = await environment.reset(variant.config, random, episode.options);
@@ -107,7 +108,7 @@ export async function replay(
   const records: TrajectoryRecord[] = [{ type: 'reset', step: 0, observation: observe(state), info: {} }];
   for (const [index, action] of episode.actions.entries()) {
     if (performance.now() >= end) {
-      await nextTurn();
+      await nextTurn(lane);
       end = performance.now() + SLICE_MS;
     }
     const transition = await environment.step(state, action, random);

@@ -2,6 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { turns } from '../scheduling/turns.ts';
 import { Admission, CLIENT_REPLIES_KEPT, type CommonCounts, type SessionLimits } from './admission.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
@@ -287,14 +288,16 @@ export class SessionManager {
       this.#admission.count(owner, variant.tally, -count);
       throw error;
     };
-    const opened = chain(this.#admission.admit(owner, variant.tally, count), () => {
+    const begin = (): MaybePromise<Session[]> => {
       try {
         const sessions = open();
         return sessions instanceof Promise ? sessions.catch(refuse) : sessions;
       } catch (error) {
         return refuse(error);
       }
-    });
+    };
+    const admitted = this.#admission.admit(owner, variant.tally, count);
+    const opened = admitted instanceof Promise ? admitted.then(turns.keep(begin)) : begin();
     if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;
   }

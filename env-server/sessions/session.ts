@@ -2,6 +2,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/environment.ts';
+import { turns } from '../scheduling/turns.ts';
 import { beginEpisode, type EpisodeState, type StepResult, type TrajectoryRecord } from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { LiveEpisode } from './live-episode.ts';
@@ -164,11 +165,12 @@ export class Session implements Expiring {
       );
     }
     this.#waiting++;
-    const result = tail.then(() => {
+    const turn = (): MaybePromise<T> => {
       this.#waiting--;
       if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
       return handle(context, this, input);
-    });
+    };
+    const result = tail.then(turns.keep(turn));
     this.#hold(result);
     return result;
   }
