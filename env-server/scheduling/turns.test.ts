@@ -134,24 +134,25 @@ t.test('the rest of a task comes before what waits on its connection', async t =
   t.same(done, ['begun', 'gone on', 'next']);
 });
 
-t.test('code knows for which connection it runs, also after a wait', async t => {
-  const { loop, turns } = setUp();
+t.test('code knows for which connection it runs, and what it keeps for later does', async t => {
+  const { turns } = setUp();
   const lane = turns.lane('a');
   const seen: unknown[] = [turns.current];
   const later = new Promise<void>(resolve => {
-    lane.run(async () => {
+    lane.run(() => {
       seen.push(turns.current);
-      await null;
-      seen.push(turns.current);
-      resolve();
+      const kept = turns.keep(() => seen.push(turns.current));
+      void Promise.resolve()
+        .then(kept)
+        .then(() => resolve());
     });
   });
   seen.push(turns.current);
   await later;
-  loop.round();
+  seen.push(turns.current);
   t.same(
     seen.map(each => each === lane),
-    [false, true, false, true],
+    [false, true, false, true, false],
   );
 });
 

@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { Queue } from './queue.ts';
 import { type Flow, RoundRobin } from './round-robin.ts';
@@ -40,7 +39,7 @@ export class Turns {
   readonly #loop: EventLoop;
   readonly #clients = new Map<string, Client>();
   readonly #ring = new RoundRobin<Client>(QUANTUM_MS, client => this.#clients.delete(client.key));
-  readonly #current = new AsyncLocalStorage<Lane>();
+  #current: Lane | undefined;
   /** Work done at once since the event loop was last known to go round, in milliseconds. */
   #used = 0;
   #queued = 0;
@@ -55,12 +54,27 @@ export class Turns {
 
   /** A connection's place among those of its client. */
   lane(client: string): Lane {
-    return new Lane(this, client, lane => this.#current.run(lane, () => AsyncLocalStorage.snapshot()));
+    return new Lane(this, client);
   }
 
-  /** The connection for which the code that calls this runs, also after an `await`; undefined where it is for none. */
+  /** The connection for which the code that calls this runs; undefined after an `await`, and where it is for none. */
   get current(): Lane | undefined {
-    return this.#current.getStore();
+    return this.#current;
+  }
+
+  /** Lets a function that is called later know for which connection it runs. (An `AsyncLocalStorage` costs more than a step.) */
+  keep<A extends unknown[], R>(later: (...given: A) => R): (...given: A) => R {
+    const lane = this.#current;
+    if (!lane) return later;
+    return (...given) => {
+      const before = this.#current;
+      this.#current = lane;
+      try {
+        return later(...given);
+      } finally {
+        this.#current = before;
+      }
+    };
   }
 
   /** Tasks that wait for their turn. */
@@ -81,9 +95,11 @@ export class Turns {
     }
     this.#begun = this.#loop.now();
     this.#busy = true;
+    this.#current = lane;
     try {
-      lane.enter(task);
+      task();
     } finally {
+      this.#current = undefined;
       this.#busy = false;
       this.#used += this.#loop.now() - this.#begun;
       if (this.#used >= NOTED_MS) this.#call();
@@ -147,9 +163,11 @@ export class Turns {
     const task = lane.queue.shift()!;
     this.#queued--;
     const begin = this.#begun;
+    this.#current = lane;
     try {
-      lane.enter(task);
+      task();
     } finally {
+      this.#current = undefined;
       this.#begun = this.#loop.now();
       const cost = this.#begun - begin;
       client.deficit -= cost;
@@ -190,13 +208,10 @@ export class Lane implements Flow {
   deficit = 0;
   isListed = false;
   readonly #turns: Turns;
-  /** Carries out a task for which this lane is {@link Turns.current}. */
-  readonly enter: (task: Task) => void;
 
-  constructor(turns: Turns, client: string, enterFor: (lane: Lane) => (task: Task) => void) {
+  constructor(turns: Turns, client: string) {
     this.#turns = turns;
     this.client = client;
-    this.enter = enterFor(this);
   }
 
   get isEmpty(): boolean {
@@ -251,8 +266,7 @@ export const turns = new Turns();
 /** For work that no connection waits for. */
 export const background = turns.lane('background');
 
-/** Resolves when the connection for which the code that calls this runs has its next turn. */
-export function nextTurn(): Promise<void> {
-  const lane = turns.current ?? background;
+/** Resolves when a connection has its next turn. */
+export function nextTurn(lane: Lane): Promise<void> {
   return new Promise(resolve => lane.enqueue(resolve));
 }

@@ -5,7 +5,7 @@ import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { nextTurn, SLICE_MS } from '../scheduling/turns.ts';
+import { nextTurn, SLICE_MS, background, turns } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
@@ -138,6 +138,7 @@ export async function replay(
   format: ObservationFormat,
 ): Promise<TrajectoryRecord[]> {
   const { environment } = variant;
+  const lane = turns.current ?? background;
   const { restart } = episode;
   const random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
   const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
@@ -148,7 +149,7 @@ export async function replay(
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
     if (performance.now() >= sliceEnd) {
-      await nextTurn();
+      await nextTurn(lane);
       sliceEnd = performance.now() + SLICE_MS;
     }
     const transition = await environment.step(state, action, random);

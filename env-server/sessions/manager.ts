@@ -2,8 +2,9 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { Admission, type CommonCounts, type SessionLimits } from './admission.ts';
+import { Admission, type CommonCounts, type SessionLimits, CLIENT_REPLIES_KEPT } from './admission.ts';
 import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
+import { turns } from '../scheduling/turns.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
@@ -380,14 +381,16 @@ export class SessionManager {
       this.#admission.count(owner, variant.tally, -count);
       throw error;
     };
-    const opened = chain(this.#admission.admit(owner, variant.tally, count), () => {
+    const begin = (): MaybePromise<Session[]> => {
       try {
         const sessions = open();
         return sessions instanceof Promise ? sessions.catch(refuse) : sessions;
       } catch (error) {
         return refuse(error);
       }
-    });
+    };
+    const admitted = this.#admission.admit(owner, variant.tally, count);
+    const opened = admitted instanceof Promise ? admitted.then(turns.keep(begin)) : begin();
     if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;
   }

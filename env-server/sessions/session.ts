@@ -1,18 +1,13 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
-import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
+import { type ObservationFormat, type Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
-import {
-  beginEpisode,
-  type EpisodeState,
-  type StepResult,
-  type TrajectoryRecord,
-  wholeSize,
-} from './episode.ts';
+import { beginEpisode, type EpisodeState, type StepResult, type TrajectoryRecord, wholeSize } from './episode.ts';
+import { turns } from '../scheduling/turns.ts';
 import type { Expiring } from './expiry.ts';
 import { LiveEpisode, type Stage } from './live-episode.ts';
 import { recordedEpisode, type SessionRecorder } from './recorder.ts';
@@ -260,11 +255,12 @@ export class Session implements Expiring, Stage, ReplyHolder {
       );
     }
     this.#waiting++;
-    const result = tail.then(() => {
+    const turn = (): MaybePromise<T> => {
       this.#waiting--;
       if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
       return handle(context, this, input);
-    });
+    };
+    const result = tail.then(turns.keep(turn));
     this.#hold(result);
     return result;
   }

@@ -65,13 +65,27 @@ class BatchRun<T, B> {
 
   /** Carries out items for the length of a slice; true when none is left. */
   advance(): boolean {
-    const { length } = this.#request.items;
-    const end = this.#call.mark + SLICE_MS;
-    while (this.#index < length) {
-      this.#runNext();
-      if (this.#call.mark >= end) break;
+    const call = this.#call;
+    const request = this.#request;
+    const form = this.#form;
+    const { length } = request.items;
+    const end = call.mark + SLICE_MS;
+    let index = this.#index;
+    while (index < length && call.mark < end) {
+      const reply =
+        this.#length > MOST_REPLY_LENGTH
+          ? failure(this.#tooLong(index), request, index, form)
+          : runItem(this.#dispatcher, call, request, index, form);
+      if (reply instanceof Promise) {
+        this.#await(reply, index);
+      } else {
+        this.#replies[index] = reply;
+        this.#length += form.lengthOf(reply);
+      }
+      index++;
     }
-    return this.#index === length;
+    this.#index = index;
+    return index === length;
   }
 
   /** Resolves when all items are begun. */
@@ -86,23 +100,14 @@ class BatchRun<T, B> {
     });
   }
 
-  #runNext(): void {
-    const index = this.#index++;
-    const reply =
-      this.#length > MOST_REPLY_LENGTH
-        ? failure(this.#tooLong(index), this.#request, index, this.#form)
-        : runItem(this.#dispatcher, this.#call, this.#request, index, this.#form);
-    if (reply instanceof Promise) {
-      this.#replies[index] = this.#form.pending;
-      this.#late.push(reply.then(item => this.#take(index, item)));
-    } else {
-      this.#take(index, reply);
-    }
-  }
-
-  #take(index: number, reply: T): void {
-    this.#replies[index] = reply;
-    this.#length += this.#form.lengthOf(reply);
+  #await(reply: Promise<T>, index: number): void {
+    this.#replies[index] = this.#form.pending;
+    this.#late.push(
+      reply.then(item => {
+        this.#replies[index] = item;
+        this.#length += this.#form.lengthOf(item);
+      }),
+    );
   }
 
   #tooLong(index: number): Problem {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { isIPv6 } from 'node:net';
+import { isIPv6, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Queue } from '../../scheduling/queue.ts';
 import type { Lane, Task, Turns } from '../../scheduling/turns.ts';
@@ -8,10 +8,13 @@ import type { Lane, Task, Turns } from '../../scheduling/turns.ts';
 const MOST_WAITING = 64;
 /** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
 const MOST_WAITING_IN_ALL = 20_000;
-/** How long a client may take none of a reply, or send nothing at all, before its connection is cut. */
+/** How long a client may take none of a reply that waits for it. */
 const STALLED_MS = 60_000;
+const PACED = Symbol('paced connection');
 /** Groups of an IPv6 address that name a network: one client has all addresses below. */
 const NETWORK_GROUPS = 4;
+
+type PacedSocket = Duplex & { [PACED]?: Connection; readonly remoteAddress?: string };
 
 interface Waiting {
   readonly response: ServerResponse;
@@ -28,7 +31,6 @@ export type Identify = (request: IncomingMessage) => string | undefined;
 export class PacedRequests {
   readonly #turns: Turns;
   readonly #identify: Identify;
-  readonly #connections = new WeakMap<Duplex, Connection>();
 
   constructor(turns: Turns, identify: Identify) {
     this.#turns = turns;
@@ -49,10 +51,7 @@ export class PacedRequests {
         });
       });
     }
-    server.setTimeout(STALLED_MS, socket => {
-      // A request that is being worked on has nothing to send yet.
-      if (socket.writableLength > 0 || !this.#connections.get(socket)?.isAnswering) socket.destroy();
-    });
+    cutStalled(server);
     const upgraders = server.listeners('upgrade') as ((
       request: IncomingMessage,
       socket: Duplex,
@@ -76,9 +75,9 @@ export class PacedRequests {
   }
 
   #connectionOf(request: IncomingMessage): Connection {
-    const { socket } = request;
+    const socket: PacedSocket = request.socket;
     const { authorization } = request.headers;
-    let connection = this.#connections.get(socket);
+    let connection = socket[PACED];
     if (!connection || connection.authorization !== authorization) {
       const client = this.#identify(request);
       const key = client === undefined ? `address ${networkOf(socket.remoteAddress)}` : `client ${client}`;
@@ -86,7 +85,7 @@ export class PacedRequests {
       if (connection) connection.changeClient(lane, authorization);
       else {
         connection = new Connection(socket, lane, authorization);
-        this.#connections.set(socket, connection);
+        socket[PACED] = connection;
       }
     }
     return connection;
@@ -111,11 +110,6 @@ class Connection {
     this.#socket = socket;
     this.lane = lane;
     this.authorization = authorization;
-  }
-
-  /** A request has no whole reply yet. */
-  get isAnswering(): boolean {
-    return !isDone(this.#response);
   }
 
   changeClient(lane: Lane, authorization: string | undefined): void {
@@ -182,6 +176,24 @@ class Connection {
 
 function isDone(response: ServerResponse | undefined): boolean {
   return response === undefined || response.writableFinished || response.destroyed;
+}
+
+/** Cuts connections whose clients take none of what waits for them. */
+function cutStalled(server: Server): void {
+  /** Bytes that had left at the last look, where others waited. */
+  const sent = new Map<Socket, number | undefined>();
+  const timer = setInterval(() => {
+    for (const [socket, before] of sent) {
+      const now = socket.writableLength > 0 ? socket.bytesWritten - socket.writableLength : undefined;
+      if (now !== undefined && now === before) socket.destroy();
+      else sent.set(socket, now);
+    }
+  }, STALLED_MS).unref();
+  server.on('connection', (socket: Socket) => {
+    sent.set(socket, undefined);
+    socket.on('close', () => sent.delete(socket));
+  });
+  server.on('close', () => clearInterval(timer));
 }
 
 /** What one client has of addresses: all of an IPv4 address, the network of an IPv6 one. */
