@@ -5,7 +5,7 @@ import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { nextTurn, SLICE_MS, background, turns } from '../scheduling/turns.ts';
+import { background, nextTurn, SLICE_MS, turns } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';

@@ -1,13 +1,19 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
-import { type ObservationFormat, type Transition } from '../environments/core/environment.ts';
+import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
+import { turns } from '../scheduling/turns.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
-import { beginEpisode, type EpisodeState, type StepResult, type TrajectoryRecord, wholeSize } from './episode.ts';
-import { turns } from '../scheduling/turns.ts';
+import {
+  beginEpisode,
+  type EpisodeState,
+  type StepResult,
+  type TrajectoryRecord,
+  wholeSize,
+} from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { LiveEpisode, type Stage } from './live-episode.ts';
 import { recordedEpisode, type SessionRecorder } from './recorder.ts';
