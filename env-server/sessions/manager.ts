@@ -3,7 +3,7 @@ import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
 import { turns } from '../scheduling/turns.ts';
-import { Admission, CLIENT_REPLIES_KEPT, type CommonCounts, type SessionLimits } from './admission.ts';
+import { Admission, type CommonCounts, type SessionLimits } from './admission.ts';
 import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
