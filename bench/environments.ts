@@ -9,8 +9,8 @@
  */
 
 import type { AnyEnvironment } from '../env-server/environments/core/environment.ts';
-import { createRegistry } from '../env-server/environments/registry.ts';
 import { resolveConfig, resolveOptions } from '../env-server/environments/core/settings.ts';
+import { createRegistry } from '../env-server/environments/registry.ts';
 import type { Json, JsonObject } from '../shared/json.ts';
 import { Random } from '../shared/random.ts';
 

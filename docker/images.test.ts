@@ -4,8 +4,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
-import { hashToken } from '../env-server/transports/access/auth.ts';
 import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
+import { hashToken } from '../env-server/transports/access/auth.ts';
 import { freePort } from '../test/walkthrough.test-data.ts';
 import {
   assemble,

@@ -4,9 +4,9 @@ import t from 'tap';
 import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import { parse, parseAllDocuments } from 'yaml';
-import type { Body } from '../test/app.test-data.ts';
-import { Authenticator } from '../env-server/transports/access/auth.ts';
 import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/config/settings.ts';
+import { Authenticator } from '../env-server/transports/access/auth.ts';
+import type { Body } from '../test/app.test-data.ts';
 import { exists, lastStage, ROOT, said, variablesOf } from './images.test-data.ts';
 import { Compose, KINDS } from './manifest-schema.test-data.ts';
 

@@ -3,34 +3,20 @@ import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
-import { addCompatibilityDoors, authorizationOf } from './transports/compatible.ts';
+import { answersOf } from './cluster/answers.ts';
+import type { Membership } from './cluster/membership.ts';
+import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
 import { NetworkGuard } from './custom/remote/guard.ts';
 import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
-import { Authenticator } from './transports/access/auth.ts';
-import { readJson, writeContent } from './transports/replies/content.ts';
-import { addFastPath } from './transports/rest/fast-path.ts';
-import { AllowedHosts } from './transports/access/hosts.ts';
-import { logRequests } from './transports/monitoring/log-requests.ts';
-import { createMetrics, metricsText } from './transports/monitoring/metrics.ts';
-import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
-import { PacedRequests } from './transports/rest/paced-requests.ts';
-import { PacedWebSocket } from './transports/websocket/paced-websocket.ts';
-import { addPages } from './transports/monitoring/health.ts';
-import { ProblemDesk } from './transports/replies/problems.ts';
-import { chooseSubprotocol } from './transports/websocket/protocol.ts';
-import { countRequests, NO_ROUTE, RequestCounts } from './transports/monitoring/request-counts.ts';
-import { addBatchRoute, addRestRoutes } from './transports/rest/rest.ts';
-import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
-import { traceRequests } from './transports/monitoring/trace-requests.ts';
-import { answerUnrouted } from './transports/replies/unrouted.ts';
-import { addWebSocketRoute } from './transports/websocket/websocket.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/dispatch/peers.ts';
-import { addPlayground } from './web/routes.ts';
+import { PersistenceHealth } from './persistence/persistence-health.ts';
+import { openStore, type Store } from './persistence/store.ts';
+import { Problem } from './problems.ts';
 import { turns } from './scheduling/turns.ts';
 import { Catalogue } from './sessions/catalogue.ts';
 import { openKeeper } from './sessions/keeper.ts';
@@ -38,13 +24,28 @@ import { SessionManager } from './sessions/manager.ts';
 import { shareOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
 import type { ServerClock } from './sessions/server-clock.ts';
-import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
-import { PersistenceHealth } from './persistence/persistence-health.ts';
-import { openStore, type Store } from './persistence/store.ts';
+import { Authenticator } from './transports/access/auth.ts';
+import { AllowedHosts } from './transports/access/hosts.ts';
+import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
+import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
+import { addCompatibilityDoors, authorizationOf } from './transports/compatible.ts';
+import { addPages } from './transports/monitoring/health.ts';
+import { logRequests } from './transports/monitoring/log-requests.ts';
+import { createMetrics, metricsText } from './transports/monitoring/metrics.ts';
+import { countRequests, NO_ROUTE, RequestCounts } from './transports/monitoring/request-counts.ts';
+import { traceRequests } from './transports/monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
-import { answersOf } from './cluster/answers.ts';
-import type { Membership } from './cluster/membership.ts';
+import { readJson, writeContent } from './transports/replies/content.ts';
+import { ProblemDesk } from './transports/replies/problems.ts';
+import { answerUnrouted } from './transports/replies/unrouted.ts';
+import { addFastPath } from './transports/rest/fast-path.ts';
+import { PacedRequests } from './transports/rest/paced-requests.ts';
+import { addBatchRoute, addRestRoutes } from './transports/rest/rest.ts';
+import { PacedWebSocket } from './transports/websocket/paced-websocket.ts';
+import { chooseSubprotocol } from './transports/websocket/protocol.ts';
+import { addWebSocketRoute } from './transports/websocket/websocket.ts';
+import { addPlayground } from './web/routes.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -260,6 +261,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
       socket.pace(request.socket, paced.laneOf(request), settings.maxFramesInFlight);
     });
     doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
+    doors.addHook('preValidation', (request, _reply, done) => {
+      const isSocket = request.ws || !request.routeOptions.url?.endsWith('/ws');
+      done(
+        isSocket
+          ? undefined
+          : new Problem(
+              'upgrade_required',
+              `${request.routeOptions.url} is a WebSocket: connect to it with ws:// or wss://`,
+            ),
+      );
+    });
     addWebSocketRoute(doors, dispatcher, desk, settings);
     await addCompatibilityDoors(doors, dispatcher, desk, settings);
   });

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { VERSION } from '../shared/version.ts';
-import { hashToken } from './transports/access/auth.ts';
 import { listening, output, runServer, startServer } from '../test/process.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './config/settings.ts';
 import { DATABASE_FILE } from './persistence/database.ts';
+import { hashToken } from './transports/access/auth.ts';
 
 /** Ten processes are started, each a second of work on a busy machine. */
 t.setTimeout(300_000);

@@ -2,9 +2,6 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { VERSION } from '../shared/version.ts';
 import { createApp } from './app.ts';
 import { readConfigFile } from './config/config-file.ts';
-import { NO_DATA } from './environments/core/datasets/records.ts';
-import { BUILT_IN } from './environments/registry.ts';
-import { Authenticator, hashToken, refuseOpenServer } from './transports/access/auth.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,
@@ -14,8 +11,11 @@ import {
   type Settings,
   variableOf,
 } from './config/settings.ts';
-import { stopperOf } from './stopping.ts';
+import { NO_DATA } from './environments/core/datasets/records.ts';
+import { BUILT_IN } from './environments/registry.ts';
 import { describeRepair, repairDatabase } from './persistence/repair.ts';
+import { stopperOf } from './stopping.ts';
+import { Authenticator, hashToken, refuseOpenServer } from './transports/access/auth.ts';
 
 function command(): Command {
   const program = new Command('ragen-env-server')

@@ -203,7 +203,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List environments */
+        /** List environments, those that come with the server first, the others by id */
         get: operations["list_environments"];
         put?: never;
         /**
@@ -328,6 +328,19 @@ export interface components {
             /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
             wait?: number;
         };
+        BatchFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "batch";
+            items: components["schemas"]["BatchItem"][];
+            /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
+            wait?: number;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
+        };
         /** @description Parameters, query and body of an operation in one flat object, `op` names it. */
         BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
         BatchReply: {
@@ -348,6 +361,16 @@ export interface components {
             results: components["schemas"]["BatchReply"][];
             /** @description Positions of the items that were not ready; present with `wait`. */
             pending?: number[];
+        };
+        CheckFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "check";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
         };
         CheckItem: {
             /** @constant */
@@ -379,6 +402,21 @@ export interface components {
             count?: number;
             group_id?: string;
         };
+        CloneFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "clone";
+            /** @description The session. */
+            session_id: string;
+            /** @default 1 */
+            count?: number;
+            group_id?: string;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
+        };
         CloneItem: {
             /** @constant */
             op: "clone";
@@ -392,6 +430,16 @@ export interface components {
         };
         ClonedSessions: {
             sessions: components["schemas"]["Session"][];
+        };
+        CloseFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "close";
+            /** @description The session. */
+            session_id: string;
         };
         CloseItem: {
             /** @constant */
@@ -429,14 +477,24 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers?: components["schemas"]["WrapperChoice"][];
-            /** @description Seeds the episode; drawn at random when absent. The effective seed is always returned. */
-            seed?: number;
-            /** @description Pins the start of the episode, by the environment’s `options_schema`. */
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
-            };
+            } | null;
             /** @default 1 */
             count?: number;
             group_id?: string;
@@ -449,6 +507,51 @@ export interface components {
              */
             observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
         };
+        CreateFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "create";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
+            config?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
+            wrappers?: components["schemas"]["WrapperChoice"][];
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+            /** @default 1 */
+            count?: number;
+            group_id?: string;
+            /** @description Idle seconds after which the session expires; the server’s default when absent. */
+            ttl_s?: number;
+            /**
+             * @description Form of the observations, one of the environment’s `observation_formats`.
+             * @default text
+             * @enum {string}
+             */
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
+        };
         CreateItem: {
             /** @constant */
             op: "create";
@@ -458,14 +561,24 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers?: components["schemas"]["WrapperChoice"][];
-            /** @description Seeds the episode; drawn at random when absent. The effective seed is always returned. */
-            seed?: number;
-            /** @description Pins the start of the episode, by the environment’s `options_schema`. */
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
-            };
+            } | null;
             /** @default 1 */
             count?: number;
             group_id?: string;
@@ -533,7 +646,43 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
+            wrappers?: components["schemas"]["WrapperChoice"][];
+        };
+        DescribeEnvironmentFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "describe_environment";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
+            config?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers?: components["schemas"]["WrapperChoice"][];
         };
         DescribeEnvironmentItem: {
@@ -545,7 +694,17 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers?: components["schemas"]["WrapperChoice"][];
         };
         Environment: {
@@ -558,7 +717,17 @@ export interface components {
             config: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers: components["schemas"]["WrapperChoice"][];
             /** @description JSON Schema with defaults. */
             config_schema: unknown;
@@ -618,6 +787,8 @@ export interface components {
         };
         EnvironmentList: {
             environments: components["schemas"]["EnvironmentSummary"][];
+            /** @description Pass as `cursor` for the next page; null on the last. */
+            next_cursor: string | null;
         };
         EnvironmentSummary: {
             env_id: string;
@@ -626,32 +797,30 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: ({
-            /** @description The caller’s name for the frame. */
-            id: string | number;
-            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
-            traceparent?: string;
-        } & components["schemas"]["BatchItem"]) | {
-            /** @description The caller’s name for the frame. */
-            id: string | number;
-            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
-            traceparent?: string;
-            /** @constant */
-            op: "batch";
-            items: components["schemas"]["BatchItem"][];
-            /** @description Answer when this many items are ready; the rest is named in `pending` and goes on. */
-            wait?: number;
-        } | {
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
+        GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
             /** @constant */
-            op: "ping";
+            op: "get_definition";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
         };
         GetDefinitionItem: {
             /** @constant */
             op: "get_definition";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+        };
+        GetEnvironmentFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "get_environment";
             /** @description Environment id, `[namespace/]Name-vN`. */
             env_id: string;
         };
@@ -660,6 +829,16 @@ export interface components {
             op: "get_environment";
             /** @description Environment id, `[namespace/]Name-vN`. */
             env_id: string;
+        };
+        GetFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "get";
+            /** @description The session. */
+            session_id: string;
         };
         GetItem: {
             /** @constant */
@@ -678,12 +857,46 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ListEnvironmentsFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "list_environments";
+            /** @description Words that id, title or description contain. */
+            search?: string;
+            tag?: string;
+            /** @default 2000 */
+            limit?: number;
+            /** @description `next_cursor` of the page before: its last environment. */
+            cursor?: string;
+        };
         ListEnvironmentsItem: {
             /** @constant */
             op: "list_environments";
             /** @description Words that id, title or description contain. */
             search?: string;
             tag?: string;
+            /** @default 2000 */
+            limit?: number;
+            /** @description `next_cursor` of the page before: its last environment. */
+            cursor?: string;
+        };
+        ListFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "list";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id?: string;
+            group_id?: string;
+            /** @default 100 */
+            limit?: number;
+            /** @description `next_cursor` of the page before. */
+            cursor?: string;
         };
         ListItem: {
             /** @constant */
@@ -748,6 +961,14 @@ export interface components {
              */
             seed?: boolean;
         };
+        PingFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "ping";
+        };
         Pong: {
             /** @constant */
             pong: true;
@@ -759,7 +980,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+            code: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "upgrade_required" | "unknown_environment" | "unknown_session" | "unknown_snapshot" | "unknown_reference" | "environment_exists" | "builtin_environment" | "environment_in_use" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "unsupported" | "check_failed" | "too_many_environments" | "too_many_sessions" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
             /** @description The same request may succeed later. */
             retryable: boolean;
             trace_id: string;
@@ -815,6 +1036,22 @@ export interface components {
             /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
             turns?: number;
         };
+        ReferenceFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "reference";
+            /** @description The session. */
+            session_id: string;
+            /** @default optimal */
+            policy?: string;
+            /** @default 1 */
+            count?: number;
+            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            turns?: number;
+        };
         ReferenceItem: {
             /** @constant */
             op: "reference";
@@ -836,6 +1073,19 @@ export interface components {
             /** @description Environment id, `[namespace/]Name-vN`. */
             env_id: string;
             definition: components["schemas"]["Definition"];
+        };
+        RegisterFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "register";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            definition: components["schemas"]["Definition"];
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         RegisterItem: {
             /** @constant */
@@ -862,11 +1112,33 @@ export interface components {
             durable: boolean;
             report: components["schemas"]["CheckReport"];
         };
+        RemoveFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "remove";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+        };
         RemoveItem: {
             /** @constant */
             op: "remove";
             /** @description Environment id, `[namespace/]Name-vN`. */
             env_id: string;
+        };
+        RenderFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "render";
+            /** @description The session. */
+            session_id: string;
+            /** @enum {string} */
+            mode?: "text" | "png" | "structured";
         };
         RenderItem: {
             /** @constant */
@@ -887,6 +1159,19 @@ export interface components {
         };
         ReplaceBody: {
             definition: components["schemas"]["Definition"];
+        };
+        ReplaceFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "replace";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id: string;
+            definition: components["schemas"]["Definition"];
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         ReplaceItem: {
             /** @constant */
@@ -912,30 +1197,62 @@ export interface components {
             error: components["schemas"]["Problem"];
         };
         ResetBody: {
-            /** @description Seeds the episode; drawn at random when absent. The effective seed is always returned. */
-            seed?: number;
-            /** @description Pins the start of the episode, by the environment’s `options_schema`. */
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
-            };
+            } | null;
+        };
+        ResetFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "reset";
+            /** @description The session. */
+            session_id: string;
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         ResetItem: {
             /** @constant */
             op: "reset";
             /** @description The session. */
             session_id: string;
-            /** @description Seeds the episode; drawn at random when absent. The effective seed is always returned. */
-            seed?: number;
-            /** @description Pins the start of the episode, by the environment’s `options_schema`. */
+            /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
+            seed?: number | null;
+            /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
-            };
+            } | null;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
         RestoreBody: {
             /** @description A snapshot this session took. */
             snapshot_id: string;
+        };
+        RestoreFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "restore";
+            /** @description The session. */
+            session_id: string;
+            /** @description A snapshot this session took. */
+            snapshot_id: string;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         RestoreItem: {
             /** @constant */
@@ -1030,7 +1347,17 @@ export interface components {
             config: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers: components["schemas"]["WrapperChoice"][];
             options: {
                 [key: string]: unknown;
@@ -1059,6 +1386,18 @@ export interface components {
         Snapshot: {
             snapshot_id: string;
         };
+        SnapshotFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "snapshot";
+            /** @description The session. */
+            session_id: string;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
+        };
         SnapshotItem: {
             /** @constant */
             op: "snapshot";
@@ -1080,6 +1419,24 @@ export interface components {
             expected_step?: number;
             /** @description How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key. */
             timeout_ms?: number;
+        };
+        StepFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "step";
+            /** @description The session. */
+            session_id: string;
+            /** @description An action of the environment’s `action_space`. */
+            action: unknown;
+            /** @description The `step` the result should carry: the session’s step + 1. Anything else is refused with `wrong_step`. */
+            expected_step?: number;
+            /** @description How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key. */
+            timeout_ms?: number;
+            /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
+            request_key?: string;
         };
         StepItem: {
             /** @constant */
@@ -1174,6 +1531,16 @@ export interface components {
         Trajectory: {
             records: components["schemas"]["TrajectoryRecord"][];
         };
+        TrajectoryFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "trajectory";
+            /** @description The session. */
+            session_id: string;
+        };
         TrajectoryItem: {
             /** @constant */
             op: "trajectory";
@@ -1190,7 +1557,17 @@ export interface components {
             config?: {
                 [key: string]: unknown;
             };
-            /** @description Wrappers in the order they are applied. */
+            /**
+             * @description Wrappers in the order they are applied.
+             * @example [
+             *       {
+             *         "name": "time_limit",
+             *         "options": {
+             *           "max_steps": 20
+             *         }
+             *       }
+             *     ]
+             */
             wrappers?: components["schemas"]["WrapperChoice"][];
             seed?: number | null;
             options?: {
@@ -1271,6 +1648,14 @@ export interface components {
                 valid_actions?: boolean;
             };
         };
+        /**
+         * @example {
+         *       "name": "time_limit",
+         *       "options": {
+         *         "max_steps": 20
+         *       }
+         *     }
+         */
         WrapperChoice: {
             name: string;
             options?: {
@@ -1311,7 +1696,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1319,7 +1704,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1350,7 +1735,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedSession"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1358,7 +1743,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1385,7 +1770,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDetail"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1393,7 +1778,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1418,7 +1803,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1426,7 +1811,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "storage_full";
                     };
                 };
             };
@@ -1460,7 +1845,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1468,7 +1853,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1502,7 +1887,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `episode_over`, `wrong_step`, `session_rolled_back`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `invalid_action`, `key_reused`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `session_unsaved`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1510,7 +1895,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "episode_over" | "wrong_step" | "session_rolled_back" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "invalid_action" | "key_reused" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "session_unsaved" | "storage_full";
                     };
                 };
             };
@@ -1541,7 +1926,7 @@ export interface operations {
                     "image/png": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1549,7 +1934,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1579,7 +1964,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_snapshots`, `token_budget_exceeded`, `too_many_requests`, `internal`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1587,7 +1972,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_snapshots" | "token_budget_exceeded" | "too_many_requests" | "internal" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1621,7 +2006,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_snapshot`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1629,7 +2014,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_snapshot" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1663,7 +2048,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClonedSessions"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `request_key_expired`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `unsupported`, `too_many_sessions`, `token_budget_exceeded`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `server_budget_exceeded`, `storage_failed`, `step_timeout`, `session_budget_exceeded`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1671,7 +2056,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "request_key_expired" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "unsupported" | "too_many_sessions" | "token_budget_exceeded" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "server_budget_exceeded" | "storage_failed" | "step_timeout" | "session_budget_exceeded" | "storage_full";
                     };
                 };
             };
@@ -1698,7 +2083,7 @@ export interface operations {
                     "application/jsonl": string;
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1706,7 +2091,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1737,7 +2122,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReferencePlan"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `unknown_reference`, `session_expired`, `session_closed`, `session_lost`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1745,7 +2130,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1757,6 +2142,9 @@ export interface operations {
                 /** @description Words that id, title or description contain. */
                 search?: string;
                 tag?: string;
+                limit?: number;
+                /** @description `next_cursor` of the page before: its last environment. */
+                cursor?: string;
             };
             header?: never;
             path?: never;
@@ -1764,7 +2152,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List environments */
+            /** @description List environments, those that come with the server first, the others by id */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1773,7 +2161,7 @@ export interface operations {
                     "application/json": components["schemas"]["EnvironmentList"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1781,7 +2169,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
                     };
                 };
             };
@@ -1812,7 +2200,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_environments`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1820,7 +2208,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_environments" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1847,7 +2235,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1855,7 +2243,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };
@@ -1889,7 +2277,7 @@ export interface operations {
                     "application/json": components["schemas"]["Registration"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `environment_exists`, `builtin_environment`, `environment_in_use`, `request_key_expired`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `key_reused`, `check_failed`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1897,7 +2285,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "environment_exists" | "builtin_environment" | "environment_in_use" | "request_key_expired" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "key_reused" | "check_failed" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1922,7 +2310,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `builtin_environment`, `environment_in_use`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1930,7 +2318,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "builtin_environment" | "environment_in_use" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1961,7 +2349,7 @@ export interface operations {
                     "application/json": components["schemas"]["Environment"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1969,7 +2357,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -1996,7 +2384,7 @@ export interface operations {
                     "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `storage_failed`, `step_timeout`, `storage_full`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2004,7 +2392,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
                     };
                 };
             };
@@ -2031,7 +2419,7 @@ export interface operations {
                     "application/json": components["schemas"]["StoredDefinition"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `unknown_environment`, `builtin_environment`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_environment`, `builtin_environment`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2039,7 +2427,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_request" | "unauthorized" | "forbidden" | "unknown_environment" | "builtin_environment" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_environment" | "builtin_environment" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
                     };
                 };
             };
@@ -2070,7 +2458,7 @@ export interface operations {
                     "application/json": components["schemas"]["BatchResult"];
                 };
             };
-            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
+            /** @description A problem document; `code` is one of `bad_json`, `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `body_too_large`, `unsupported_media_type`, `invalid_request`, `internal`, `draining`, `worker_unavailable`. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2078,7 +2466,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
-                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
+                        code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "internal" | "draining" | "worker_unavailable";
                     };
                 };
             };

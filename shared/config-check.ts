@@ -1,6 +1,7 @@
 import type { TSchema } from 'typebox';
 import Value from 'typebox/value';
 import type { Json, JsonObject } from './json.ts';
+import { suggestion } from './suggestion.ts';
 
 /** One thing wrong with a configuration. */
 export interface ConfigProblem {
@@ -21,9 +22,6 @@ interface PlainSchema {
   readonly anyOf?: readonly PlainSchema[];
 }
 
-/** Edits at which a misspelt key is still taken for a known one, as a share of its length. */
-const LIKENESS = 0.4;
-
 /** The value with the schema's defaults wherever a key is absent, inside records, lists and nullable parts too. */
 export function withDefaults(schema: TSchema, value: Json): Json {
   return fill(schema as PlainSchema, value) ?? null;
@@ -42,7 +40,19 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
     const key = dotted(error.instancePath);
     const params = error.params as { [name: string]: unknown };
     const got = JSON.stringify(valueAt(value, error.instancePath));
-    if (error.keyword === 'boolean' || error.keyword === 'propertyNames') continue;
+    if (error.keyword === 'propertyNames') continue;
+    if (error.keyword === 'boolean') {
+      // The validator stops after a few faults: of many unknown keys only these tell.
+      const object = error.instancePath.slice(0, error.instancePath.lastIndexOf('/'));
+      if (!errors.some(other => other.keyword === 'additionalProperties' && other.instancePath === object)) {
+        const known = Object.keys(schemaAt(schema as PlainSchema, object)?.properties ?? {});
+        add(
+          key,
+          `unknown key${suggestion(key.slice(key.lastIndexOf('.') + 1), known)}; known here: ${known.join(', ')}`,
+        );
+      }
+      continue;
+    }
     if (error.keyword === 'anyOf') unions.push(key);
     else if (/\/anyOf\/\d+$/.test(error.schemaPath) && error.keyword === 'type' && params.type === 'null')
       continue;
@@ -62,39 +72,6 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
   }
   for (const key of unions) add(key, `does not fit, got ${JSON.stringify(valueAt(value, pointer(key)))}`);
   return [...problems.values()];
-}
-
-/** `, did you mean …?` for the nearest known word, '' when none is near. */
-export function suggestion(word: string, known: readonly string[]): string {
-  let best = '';
-  let least = Number.POSITIVE_INFINITY;
-  for (const candidate of known) {
-    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return least <= Math.max(1, LIKENESS * word.length) ? `, did you mean \`${best}\`?` : '';
-}
-
-/** Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment). */
-function editDistance(a: string, b: string): number {
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, replaced));
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        next[j] = Math.min(next[j], before[j - 2] + 1);
-      }
-    }
-    before = row;
-    row = next;
-  }
-  return row[b.length];
 }
 
 function fill(schema: PlainSchema, value: Json | undefined): Json | undefined {

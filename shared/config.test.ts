@@ -177,3 +177,14 @@ t.test('named parts stand above what a file extends and below its own keys', asy
     /wrong\.yaml:2: `recipe`/,
   );
 });
+
+t.test('many unknown keys are refused as one is', async t => {
+  const schema = Type.Object(
+    { a: Type.Object({ size: Type.Optional(Type.Number()) }, { additionalProperties: false }) },
+    { additionalProperties: false },
+  );
+  const keys = Array.from({ length: 100 }, (_, i) => `sise${i}`);
+  const a = Object.fromEntries(keys.map(key => [key, 1]));
+  const problems = problemsOf(() => validateConfig({ a }, schema));
+  t.match(problems[0], { key: 'a.sise0', message: 'unknown key, did you mean `size`?; known here: size' });
+});

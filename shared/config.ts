@@ -2,8 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
 import { isMap, isPair, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml';
-import { type ConfigProblem, checkConfig, suggestion, withDefaults } from './config-check.ts';
+import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
 import type { Json, JsonObject } from './json.ts';
+import { suggestion } from './suggestion.ts';
 
 /** Key of a config file that names the file or files it builds on, relative to itself; later ones win. */
 const EXTENDS = 'extends';

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import type { Json } from '../shared/json.ts';
-import type { ProblemDocument } from '../shared/problems.ts';
 import { type App, createApp } from '../env-server/app.ts';
-import { testRegistry } from './environments.test-data.ts';
 import type { Settings } from '../env-server/config/settings.ts';
+import type { ProblemDocument } from '../env-server/problems.ts';
+import type { Json } from '../shared/json.ts';
+import { testRegistry } from './environments.test-data.ts';
 
 /** A reply's body: any key may be looked up, and what is found compared. */
 export interface Body {

@@ -1,8 +1,8 @@
 import type { Test } from 'tap';
-import type { Json, JsonObject } from '../shared/json.ts';
-import { Random } from '../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../env-server/environments/core/settings.ts';
+import type { Json, JsonObject } from '../shared/json.ts';
+import { Random } from '../shared/random.ts';
 
 /** Actions that no environment knows, and near misses. */
 const JUNK: readonly Json[] = [

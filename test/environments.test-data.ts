@@ -1,8 +1,13 @@
 import { Type } from 'typebox';
+import type {
+  AnyEnvironment,
+  Environment,
+  EnvironmentSpec,
+  StepInfo,
+} from '../env-server/environments/core/environment.ts';
+import { createRegistry, type Registry } from '../env-server/environments/registry.ts';
 import type { Json } from '../shared/json.ts';
 import type { Random } from '../shared/random.ts';
-import type { AnyEnvironment, Environment, EnvironmentSpec, StepInfo } from '../env-server/environments/core/environment.ts';
-import { createRegistry, type Registry } from '../env-server/environments/registry.ts';
 
 /** Small environments for tests of the server: one that counts, one that waits, one that fails, one without copies. */
 

@@ -10,9 +10,15 @@ import type { Body } from './app.test-data.ts';
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
 
-/** Starts the program; it is killed after the test. */
-export function runServer(t: Test, args: string[], env: { [name: string]: string } = {}): ChildProcess {
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
+/** Starts the program, perhaps by way of another command; it is killed after the test. */
+export function runServer(
+  t: Test,
+  args: string[],
+  env: { [name: string]: string } = {},
+  started: (command: string[]) => string[] = command => command,
+): ChildProcess {
+  const [program, ...rest] = started([process.execPath, MAIN, ...args]);
+  const child = spawn(program, rest, { env: { ...process.env, ...env } });
   t.teardown(() => child.kill('SIGKILL'));
   return child;
 }
@@ -61,8 +67,9 @@ export async function startServer(
   t: Test,
   args: string[] = [],
   env: { [name: string]: string } = {},
+  started?: (command: string[]) => string[],
 ): Promise<ServerProcess> {
-  const child = runServer(t, ['--port', '0', ...args], env);
+  const child = runServer(t, ['--port', '0', ...args], env, started);
   child.stderr!.on('data', chunk => t.comment(String(chunk).trimEnd()));
   const { origin, lines } = await listening(child);
   return {

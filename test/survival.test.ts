@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import type { JsonObject } from '../shared/json.ts';
-import { until } from './until.test-data.ts';
-import type { Body } from './app.test-data.ts';
 import { testService } from '../env-server/custom/remote/service.test-data.ts';
-import { startServer } from './process.test-data.ts';
-import type { StoredHead } from '../env-server/sessions/stored-session.ts';
 import { DATABASE_FILE } from '../env-server/persistence/database.ts';
+import type { StoredHead } from '../env-server/sessions/stored-session.ts';
+import type { JsonObject } from '../shared/json.ts';
+import type { Body } from './app.test-data.ts';
+import { startServer } from './process.test-data.ts';
+import { until } from './until.test-data.ts';
 
 /** Sessions outlive the server's process, whether it is told to end or killed. */
 

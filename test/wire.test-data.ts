@@ -4,8 +4,8 @@ import { text } from 'node:stream/consumers';
 import { decode, encode } from '@msgpack/msgpack';
 import type { Test } from 'tap';
 import { WebSocket } from 'ws';
-import { type Body, type TestApp, testApp } from './app.test-data.ts';
 import type { Settings } from '../env-server/config/settings.ts';
+import { type Body, type TestApp, testApp } from './app.test-data.ts';
 
 /** A test server that listens on a free port of this machine. */
 export async function listening(t: Test, settings: Partial<Settings> = {}): Promise<TestApp> {

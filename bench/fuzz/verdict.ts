@@ -1,4 +1,4 @@
-import { PROBLEMS } from '../../shared/problems.ts';
+import { PROBLEMS } from '../../env-server/problems.ts';
 import type { Contract, Route } from './contract.ts';
 import type { RestRequest } from './request.ts';
 import type { Answer } from './wire.ts';

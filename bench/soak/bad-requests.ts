@@ -1,5 +1,5 @@
+import type { ProblemCode } from '../../env-server/problems.ts';
 import type { Json } from '../../shared/json.ts';
-import type { ProblemCode } from '../../shared/problems.ts';
 import type { Item } from './door.ts';
 
 /** An id that no session has. */

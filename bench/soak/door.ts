@@ -3,8 +3,8 @@ import { decode, encode } from '@msgpack/msgpack';
 import { Agent, request } from 'undici';
 import { WebSocket } from 'ws';
 import { OPERATIONS } from '../../env-server/operations/table.ts';
+import type { ProblemDocument } from '../../env-server/problems.ts';
 import type { JsonObject } from '../../shared/json.ts';
-import type { ProblemDocument } from '../../shared/problems.ts';
 
 /** An operation with its input, as frames and batch items have it. */
 export interface Item extends JsonObject {

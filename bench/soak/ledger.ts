@@ -1,4 +1,4 @@
-import type { ProblemCode } from '../../shared/problems.ts';
+import type { ProblemCode } from '../../env-server/problems.ts';
 
 /** What all players of a soak count and know. */
 export interface Ledger {

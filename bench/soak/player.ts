@@ -1,5 +1,5 @@
+import type { ProblemCode, ProblemDocument } from '../../env-server/problems.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { ProblemCode, ProblemDocument } from '../../shared/problems.ts';
 import type { Random } from '../../shared/random.ts';
 import { badRequests, NOBODY } from './bad-requests.ts';
 import type { Item, Reply } from './door.ts';

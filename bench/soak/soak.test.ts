@@ -1,9 +1,9 @@
 import t from 'tap';
+import type { JsonObject } from '../../shared/json.ts';
 import { grewBy, warmAndLater } from './memory.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
 import type { StageReport } from './stage.ts';
-import type { JsonObject } from '../../shared/json.ts';
 
 /** Whether `npm run soak` would notice. */
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ProblemCode } from '../../shared/problems.ts';
+import type { ProblemCode } from '../../env-server/problems.ts';
 import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
 import { ServerProcess } from '../server-process.ts';

@@ -1,9 +1,9 @@
 import type { AnyEnvironment, Picture } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
-import { gymnasiumSpace } from '../../env-server/operations/environments/spaces.ts';
+import type { Space } from '../../env-server/environments/core/space.ts';
+import { gymnasiumSpace } from '../../env-server/environments/core/space-documents.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import type { Space } from '../../shared/spaces.ts';
 import { block, code, decimal, percent, schemaTable, table } from './markdown.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 

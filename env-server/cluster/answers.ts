@@ -1,13 +1,13 @@
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
-import { chain } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { Registrations } from '../custom/registrations.ts';
+import { chain } from '../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';
-import { type ListQuestion, listHere } from '../operations/sessions/list.ts';
 import type { PeerRequest } from '../operations/dispatch/peers.ts';
+import { type ListQuestion, listHere } from '../operations/sessions/list.ts';
+import { Problem } from '../problems.ts';
 import type { Answers } from './mesh.ts';
 
 export interface AnswerParts {

@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net';
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 import { LineWriter, readLines } from './lines.ts';
 import { readProblem } from './problem-text.ts';
 

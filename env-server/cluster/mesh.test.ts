@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { Problem } from '../../shared/problems.ts';
 import { plainResult } from '../operations/dispatch/foreign.ts';
 import type { Operation } from '../operations/operation.ts';
+import { Problem } from '../problems.ts';
 import { type Answers, Mesh } from './mesh.ts';
 
 const STEP = { name: 'step' } as Operation;

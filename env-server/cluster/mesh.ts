@@ -2,11 +2,13 @@ import { rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../operations/declaration.ts';
 import { Foreign } from '../operations/dispatch/foreign.ts';
-import type { Operation, OperationInput } from '../operations/operation.ts';
 import type { Peers, Topic } from '../operations/dispatch/peers.ts';
 import { problemOf } from '../operations/dispatch/problem-of.ts';
+import type { Operation } from '../operations/operation.ts';
+import { type Lane, turns } from '../scheduling/turns.ts';
 import { MOST_PROCESSES, type Placement } from '../sessions/placement.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import { LineWriter, readLines } from './lines.ts';
@@ -64,7 +66,9 @@ export class Mesh implements Peers {
   ): Promise<Foreign> {
     // Below zero, unlike those that began over there.
     const foreign = -(request * MOST_PROCESSES + this.placement.index + 1);
-    const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input]);
+    const lane = turns.current;
+    const from = lane ? [lane.client, lane.number] : [];
+    const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input, ...from]);
     return new Foreign(await this.#link(index).ask(OPERATION, payload));
   }
 
@@ -90,7 +94,8 @@ export class Mesh implements Peers {
       socket.on('close', () => this.#sockets.delete(socket));
       socket.on('error', () => socket.destroy());
       const writer = new LineWriter(socket);
-      readLines(socket, line => this.#answer(line, answers, writer));
+      const lanes = new ForwardedLanes();
+      readLines(socket, line => this.#answer(line, answers, writer, lanes));
     });
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
@@ -124,7 +129,7 @@ export class Mesh implements Peers {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  #answer(line: string, answers: Answers, writer: LineWriter): void {
+  #answer(line: string, answers: Answers, writer: LineWriter, lanes: ForwardedLanes): void {
     const space = line.indexOf(' ');
     const number = line.slice(0, space);
     const next = line.indexOf(' ', space + 1);
@@ -134,17 +139,19 @@ export class Mesh implements Peers {
       answers.failed(error);
       writer.write(`${number} - ${problemText(problemOf(error))}`);
     };
-    try {
-      const text = this.#answerTo(topic, line.slice(next + 1), answers);
-      if (text instanceof Promise) text.then(succeed, fail);
-      else succeed(text);
-    } catch (error) {
-      fail(error);
-    }
+    const given: unknown = JSON.parse(line.slice(next + 1));
+    lanes.of(topic, given).run(() => {
+      try {
+        const text = this.#answerTo(topic, given, answers);
+        if (text instanceof Promise) text.then(succeed, fail);
+        else succeed(text);
+      } catch (error) {
+        fail(error);
+      }
+    });
   }
 
-  #answerTo(topic: string, payload: string, answers: Answers): MaybePromise<string> {
-    const given: unknown = JSON.parse(payload);
+  #answerTo(topic: string, given: unknown, answers: Answers): MaybePromise<string> {
     if (topic === OPERATION) {
       const [operation, name, scopes, request, input] = given as [
         string,
@@ -158,6 +165,29 @@ export class Mesh implements Peers {
     }
     const answer = answers.topic(topic as Topic, given);
     return answer instanceof Promise ? answer.then(toText) : toText(answer);
+  }
+}
+
+/** Connections of another process for which it has asked, remembered up to so many. */
+const MOST_LANES = 10_000;
+
+/** Gives what another process asks for the turns of the connection over there. */
+class ForwardedLanes {
+  readonly #lanes = new Map<string, Lane>();
+  readonly #others = turns.lane('other processes');
+
+  of(topic: string, given: unknown): Lane {
+    if (topic !== OPERATION) return this.#others;
+    const [client, number] = (given as unknown[]).slice(-2);
+    if (typeof client !== 'string') return this.#others;
+    const key = `${client} ${number}`;
+    let lane = this.#lanes.get(key);
+    if (!lane) {
+      lane = turns.lane(client);
+      if (this.#lanes.size >= MOST_LANES) this.#lanes.clear();
+      this.#lanes.set(key, lane);
+    }
+    return lane;
   }
 }
 

@@ -1,6 +1,6 @@
+import type { Settings } from '../config/settings.ts';
 import type { Refusal } from '../sessions/admission.ts';
 import type { Placement } from '../sessions/placement.ts';
-import type { Settings } from '../config/settings.ts';
 
 /** What a worker is started with. */
 export interface WorkerStart {

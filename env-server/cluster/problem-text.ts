@@ -1,4 +1,4 @@
-import { Problem, type ProblemCode, type Violation } from '../../shared/problems.ts';
+import { Problem, type ProblemCode, type Violation } from '../problems.ts';
 
 interface ProblemFields {
   readonly code: ProblemCode;

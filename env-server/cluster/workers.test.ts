@@ -5,12 +5,12 @@ import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { until } from '../../test/until.test-data.ts';
 import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
+import { until } from '../../test/until.test-data.ts';
+import { DATABASE_FILE } from '../persistence/database.ts';
 import { keeperOf } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/stored-session.ts';
-import { DATABASE_FILE } from '../persistence/database.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
 

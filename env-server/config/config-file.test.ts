@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfigFile } from './config-file.ts';
-import { hashToken } from '../transports/access/auth.ts';
 import { output, runServer, startServer } from '../../test/process.test-data.ts';
+import { hashToken } from '../transports/access/auth.ts';
+import { readConfigFile } from './config-file.ts';
 
 t.setTimeout(300_000);
 

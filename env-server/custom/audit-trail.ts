@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
-import { Problem } from '../../shared/problems.ts';
 import { UnknownEnvironment } from '../environments/registry.ts';
-import type { Principal } from '../sessions/principal.ts';
 import type { AuditAction, AuditEntry, Store } from '../persistence/store.ts';
+import { Problem } from '../problems.ts';
+import type { Principal } from '../sessions/principal.ts';
 import { withoutSecrets } from './remote/secrets.ts';
 
 /** Outcome of what was not refused. */

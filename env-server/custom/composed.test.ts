@@ -3,8 +3,8 @@ import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import { checkEnvironment } from '../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
-import { createRegistry } from '../environments/registry.ts';
 import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
+import { createRegistry } from '../environments/registry.ts';
 import { composedEnvironment } from './composed.ts';
 import type { ComposedDefinition } from './definition.ts';
 

@@ -1,9 +1,9 @@
 import type { TSchema } from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
-import { Problem } from '../../shared/problems.ts';
 import { type AnyEnvironment, InvalidConfig } from '../environments/core/environment.ts';
-import { type Registry, UnknownEnvironment } from '../environments/registry.ts';
 import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
+import { type Registry, UnknownEnvironment } from '../environments/registry.ts';
+import { Problem } from '../problems.ts';
 import { wrap } from '../wrappers/wrap.ts';
 import { aboutSpec } from './about.ts';
 import type { ComposedDefinition } from './definition.ts';

@@ -1,6 +1,6 @@
-import { Problem } from '../../shared/problems.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { StoredEnvironment } from '../persistence/store.ts';
+import { Problem } from '../problems.ts';
 import { buildEnvironment, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
 

@@ -1,4 +1,4 @@
-import { Problem, type Violation } from '../../shared/problems.ts';
+import { Problem, type Violation } from '../problems.ts';
 
 /** One part of a JSON pointer. */
 export function escapePointer(key: string): string {

@@ -4,10 +4,10 @@ import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isProblem, type Reply } from '../../test/app.test-data.ts';
 import { createApp } from '../app.ts';
-import { createRegistry } from '../environments/registry.ts';
-import { hashToken } from '../transports/access/auth.ts';
 import type { Settings } from '../config/settings.ts';
+import { createRegistry } from '../environments/registry.ts';
 import { openStore } from '../persistence/store.ts';
+import { hashToken } from '../transports/access/auth.ts';
 import { EXAMPLES } from './examples.ts';
 
 const tabular = EXAMPLES.tabular.value as { env_id: string; definition: JsonObject };

@@ -1,11 +1,11 @@
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../shared/json.ts';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { CheckReport } from '../environments/core/checker/report.ts';
-import { ENVIRONMENT_ID } from '../environments/registry.ts';
-import type { Principal } from '../sessions/principal.ts';
+import { ENVIRONMENT_ID } from '../environments/core/environment-id.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Store, StoredEnvironment } from '../persistence/store.ts';
+import { Problem } from '../problems.ts';
+import type { Principal } from '../sessions/principal.ts';
 import { type Attempt, AuditTrail } from './audit-trail.ts';
 import type { Workshop } from './build.ts';
 import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';

@@ -2,8 +2,8 @@ import t from 'tap';
 import { Compile } from 'typebox/compile';
 import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { Problem } from '../../shared/problems.ts';
 import { resolveAgainst } from '../environments/core/settings.ts';
+import type { Problem } from '../problems.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
 

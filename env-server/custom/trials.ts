@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JsonObject } from '../../shared/json.ts';
-import { Problem } from '../../shared/problems.ts';
 import { type CheckOptions, checkEnvironment } from '../environments/core/checker/checker.ts';
 import type { CheckReport } from '../environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { Problem } from '../problems.ts';
 import { buildInSlices, learnFacts, type Workshop } from './build.ts';
 import type { Definition } from './definition.ts';
 

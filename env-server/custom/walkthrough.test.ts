@@ -1,6 +1,12 @@
 import { once } from 'node:events';
 import t from 'tap';
-import { CANNOT_WALK, freePort, readPage, startServer, walkThrough } from '../../test/walkthrough.test-data.ts';
+import {
+  CANNOT_WALK,
+  freePort,
+  readPage,
+  startServer,
+  walkThrough,
+} from '../../test/walkthrough.test-data.ts';
 import { EXAMPLES } from './examples.ts';
 
 /** Runs docs/custom-environments.md against a real server, as its reader would. */

@@ -1,12 +1,12 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
+import { fitting, type Schema, spoilt } from '../../test/fuzz-values.test-data.ts';
 import { checkEpisode } from './core/checker/episode-rules.ts';
 import { Findings } from './core/checker/report.ts';
 import { type AnyEnvironment, InvalidConfig, InvalidOptions } from './core/environment.ts';
-import { fitting, type Schema, spoilt } from '../../test/fuzz-values.test-data.ts';
-import { createRegistry } from './registry.ts';
 import { resolveConfig, resolveOptions } from './core/settings.ts';
+import { createRegistry } from './registry.ts';
 
 /**
  * Tries for each environment: steps, and configurations and options given. The long mode is

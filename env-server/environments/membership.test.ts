@@ -1,9 +1,9 @@
 import t from 'tap';
 import { Compile } from 'typebox/compile';
 import type { Json } from '../../shared/json.ts';
-import type { Space } from '../../shared/spaces.ts';
-import { gymnasiumSpace, jsonSchema } from '../operations/environments/spaces.ts';
 import { whyOutside } from './core/membership.ts';
+import type { Space } from './core/space.ts';
+import { gymnasiumSpace, jsonSchema } from './core/space-documents.ts';
 import { cell, choice, dict, FLAG, integers, list, number, orNull, text, tuple } from './core/spaces.ts';
 
 interface Case {

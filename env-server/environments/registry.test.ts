@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { AnyEnvironment } from './core/environment.ts';
-import { createRegistry, ENVIRONMENT_ID } from './registry.ts';
+import { ENVIRONMENT_ID } from './core/environment-id.ts';
+import { createRegistry } from './registry.ts';
 
 t.test('built-ins are listed and found by id', async t => {
   const registry = createRegistry();
@@ -14,7 +15,26 @@ t.test('built-ins are listed and found by id', async t => {
 });
 
 t.test('an unknown id names close matches', async t => {
-  t.throws(() => createRegistry().get('frozenlake-v1'), /did you mean FrozenLake-v0/);
+  const registry = createRegistry();
+  t.throws(() => registry.get('frozenlake-v1'), /did you mean FrozenLake-v0\?$/);
+  t.throws(() => registry.get('someone/Sokoban'), /did you mean Sokoban-v0\?$/);
+  for (const id of ['CartPole-v1', 'Taxi-v3', '', '-v0', 'x'.repeat(100_000)]) {
+    t.throws(() => registry.get(id), /; GET \/v1\/envs lists those there are$/, id);
+  }
+});
+
+t.test('the order of the list is the same at any time, so that it can be read in pages', async t => {
+  const registry = createRegistry();
+  const lake = registry.get('FrozenLake-v0');
+  const builtIn = registry.list().map(({ spec }) => spec.id);
+  for (const id of ['z/A-v0', 'a/Z-v0', 'm/M-v0']) registry.register({ ...lake, spec: { ...lake.spec, id } });
+  const ids = (after?: string) => registry.list(after).map(({ spec }) => spec.id);
+  t.same(ids(), [...builtIn, 'a/Z-v0', 'm/M-v0', 'z/A-v0']);
+  t.same(ids(builtIn[0]), ids().slice(1));
+  t.same(ids(builtIn.at(-1)), ['a/Z-v0', 'm/M-v0', 'z/A-v0']);
+  registry.remove('m/M-v0');
+  t.same(ids('m/M-v0'), ['z/A-v0'], 'behind one that has gone');
+  t.same(ids('z/A-v0'), []);
 });
 
 t.test('environments can be added, replaced and removed, built-ins cannot', async t => {

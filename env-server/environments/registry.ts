@@ -1,8 +1,10 @@
+import { similar } from '../../shared/suggestion.ts';
 import { alfworld } from './alfworld/alfworld.ts';
 import { bandit } from './bandit/bandit.ts';
+import type { AnyEnvironment } from './core/environment.ts';
+import { ENVIRONMENT_ID } from './core/environment-id.ts';
 import { countdown } from './countdown/countdown.ts';
 import { deepCoder } from './deepcoder/deepcoder.ts';
-import type { AnyEnvironment } from './core/environment.ts';
 import { frozenLake } from './frozenlake/frozenlake.ts';
 import { game2048 } from './game2048/game2048.ts';
 import { lean } from './lean/lean.ts';
@@ -35,11 +37,13 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
 ];
 
 const MOST_SUGGESTIONS = 3;
-/** `[namespace/]Name-vN`. */
-export const ENVIRONMENT_ID = /^(?:[A-Za-z0-9_.-]+\/)?[A-Za-z0-9_.-]+-v\d+$/;
 
 export interface Registry {
-  list(): readonly AnyEnvironment[];
+  /**
+   * Built-in ones first, in their order, then the others by id: the same order in every process, and at any time.
+   * @param after only those behind this id, whether it is still there or not
+   */
+  list(after?: string): readonly AnyEnvironment[];
   /** @throws UnknownEnvironment naming close matches */
   get(id: string): AnyEnvironment;
   find(id: string): AnyEnvironment | undefined;
@@ -57,7 +61,11 @@ export class UnknownEnvironment extends Error {
   readonly id: string;
   readonly suggestions: readonly string[];
   constructor(id: string, suggestions: readonly string[]) {
-    super(`there is no environment ${JSON.stringify(id)}; did you mean ${suggestions.join(', ')}?`);
+    const hint =
+      suggestions.length > 0
+        ? `did you mean ${suggestions.join(', ')}?`
+        : 'GET /v1/envs lists those there are';
+    super(`there is no environment ${JSON.stringify(id)}; ${hint}`);
     this.name = 'UnknownEnvironment';
     this.id = id;
     this.suggestions = suggestions;
@@ -66,12 +74,21 @@ export class UnknownEnvironment extends Error {
 
 export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): Registry {
   const environments = new Map(builtIn.map(environment => [environment.spec.id, environment]));
-  const fixed = new Set(environments.keys());
+  const fixed = new Map([...environments.keys()].map((id, index) => [id, index]));
+  const order = (id: string): number => fixed.get(id) ?? fixed.size;
+  const comesAfter = (id: string, other: string): boolean =>
+    order(id) > order(other) || (order(id) === order(other) && id > other);
   const refuseBuiltIn = (id: string): void => {
     if (fixed.has(id)) throw new Error(`${id} is built in and can be neither replaced nor removed`);
   };
   return {
-    list: () => [...environments.values()],
+    list(after) {
+      const isListed = after === undefined ? () => true : (id: string) => comesAfter(id, after);
+      return [...environments.keys()]
+        .filter(isListed)
+        .sort((a, b) => order(a) - order(b) || (a < b ? -1 : 1))
+        .map(id => environments.get(id)!);
+    },
     find: id => environments.get(id),
     get(id) {
       const environment = environments.get(id);
@@ -94,24 +111,11 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
   };
 }
 
+/** Environments whose names are near, without namespace and version. */
 function closest(id: string, known: readonly string[]): string[] {
-  const wanted = id.toLowerCase();
-  return known
-    .map(name => ({ name, distance: editDistance(wanted, name.toLowerCase()) }))
-    .sort((a, b) => a.distance - b.distance)
-    .slice(0, MOST_SUGGESTIONS)
-    .map(({ name }) => name);
+  const names = known.map(bareName);
+  const near = similar(bareName(id), [...new Set(names)]);
+  return near.flatMap(name => known.filter((_, i) => names[i] === name)).slice(0, MOST_SUGGESTIONS);
 }
 
-/** Levenshtein distance. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row[b.length];
-}
+const bareName = (id: string): string => id.replace(/^.*\//, '').replace(/-v\d+$/, '');

@@ -1,16 +1,19 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
-import type { JsonObject } from '../../shared/json.ts';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import type { ProblemCode } from '../../shared/problems.ts';
 import type { Registrations } from '../custom/registrations.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
-import type { Principal, Scope } from '../sessions/principal.ts';
+import type { Principal } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
-import type { AuditAction } from '../persistence/store.ts';
+import type {
+  OperationDeclaration,
+  OperationInput,
+  OperationSchemas,
+  Representation,
+} from './declaration.ts';
 import type { Peers } from './dispatch/peers.ts';
-import { SessionId } from './schemas.ts';
 import type { Tracing } from './dispatch/tracing.ts';
+import { SessionId } from './schemas.ts';
 
 export interface Services {
   readonly sessions: SessionManager;
@@ -24,68 +27,15 @@ export interface Services {
   readonly peers?: Peers;
 }
 
-/** Parameters, query and body of a request in one flat object, as frames carry them. */
-export type OperationInput = { readonly [key: string]: unknown };
-
-/** How the REST door writes a result that is not sent as JSON. */
-export interface Representation {
-  readonly contentType: string;
-  readonly body: string | Buffer;
-}
-
-export interface BodyExample {
-  readonly summary: string;
-  readonly value: JsonObject;
-}
-
-interface Declaration {
-  /** `op` of frames and batch items, `operationId` in OpenAPI. */
-  readonly name: string;
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** With `{name}` for parameters. */
-  readonly path: string;
-  /** Status of success; 204 has no body. */
-  readonly status: 200 | 201 | 204;
-  readonly scope: Scope;
-  readonly tag: 'sessions' | 'environments';
-  readonly summary: string;
-  readonly description?: string;
-  readonly result: TSchema;
-  /** Changes something, hence honours request keys. */
-  readonly keyed: boolean;
-  /** Lets an environment's code run, with all that may come of it. */
-  readonly plays?: boolean;
-  /** Codes that are its own; `documentedProblems` adds those that many operations share. */
-  readonly problems?: readonly ProblemCode[];
-  /** Its REST replies have an `ETag`: they are large and rarely change. */
-  readonly revalidated?: boolean;
-  /** What the audit log calls it, refused attempts included. */
-  readonly audited?: AuditAction;
-  /** Properties of the body that the reference shows in more detail than the check looks at. */
-  readonly documented?: TProperties;
-  /** Bodies for the reference, by name. */
-  readonly examples?: { readonly [name: string]: BodyExample };
-  /** Content types that `represent` may choose besides JSON. */
-  readonly mediaTypes?: readonly string[];
-  /** What `represent` writes as JSON, where that is not the result. */
-  readonly representedJson?: TSchema;
-}
-
-interface Schemas {
-  readonly params: TObject;
-  readonly query: TObject;
-  readonly body: TObject;
-}
-
 /** An operation on the server as a whole. */
-export interface ServerOperation extends Declaration, Schemas {
+export interface ServerOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'server';
   handle(services: Services, principal: Principal, input: OperationInput): MaybePromise<unknown>;
   represent?(result: unknown): Representation | undefined;
 }
 
 /** An operation on one session; runs when those that arrived before it are done. */
-export interface SessionOperation extends Declaration, Schemas {
+export interface SessionOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'session';
   handle(services: Services, session: Session, input: OperationInput): MaybePromise<unknown>;
   represent?(result: unknown): Representation | undefined;
@@ -115,7 +65,7 @@ export function serverOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<Declaration, 'result'> &
+  declaration: Omit<OperationDeclaration, 'result'> &
     Properties<P, Q, B> & {
       result: R;
       handle(services: Services, principal: Principal, input: Input<P, Q, B>): MaybePromise<Static<R>>;
@@ -139,7 +89,7 @@ export function sessionOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<Declaration, 'result' | 'tag' | 'scope'> &
+  declaration: Omit<OperationDeclaration, 'result' | 'tag' | 'scope'> &
     Properties<typeof NO_PROPERTIES, Q, B> & {
       result: R;
       handle(

@@ -1,6 +1,6 @@
 import { type Static, type TProperties, type TSchema, Type } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { PROBLEMS } from '../../shared/problems.ts';
+import { PROBLEMS } from '../problems.ts';
 
 /** Longest request key, group id and name a client may choose, in characters. */
 const NAME_LENGTH = 128;
@@ -11,7 +11,7 @@ const LONGEST_TTL_SECONDS = 7 * 24 * 3600;
 /** An object that refuses unknown keys. */
 export const closed = <P extends TProperties>(
   properties: P,
-  options: { title?: string; description?: string } = {},
+  options: { title?: string; description?: string; examples?: readonly unknown[] } = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
 
 export const nullable = <S extends TSchema>(schema: S, description: string) =>
@@ -34,18 +34,18 @@ export const REQUEST_KEY = {
   description: 'Repeating a request with the same key returns the stored reply and changes nothing.',
 };
 export const RequestKey = Type.String(REQUEST_KEY);
-export const Seed = Type.Integer({
-  minimum: 0,
-  maximum: Number.MAX_SAFE_INTEGER,
-  description: 'Seeds the episode; drawn at random when absent. The effective seed is always returned.',
-});
+export const Seed = nullable(
+  Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  'Seeds the episode; drawn at random when absent or null. The effective seed is always returned.',
+);
 export const Config = Type.Record(Type.String(), AnyJson(), {
   description:
     'Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from.',
 });
-export const Options = Type.Record(Type.String(), AnyJson(), {
-  description: 'Pins the start of the episode, by the environment’s `options_schema`.',
-});
+export const Options = nullable(
+  Bag,
+  'Pins the start of the episode, by the environment’s `options_schema`; null is the same as none.',
+);
 export const Count = Type.Integer({ minimum: 1, maximum: GROUP_SIZE, default: 1 });
 export const TtlSeconds = Type.Number({
   exclusiveMinimum: 0,
@@ -64,11 +64,12 @@ export const WrapperChoice = closed(
     name: Type.String({ minLength: 1, maxLength: NAME_LENGTH }),
     options: Type.Optional(Bag),
   },
-  { title: 'WrapperChoice' },
+  { title: 'WrapperChoice', examples: [{ name: 'time_limit', options: { max_steps: 20 } }] },
 );
 export const Wrappers = Type.Array(WrapperChoice, {
   maxItems: 16,
   description: 'Wrappers in the order they are applied.',
+  examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
 });
 
 export const Observation = Type.Unsafe<string | { [key: string]: unknown }>(
@@ -229,7 +230,10 @@ export const EnvironmentSummary = Type.Object(
 );
 
 export const EnvironmentList = Type.Object(
-  { environments: Type.Array(EnvironmentSummary) },
+  {
+    environments: Type.Array(EnvironmentSummary),
+    next_cursor: nullable(Type.String(), 'Pass as `cursor` for the next page; null on the last.'),
+  },
   { title: 'EnvironmentList' },
 );
 

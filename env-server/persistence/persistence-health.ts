@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 import { STORAGE_RETRY_SECONDS, type StorageCode, storageFaultOf } from './storage-problem.ts';
 
 /** What writes to the data folder: custom environments, sessions at a checkpoint, operations as they happen. */

@@ -1,4 +1,4 @@
-import { Problem, type ProblemCode } from '../../shared/problems.ts';
+import { Problem, type ProblemCode } from '../problems.ts';
 
 /** Problems of the disk. */
 export type StorageCode = Extract<ProblemCode, 'storage_full' | 'storage_failed'>;

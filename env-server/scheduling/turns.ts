@@ -23,8 +23,11 @@ export interface EventLoop {
   afterOthers(callback: () => void): void;
 }
 
+/** Milliseconds. Taken as it is at the start: the checker of environments puts its own in the place of `performance.now`. */
+export const now = performance.now.bind(performance);
+
 const EVENT_LOOP: EventLoop = {
-  now: () => performance.now(),
+  now,
   afterOthers: callback => void setImmediate(callback),
 };
 
@@ -175,10 +178,14 @@ class Client implements Flow {
   }
 }
 
+let lanes = 0;
+
 /** The work of one connection, in its order. */
 export class Lane implements Flow {
   /** Whose connection it is; see {@link Turns.lane}. */
   readonly client: string;
+  /** Differs from connection to connection of this process. */
+  readonly number = ++lanes;
   readonly queue = new Queue<Task>();
   deficit = 0;
   isListed = false;
@@ -240,3 +247,12 @@ export class Lane implements Flow {
 
 /** The turns on the event loop of this process. */
 export const turns = new Turns();
+
+/** For work that no connection waits for. */
+export const background = turns.lane('background');
+
+/** Resolves when the connection for which the code that calls this runs has its next turn. */
+export function nextTurn(): Promise<void> {
+  const lane = turns.current ?? background;
+  return new Promise(resolve => lane.enqueue(resolve));
+}

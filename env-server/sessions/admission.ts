@@ -1,5 +1,5 @@
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
 import { ReplyMemory } from './replies.ts';
 import type { EnvironmentTally } from './tally.ts';

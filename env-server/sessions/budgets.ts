@@ -1,5 +1,5 @@
 import { getHeapStatistics } from 'node:v8';
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 
 /** What sessions may take in memory, in bytes; 0 stands for a share of the heap. */
 export interface ByteLimits {
@@ -14,7 +14,7 @@ export const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerS
 const ROOM_TO_PLAY = 1.125;
 /** Of a token's bytes, for replies remembered in all sessions, as long as each gets no more and no less than this. */
 const REPLY_SHARE = 1 / 8;
-const MOST_REPLY_BYTES = 256 * 1024;
+const MOST_REPLY_BYTES = 64 * 1024;
 const LEAST_REPLY_BYTES = 4 * 1024;
 /** Of a token's bytes, for replies to requests that concern no session yet. */
 const CLIENT_REPLY_SHARE = 1 / 32;

@@ -20,8 +20,9 @@ export class Catalogue {
     this.#registry = registry;
   }
 
-  list(): readonly AnyEnvironment[] {
-    return this.#registry.list();
+  /** @param after only those behind this id in the order of the list */
+  list(after?: string): readonly AnyEnvironment[] {
+    return this.#registry.list(after);
   }
 
   /** Whether this very environment is what its id stands for, not one that has replaced it. */

@@ -1,4 +1,4 @@
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 
 /** Ids of ended sessions that are remembered at most. */
 const MOST_REMEMBERED = 200_000;

@@ -1,10 +1,11 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
+import { nextTurn, SLICE_MS } from '../scheduling/turns.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
@@ -14,8 +15,6 @@ import type { Variant } from './variant.ts';
 /** Seeds drawn by the server lie below this, short enough to type. */
 const DRAWN_SEEDS = 2 ** 32;
 
-/** What a replay may hold up everything else at once. */
-const SLICE_MS = 4;
 /** Of an episode without its parts. */
 const EPISODE_BYTES = 256;
 
@@ -44,23 +43,25 @@ export interface EpisodeState {
   readonly restart: Restart | undefined;
   /** The actions since its beginning. */
   readonly log: LogPosition | undefined;
+  /** Estimated memory without the actions. */
+  readonly bytes: number;
 }
 
-const sizes = new WeakMap<EpisodeState, number>();
-
 /** Estimated memory of an episode without its actions, in bytes. */
-export function episodeSize(episode: EpisodeState): number {
-  let bytes = sizes.get(episode);
-  if (bytes === undefined) {
-    const { options, state, info, restart } = episode;
-    bytes = EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + sizeOf(restart?.state);
-    sizes.set(episode, bytes);
-  }
-  return bytes;
+export function episodeSize(episode: Omit<EpisodeState, 'bytes'>): number {
+  const { options, state, info, restart } = episode;
+  return (
+    EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + (restart ? sizeOf(restart.state) : 0)
+  );
+}
+
+/** The episode with its estimated memory. */
+export function weighed(episode: Omit<EpisodeState, 'bytes'>): EpisodeState {
+  return Object.assign(episode, { bytes: episodeSize(episode) });
 }
 
 /** Estimated memory of an episode with its actions, in bytes. */
-export const wholeSize = (episode: EpisodeState): number => episodeSize(episode) + bytesOf(episode.log);
+export const wholeSize = (episode: EpisodeState): number => episode.bytes + bytesOf(episode.log);
 
 export interface StepResult {
   session_id: string;
@@ -109,20 +110,22 @@ export function beginEpisode(
   const effective = seed ?? randomInt(DRAWN_SEEDS);
   const random = Random.fromSeed(effective);
   const reset = () => variant.environment.reset(variant.config, random, options);
-  return chain(guarded(variant, 'to begin', reset), state => ({
-    seed: effective,
-    options,
-    state,
-    random: random.state,
-    step: 0,
-    totalReward: 0,
-    terminated: false,
-    truncated: false,
-    failed: false,
-    info: {},
-    restart: undefined,
-    log: undefined,
-  }));
+  return chain(guarded(variant, 'to begin', reset), state =>
+    weighed({
+      seed: effective,
+      options,
+      state,
+      random: random.state,
+      step: 0,
+      totalReward: 0,
+      terminated: false,
+      truncated: false,
+      failed: false,
+      info: {},
+      restart: undefined,
+      log: undefined,
+    }),
+  );
 }
 
 /**
@@ -144,6 +147,10 @@ export async function replay(
   const actions = actionsOf(episode.log);
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
+    if (performance.now() >= sliceEnd) {
+      await nextTurn();
+      sliceEnd = performance.now() + SLICE_MS;
+    }
     const transition = await environment.step(state, action, random);
     state = transition.state;
     records.push({
@@ -156,9 +163,6 @@ export async function replay(
       truncated: isTruncated(variant, transition, step),
       info: transition.info,
     });
-    if (performance.now() < sliceEnd) continue;
-    await new Promise(resolve => setImmediate(resolve));
-    sliceEnd = performance.now() + SLICE_MS;
   }
   if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
     throw new Problem(

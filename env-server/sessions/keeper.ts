@@ -14,7 +14,7 @@ import type { Catalogue } from './catalogue.ts';
 import type { EndedSession, Ending } from './ended.ts';
 import type { SessionManager } from './manager.ts';
 import type { Share } from './placement.ts';
-import type { ReplyChanges, ReplyMemory } from './replies.ts';
+import { type ReplyChanges, type ReplyMemory, storedReply } from './replies.ts';
 import type { Session } from './session.ts';
 import { hashesOf, type PartKey, type SessionContent, SessionImage, textOfHashes } from './session-image.ts';
 import {
@@ -360,7 +360,8 @@ export class SessionKeeper {
   *#replyItems(replies: readonly FreshReplies[]): Generator<Item> {
     const at = this.#parts.sessions.now();
     for (const { owner, changes } of replies) {
-      for (const { number: _number, reply, ...entry } of changes.added) {
+      for (const added of changes.added) {
+        const { number: _number, reply, ...entry } = storedReply(added);
         const text = JSON.stringify(reply);
         yield { length: text.length, reply: { ...entry, owner, reply: text } };
       }

@@ -1,4 +1,4 @@
-import { hash, randomInt } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 
 /** Hashes that are kept at most: a table that grows holds up everything else. */
 export const MOST_HASHES = 2 ** 20;
@@ -7,11 +7,11 @@ const FEWEST_HASHES = 16;
 const WORDS = 2;
 /** Of the index for each hash that has room: a power of two. */
 const SLOTS_A_HASH = 2;
+const WORD_BITS = 32;
 /** Nobody can choose keys that share a slot. */
-const SALT = randomInt(2 ** 32);
-const MIXER = 0x9e3779b1;
+const SALTS = [randomInt(2 ** WORD_BITS), randomInt(2 ** WORD_BITS)] as const;
 
-/** Keys that were used, by the first 64 bits of their SHA-256 and in their order: 16 to 32 bytes a key, whatever its length. */
+/** Keys that were used, by hashes of 64 bits and in their order: 16 to 32 bytes a key, whatever its length. */
 export class KeyHashes {
   #hashes = new Uint32Array(0);
   /** Of a hash, its number + 1. */
@@ -27,14 +27,11 @@ export class KeyHashes {
     return this.#hashes.byteLength + this.#slots.byteLength;
   }
 
-  has(key: string): boolean {
-    if (this.#size === 0) return false;
-    const [high, low] = hashOf(key);
-    return this.#slots[this.#slotOf(high, low)] !== 0;
+  has([high, low]: KeyHash): boolean {
+    return this.#size > 0 && this.#slots[this.#slotOf(high, low)] !== 0;
   }
 
-  add(key: string): void {
-    const [high, low] = hashOf(key);
+  add([high, low]: KeyHash): void {
     this.#add(high, low);
   }
 
@@ -62,7 +59,8 @@ export class KeyHashes {
     const hashes = this.#hashes;
     const slots = this.#slots;
     const mask = slots.length - 1;
-    let slot = (Math.imul(low ^ SALT, MIXER) >>> 8) & mask;
+    const mixed = Math.imul(low ^ SALTS[0], 0x9e3779b1) ^ Math.imul(high ^ SALTS[1], 0x85ebca6b);
+    let slot = Math.imul(mixed ^ (mixed >>> 15), 0xc2b2ae35) >>> (Math.clz32(mask) % WORD_BITS);
     for (let number = slots[slot]; number !== 0; number = slots[slot]) {
       const at = (number - 1) * WORDS;
       if (hashes[at] === high && hashes[at + 1] === low) break;
@@ -84,7 +82,19 @@ export class KeyHashes {
   }
 }
 
-function hashOf(key: string): readonly [high: number, low: number] {
-  const digest = hash('sha256', key, 'buffer');
-  return [digest.readUInt32LE(0), digest.readUInt32LE(4)];
+/** Two words of 32 bits. */
+export type KeyHash = readonly [high: number, low: number];
+
+/** cyrb53 (bryc, public domain) with all of its 64 bits. Stored: it must stay as it is. */
+export function hashOf(key: string): KeyHash {
+  let high = 0xdeadbeef;
+  let low = 0x41c6ce57;
+  for (let i = 0; i < key.length; i++) {
+    const code = key.charCodeAt(i);
+    high = Math.imul(high ^ code, 0x9e3779b1);
+    low = Math.imul(low ^ code, 0x5f356495);
+  }
+  high = Math.imul(high ^ (high >>> 16), 0x85ebca6b) ^ Math.imul(low ^ (low >>> 13), 0xc2b2ae35);
+  low = Math.imul(low ^ (low >>> 16), 0x85ebca6b) ^ Math.imul(high ^ (high >>> 13), 0xc2b2ae35);
+  return [high >>> 0, low >>> 0];
 }

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import { PROBLEMS, Problem } from '../../shared/problems.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/core/environment.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { PROBLEMS, Problem } from '../problems.ts';
 import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
@@ -22,6 +22,8 @@ import type { Variant } from './variant.ts';
 /** The generator of the episode that takes a step, as it was before; of no account between steps. */
 const before = Random.fromSeed(0);
 
+/** The first state after the beginning that is measured; what the code of others returns is always measured. */
+const FIRST_MEASURED_STEP = 8;
 /** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
 const MEASURE_AFTER_BYTES = 4096;
 
@@ -93,8 +95,8 @@ export class LiveEpisode {
     this.info = episode.info;
     this.#restart = episode.restart;
     this.log = new ActionLog(episode.log);
-    this.#bytes = episodeSize(episode);
-    this.#measureAt = episode.step + 1;
+    this.#bytes = episode.bytes;
+    this.#measureAt = episode.step + FIRST_MEASURED_STEP;
     if (stage.variant.copyable) return;
     this.#results = [];
     this.#firstObservation = this.observe(stage.format) as StepResult['observation'];
@@ -238,7 +240,7 @@ export class LiveEpisode {
   /** Estimates anew what it takes. The next time is when it has twice as many steps. */
   #measure(result: StepResult): void {
     const begun = this.#restart?.step ?? 0;
-    this.#measureAt = begun + 2 * Math.max(1, this.stepCount - begun);
+    this.#measureAt = begun + Math.max(FIRST_MEASURED_STEP, 2 * (this.stepCount - begun));
     this.weigh();
     if (!this.#results || this.#results.length === 0) return;
     const resultBytes = sizeOf(result);
@@ -305,6 +307,7 @@ export class LiveEpisode {
       info: this.info,
       restart: this.#restart,
       log: this.log.position,
+      bytes: this.#bytes,
     };
   }
 

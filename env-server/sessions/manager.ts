@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
 import { Admission, type CommonCounts, type SessionLimits } from './admission.ts';
 import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
 import { type EndedSession, EndedSessions, type Ending } from './ended.ts';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Problem } from '../../shared/problems.ts';
-import { type ReplyHolder, ReplyMemory } from './replies.ts';
+import { Problem } from '../problems.ts';
+import { type ReplyHolder, ReplyMemory, storedReply } from './replies.ts';
 
 /** Somebody who counts the bytes of a memory. */
 function holder(replyBytes: number): ReplyHolder & { used: number } {
@@ -67,7 +67,7 @@ t.test('what was stored of a memory makes the same memory again', async t => {
   first.stored(late);
   t.same([first.changes.added, first.changes.removed, first.changes.dropped.length], [[], [], 0]);
   const again = new ReplyMemory(holder(2000));
-  again.recall(late.added, [early.dropped, late.dropped]);
+  again.recall(late.added.map(storedReply), [early.dropped, late.dropped]);
   for (let i = 0; i < 30; i++) {
     const kept = late.added.some(({ key }) => key === `k${i}`);
     if (kept) t.equal(ask(again, `k${i}`), i + 1);

@@ -1,7 +1,7 @@
 import type { Json } from '../../shared/json.ts';
-import type { MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
-import { KeyHashes, MOST_HASHES } from './key-hashes.ts';
+import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
+import { hashOf, type KeyHash, KeyHashes, MOST_HASHES } from './key-hashes.ts';
 import { sizeOf } from './size.ts';
 import type { StoredReply } from './stored-session.ts';
 
@@ -9,6 +9,8 @@ import type { StoredReply } from './stored-session.ts';
 const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
 /** Of an entry without what it holds. */
 const ENTRY_BYTES = 160;
+/** Of the bytes that replies may take: what is left when older ones are dropped. */
+const KEPT_SHARE = 7 / 8;
 /** Of a reply that is not there yet. */
 const NO_NUMBER = -1;
 const RETRY_AFTER_SECONDS = 60;
@@ -18,10 +20,12 @@ interface Entry {
   /** What was asked, or its fingerprint. */
   readonly asked: object | string;
   /** A promise while the request is in flight. */
-  reply: MaybePromise<unknown>;
+  reply: unknown;
   /** Counts the replies of a memory in the order in which they came. */
   number: number;
   bytes: number;
+  /** Of its key, where that is known already. */
+  readonly hash: KeyHash | undefined;
 }
 
 /** Whose replies they are, and what they may take. */
@@ -38,9 +42,16 @@ export interface ReplyName {
   readonly key: string;
 }
 
+/** A reply that is to be stored, nothing of it text yet. */
+export interface NewReply extends ReplyName {
+  readonly operation: string;
+  readonly asked: object | string;
+  readonly reply: unknown;
+}
+
 /** What came and went since a memory was last stored. */
 export interface ReplyChanges {
-  readonly added: readonly StoredReply[];
+  readonly added: readonly NewReply[];
   /** Replies that were stored and are dropped. */
   readonly removed: readonly ReplyName[];
   /** Hashes of the keys that were dropped, two words each. */
@@ -77,7 +88,7 @@ export class ReplyMemory {
   /** Takes over what was stored. */
   recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
     for (const { number, key, operation, asked, reply } of replies) {
-      const entry: Entry = { operation, asked, reply, number, bytes: 0 };
+      const entry: Entry = { operation, asked, reply, number, bytes: 0, hash: undefined };
       this.#entries.set(key, entry);
       this.#count = Math.max(this.#count, number + 1);
       this.#weigh(key, entry);
@@ -90,11 +101,11 @@ export class ReplyMemory {
 
   /** What is to be stored now; replies still in flight come later. */
   get changes(): ReplyChanges {
-    const added: StoredReply[] = [];
+    const added: NewReply[] = [];
     if (this.#stored.replies < this.#count) {
       for (const [key, { number, operation, asked, reply }] of this.#entries) {
         if (number < this.#stored.replies) continue;
-        added.push({ number, key, operation, asked: fingerprint(asked), reply: reply as Json });
+        added.push({ number, key, operation, asked, reply });
       }
     }
     const dropped = this.#dropped.since(this.#stored.dropped);
@@ -131,23 +142,13 @@ export class ReplyMemory {
       }
       return known.reply;
     }
-    this.#requireNew(key);
+    const hash = this.#dropped.size > 0 || this.#droppedBefore ? hashOf(key) : undefined;
+    if (hash) this.#requireNew(key, hash);
     const reply = work();
-    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0 };
+    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, hash };
     this.#entries.set(key, entry);
-    if (reply instanceof Promise) {
-      reply.then(
-        value => {
-          entry.reply = value;
-          this.#keep(key, entry);
-        },
-        () => {
-          if (this.#entries.get(key) === entry) this.#entries.delete(key);
-        },
-      );
-    } else {
-      this.#keep(key, entry);
-    }
+    if (reply instanceof Promise) this.#await(key, entry, reply);
+    else this.#keep(key, entry);
     return reply;
   }
 
@@ -163,9 +164,8 @@ export class ReplyMemory {
     this.#stored.dropped = 0;
   }
 
-  #requireNew(key: string): void {
-    if (this.#dropped.size === 0 && !this.#droppedBefore) return;
-    if (this.#dropped.has(key) || this.#droppedBefore?.has(key)) {
+  #requireNew(key: string, hash: KeyHash): void {
+    if (this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) {
       throw new Problem(
         'request_key_expired',
         `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
@@ -180,6 +180,18 @@ export class ReplyMemory {
     }
   }
 
+  #await(key: string, entry: Entry, reply: Promise<unknown>): void {
+    reply.then(
+      value => {
+        entry.reply = value;
+        this.#keep(key, entry);
+      },
+      () => {
+        if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      },
+    );
+  }
+
   #keep(key: string, entry: Entry): void {
     entry.number = this.#count++;
     this.#weigh(key, entry);
@@ -187,34 +199,38 @@ export class ReplyMemory {
   }
 
   #weigh(key: string, entry: Entry): void {
-    const most = this.#holder.replyBytes + 1;
-    entry.bytes = ENTRY_BYTES + sizeOf(key) + sizeOf(entry.asked, most) + sizeOf(entry.reply, most);
+    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(entry.asked) + sizeOf(entry.reply);
     this.#kept += entry.bytes;
     this.#holder.grow(entry.bytes);
   }
 
-  /** Drops the oldest replies that there is no room for. */
+  /** Drops the oldest replies when there is no room, some at a time. */
   #trim(): void {
     const most = this.#holder.replyBytes;
     if (this.#kept <= most) return;
     const before = this.#dropped.bytes;
-    for (const [key, { number, bytes }] of this.#entries) {
-      if (this.#kept <= most) break;
+    for (const [key, { number, bytes, hash }] of this.#entries) {
+      if (this.#kept <= most * KEPT_SHARE) break;
       if (number === NO_NUMBER) continue;
       this.#entries.delete(key);
       this.#kept -= bytes;
       this.#holder.grow(-bytes);
-      this.#dropped.add(key);
+      this.#dropped.add(hash ?? hashOf(key));
       if (number < this.#stored.replies) this.#removed.push({ number, key });
     }
     this.#holder.grow(this.#dropped.bytes - before);
   }
 }
 
+/** A reply as it is stored. */
+export function storedReply({ asked, reply, ...name }: NewReply): StoredReply {
+  return { ...name, asked: fingerprint(asked), reply: reply as Json };
+}
+
 function fingerprint(input: object | string): string {
   if (typeof input === 'string') return input;
-  const asked = Object.entries(input)
-    .filter(([key]) => !ENVELOPE.has(key))
-    .sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify(asked);
+  const keys: string[] = [];
+  for (const key in input) if (!ENVELOPE.has(key)) keys.push(key);
+  keys.sort();
+  return JSON.stringify(keys.map(key => [key, (input as { readonly [key: string]: unknown })[key]]));
 }

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { testRegistry } from '../../test/environments.test-data.ts';
 import { type App, createApp } from '../app.ts';
+import { Mesh } from '../cluster/mesh.ts';
+import type { Settings } from '../config/settings.ts';
 import { EXAMPLES } from '../custom/examples.ts';
 import { BUILT_IN } from '../environments/registry.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import type { Settings } from '../config/settings.ts';
-import { Mesh } from '../cluster/mesh.ts';
 import { keeperOf } from './placement.ts';
 
 /** Sessions over a restart, within one process: every environment, every wrapper, and what time does to them. */

@@ -1,8 +1,8 @@
 import type { PartRow } from '../persistence/session-rows.ts';
 import { ActionChunk, actionSize, chunksOf, type LogPosition } from './action-log.ts';
 import { inMb } from './budgets.ts';
-import { type EpisodeState, episodeSize } from './episode.ts';
-import type { ReplyChanges } from './replies.ts';
+import { type EpisodeState, weighed } from './episode.ts';
+import { type ReplyChanges, storedReply } from './replies.ts';
 import type {
   ActionsPart,
   PartKind,
@@ -189,11 +189,8 @@ export class SessionImage {
     }
     const chunks = this.#readChunks(actions);
     const position = (at: StoredPosition | null) => positionIn(chunks, at);
-    const episode = ({ log, restart, ...rest }: StoredEpisode): EpisodeState => ({
-      ...rest,
-      restart: restart ?? undefined,
-      log: position(log),
-    });
+    const episode = ({ log, restart, ...rest }: StoredEpisode): EpisodeState =>
+      weighed({ ...rest, restart: restart ?? undefined, log: position(log) });
     this.#ends = head.ends;
     this.isThere = true;
     const { episodes, snapshotsTaken, rolledBack } = head;
@@ -241,7 +238,7 @@ export class SessionImage {
 
 /** @throws Error when making an episode text would hold up everything else */
 function requireStorable(episode: EpisodeState): void {
-  const bytes = episodeSize(episode);
+  const { bytes } = episode;
   if (bytes <= LARGEST_EPISODE_BYTES) return;
   throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(LARGEST_EPISODE_BYTES)} can be stored`);
 }
@@ -270,14 +267,15 @@ function* partsOf({ pieces, fresh, replies, dropped, before, written, known }: N
     const part: SnapshotPart = { id, episode: written(episode) };
     yield { kind: 'snapshot', number: before.snapshot + index, data: JSON.stringify(part) };
   }
-  for (const { number, ...reply } of replies?.added ?? []) {
+  for (const added of replies?.added ?? []) {
+    const { number, ...reply } = storedReply(added);
     yield { kind: 'reply', number, data: JSON.stringify(reply) };
   }
   if (dropped) yield { kind: 'dropped', number: before.dropped, data: textOfHashes(dropped) };
 }
 
 function storedEpisode(
-  { log, restart, ...episode }: EpisodeState,
+  { log, restart, bytes: _bytes, ...episode }: EpisodeState,
   known: (chunk: ActionChunk) => StoredChunk | undefined,
 ): StoredEpisode {
   return { ...episode, restart: restart ?? null, log: storedPosition(log, known) };

@@ -1,13 +1,12 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
-import { Problem } from '../../shared/problems.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { Problem } from '../problems.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
 import {
   beginEpisode,
   type EpisodeState,
-  episodeSize,
   type StepResult,
   type TrajectoryRecord,
   wholeSize,
@@ -16,7 +15,7 @@ import type { Expiring } from './expiry.ts';
 import { LiveEpisode, type Stage } from './live-episode.ts';
 import { type ReplyHolder, ReplyMemory } from './replies.ts';
 import type { SessionContent, SessionImage } from './session-image.ts';
-import { Snapshots, snapshotSize, unneededChunks } from './snapshots.ts';
+import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
 import type { SessionPast, StoredSettings } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
@@ -153,12 +152,8 @@ export class Session implements Expiring, Stage, ReplyHolder {
   }
 
   release(log: ActionLog): void {
-    let bytes = 0;
-    for (const chunk of unneededChunks(log.position, this.#snapshots)) {
-      bytes += chunk.bytes;
-      this.image?.forget(chunk);
-    }
-    this.grow(-bytes);
+    const { image } = this;
+    this.grow(-unneededBytes(log.position, this.#snapshots, image && (chunk => image.forget(chunk))));
   }
 
   /** It has ended: what it held counts no more. */
@@ -276,7 +271,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
     return chain(beginEpisode(this.variant, seed, options), episode => {
       const freed = this.#episode.bytes;
-      const grown = episodeSize(episode) - freed;
+      const grown = episode.bytes - freed;
       if (grown > Math.max(0, this.room)) {
         void this.variant.environment.dispose?.(episode.state);
         throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
@@ -331,6 +326,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
+    this.#episode.weigh();
     const episode = this.#episode.capture();
     const bytes = snapshotSize(episode);
     if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
@@ -362,6 +358,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
    */
   share(): EpisodeState {
     this.#requireCopyable();
+    this.#episode.weigh();
     return this.#episode.share();
   }
 
@@ -406,9 +403,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   }
 
   #adopted(episode: EpisodeState): LiveEpisode {
-    let bytes = episodeSize(episode);
-    for (const chunk of unneededChunks(episode.log, this.#snapshots)) bytes += chunk.bytes;
-    this.grow(bytes);
+    this.grow(episode.bytes + unneededBytes(episode.log, this.#snapshots));
     return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
   }
 

@@ -1,4 +1,4 @@
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 

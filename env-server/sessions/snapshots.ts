@@ -1,11 +1,11 @@
 import { type ActionChunk, chunksOf, type LogPosition } from './action-log.ts';
-import { type EpisodeState, episodeSize } from './episode.ts';
+import type { EpisodeState } from './episode.ts';
 
 /** Of a snapshot besides its episode. */
 const SNAPSHOT_BYTES = 128;
 
 /** What a snapshot of an episode takes besides the actions, which it shares, in bytes. */
-export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + episodeSize(episode);
+export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + episode.bytes;
 
 /** The snapshots of a session, and the actions that they keep from being forgotten. */
 export class Snapshots {
@@ -46,13 +46,19 @@ export class Snapshots {
   }
 }
 
-/** The chunks that a position needs and no snapshot does. */
-export function* unneededChunks(
+/**
+ * Visits the chunks that a position needs and no snapshot does.
+ * @returns their estimated memory, in bytes
+ */
+export function unneededBytes(
   position: LogPosition | undefined,
   snapshots: Snapshots | undefined,
-): Generator<ActionChunk> {
-  for (const { chunk } of chunksOf(position)) {
-    if (snapshots?.needs(chunk)) return;
-    yield chunk;
+  visit?: (chunk: ActionChunk) => void,
+): number {
+  let bytes = 0;
+  for (let at = position; at && !snapshots?.needs(at.chunk); at = at.chunk.before) {
+    bytes += at.chunk.bytes;
+    visit?.(at.chunk);
   }
+  return bytes;
 }

@@ -4,7 +4,7 @@ import type { RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { type LogPosition, logOf } from './action-log.ts';
-import type { EpisodeState, Restart } from './episode.ts';
+import { type EpisodeState, type Restart, weighed } from './episode.ts';
 
 /** A reply that a repeated request gets. */
 export interface StoredReply {
@@ -121,11 +121,8 @@ export function fromVersion1({ episode, past, ...settings }: SessionOfVersion1):
     actions === longest || isDeepStrictEqual(actions, longest.slice(0, actions.length))
       ? shared(actions.length)
       : logOf(actions)(actions.length);
-  const read = ({ actions, ...rest }: EpisodeOfVersion1): EpisodeState => ({
-    ...rest,
-    restart: undefined,
-    log: positionOf(actions),
-  });
+  const read = ({ actions, ...rest }: EpisodeOfVersion1): EpisodeState =>
+    weighed({ ...rest, restart: undefined, log: positionOf(actions) });
   return {
     ...settings,
     episode: read(episode),

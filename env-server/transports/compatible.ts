@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { ProblemDesk } from './replies/problems.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
+import type { ProblemDesk } from './replies/problems.ts';
 
 /** The doors for clients of other servers. */
 export async function addCompatibilityDoors(

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { Assets } from '../../shared/assets.ts';
-import { Problem } from '../../shared/problems.ts';
+import { Problem } from '../problems.ts';
 
 const PAGE = 'env-server/web/page';
 const LOOK = 'shared/web';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { countdown } from '../environments/countdown/countdown.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { countdown } from '../environments/countdown/countdown.ts';
 import { sokoban } from '../environments/sokoban/sokoban.ts';
 import { begin } from './wrapped.test-data.ts';
 

@@ -1,9 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Random } from '../../shared/random.ts';
 import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
 import { charactersOf, LINES } from '../environments/core/spaces.ts';
 import {

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Transition } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
 import { type Nested, nested, type Wrapper } from './layer.ts';
 

@@ -22,6 +22,8 @@ t.test('every form has its history', async t => {
     history: [{ observation: { player: [0, 0] }, action: 'Down', reward: 0 }],
     now: { player: [1, 0] },
   });
+  await play.step(3);
+  t.match(play.see('structured'), { history: [{}, { action: 'Right' }] }, 'ids by their names');
 });
 
 t.test('the observation space has room for the past steps', async t => {

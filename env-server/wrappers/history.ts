@@ -1,7 +1,17 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import type { Space } from '../../shared/spaces.ts';
-import { dict, list, longerText, number, observationSpaces } from '../environments/core/spaces.ts';
+import type { Space } from '../environments/core/space.ts';
+import {
+  anyText,
+  charactersOf,
+  dict,
+  LINES,
+  list,
+  longerText,
+  number,
+  observationSpaces,
+  text,
+} from '../environments/core/spaces.ts';
 import { alsoTold, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
 
 const optionsSchema = Type.Object(
@@ -45,7 +55,11 @@ export const history: Wrapper = {
         const now = environment.observe(inner, format);
         const before = past.map(turn => ({ ...turn, seen: environment.observe(turn.state, format) }));
         if (typeof now !== 'string') {
-          const list = before.map(({ seen, action, reward }) => ({ observation: seen, action, reward }));
+          const list = before.map(({ seen, action, reward }) => ({
+            observation: seen,
+            action: writtenAction(environment, action),
+            reward,
+          }));
           return { history: list, now };
         }
         if (before.length === 0) return now;
@@ -61,19 +75,20 @@ export const history: Wrapper = {
 
 /** Characters of a line with an action and one with a reward, the action itself aside. */
 const LONGEST_LINES = 64;
-/** Of an action that is not text, written as JSON. */
+/** Of an action that is shown, also one that is none. */
 const LONGEST_ACTION = 10_000;
 
 /** What is seen with the last steps before it. */
 function withHistory(space: Space, turns: number, action: Space): Space {
-  if (space.type !== 'Text') {
-    return dict({
-      history: list(dict({ observation: space, action, reward: number() })),
-      now: space,
-    });
-  }
-  const longest = action.type === 'Text' ? action.maxLength : LONGEST_ACTION;
+  const longest = Math.max(LONGEST_ACTION, action.type === 'Text' ? action.maxLength : 0);
   const names = action.type === 'Discrete' ? (action.names?.join('') ?? '') : '';
   const charset = action.type === 'Text' ? action.charset : names;
-  return longerText(space, turns * (space.maxLength + longest + LONGEST_LINES), charset);
+  if (space.type === 'Text') {
+    return longerText(space, turns * (space.maxLength + longest + LONGEST_LINES), charset);
+  }
+  const written = charset === undefined ? anyText(longest) : text(longest, charactersOf(LINES, charset));
+  return dict({
+    history: list(dict({ observation: space, action: written, reward: number() })),
+    now: space,
+  });
 }

@@ -1,6 +1,5 @@
 import type { TObject } from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { chain, type MaybePromise } from '../../shared/maybe-promise.ts';
 import type { Random } from '../../shared/random.ts';
 import type {
   AnyEnvironment,
@@ -9,6 +8,7 @@ import type {
   ReferencePolicy,
   Transition,
 } from '../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 
 /** Turns an environment into another one. */
 export interface Wrapper {

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { countdown } from '../environments/countdown/countdown.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { observationSpaces } from '../environments/core/spaces.ts';
+import { countdown } from '../environments/countdown/countdown.ts';
 import { begin } from './wrapped.test-data.ts';
 
 t.test('the text takes the chosen form, the other forms stay', async t => {

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
-import type { Space } from '../../shared/spaces.ts';
+import type { Space } from '../environments/core/space.ts';
 import { anyText, dict, list, longerText, observationSpaces } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { bandit } from '../environments/bandit/bandit.ts';
-import { countdown } from '../environments/countdown/countdown.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { countdown } from '../environments/countdown/countdown.ts';
 import { begin } from './wrapped.test-data.ts';
 
 t.test('with probability 0 actions are done as chosen', async t => {

@@ -1,7 +1,8 @@
 import type { JsonObject } from '../../shared/json.ts';
-import { Problem } from '../../shared/problems.ts';
+import { suggestion } from '../../shared/suggestion.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveAgainst } from '../environments/core/settings.ts';
+import { Problem } from '../problems.ts';
 import { actionText } from './action-text.ts';
 import { autoReset } from './auto-reset.ts';
 import { history } from './history.ts';
@@ -50,7 +51,10 @@ export function wrap(environment: AnyEnvironment, choices: readonly WrapperChoic
     const wrapper = WRAPPERS.get(choice.name);
     if (!wrapper) {
       const known = [...WRAPPERS.keys()].sort().join(', ');
-      throw refused(`/wrappers/${index}/name`, `unknown wrapper "${choice.name}"; available: ${known}`);
+      throw refused(
+        `/wrappers/${index}/name`,
+        `unknown wrapper "${choice.name}"${suggestion(choice.name, [...WRAPPERS.keys()])}; available: ${known}`,
+      );
     }
     const { value, fault } = resolveAgainst(wrapper.optionsSchema, choice.options ?? {});
     const pointer = `/wrappers/${index}/options`;

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import type { AnyEnvironment, ObservationFormat, Transition } from '../environments/core/environment.ts';
-import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { resolveConfig, resolveOptions } from '../environments/core/settings.ts';
+import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { type WrapperChoice, wrap } from './wrap.ts';
 
 /** A lake that does not slip, crossed by three steps to the right; the hole lies below the start. */

@@ -2,8 +2,8 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
-import { hashToken } from '../../env-server/transports/access/auth.ts';
 import type { Settings } from '../../env-server/config/settings.ts';
+import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { until } from '../../test/until.test-data.ts';
 import type { WaitEvent, WaitEvents } from './availability.ts';
 import {

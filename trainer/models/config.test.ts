@@ -5,9 +5,7 @@ import { ModelConfigError, ropeFrequencies, scratchConfig } from './config.ts';
 import { configToJson, parseConfig } from './config-json.ts';
 
 const golden = (model: string): JsonObject =>
-  JSON.parse(
-    readFileSync(new URL(`../../test/golden/models/${model}/config.json`, import.meta.url), 'utf8'),
-  );
+  JSON.parse(readFileSync(new URL(`../../test/golden/models/${model}/config.json`, import.meta.url), 'utf8'));
 
 const old = {
   model_type: 'llama',

@@ -11,8 +11,7 @@ import { paddedAnywhere, ropeTables } from './sequence-layout.ts';
 
 /** What the tests of models share: the golden models, and a loss on their batch. */
 
-export const folderOf = (model: string) =>
-  new URL(`../../test/golden/models/${model}/`, import.meta.url);
+export const folderOf = (model: string) => new URL(`../../test/golden/models/${model}/`, import.meta.url);
 /** A JSON file of a golden model. */
 export const read = (model: string, file: string) =>
   JSON.parse(readFileSync(new URL(file, folderOf(model)), 'utf8'));

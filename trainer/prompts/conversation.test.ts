@@ -4,8 +4,7 @@ import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { type ExampleMessage, tokenizeConversation } from './conversation.ts';
 
-const folder = (name: string) =>
-  fileURLToPath(new URL(`../../test/golden/models/${name}`, import.meta.url));
+const folder = (name: string) => fileURLToPath(new URL(`../../test/golden/models/${name}`, import.meta.url));
 const conversation: readonly ExampleMessage[] = [
   { role: 'system', content: 'Push the box.' },
   { role: 'user', content: 'State:\n#P_' },

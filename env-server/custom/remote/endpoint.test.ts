@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import t from 'tap';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { Endpoint, RemoteNetwork } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
 import { listen, localNetwork, testService } from './service.test-data.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request as send } from 'undici';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { isObject } from '../answer.ts';
 import { Breaker } from '../breaker.ts';
 import { invalidDefinition } from '../fault.ts';

@@ -1,6 +1,6 @@
 import WebSocket from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { BadAnswer, checkReward, isObject } from '../answer.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';

@@ -1,8 +1,8 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
+import type { Space } from '../../environments/core/space.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { BadAnswer, isObject } from '../answer.ts';

@@ -1,8 +1,8 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import type { AnyEnvironment, Description, Environment } from '../../environments/core/environment.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
 import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';

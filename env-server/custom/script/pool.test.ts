@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { ScriptPool } from './pool.ts';
 
 const settings = {

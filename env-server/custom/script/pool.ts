@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { Breaker } from '../breaker.ts';
 import {
   KILL_FACTOR,

@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Problem } from '../../../shared/problems.ts';
 import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
+import type { Problem } from '../../problems.ts';
 import { EXAMPLES } from '../examples.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';
 import { ScriptPool } from './pool.ts';

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
+import { Problem } from '../../problems.ts';
 import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
 import { compileBehaviour } from '../behaviour.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';

@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
 import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import { InvalidOptions } from '../../environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../environments/core/settings.ts';
+import { Problem } from '../../problems.ts';
 import { EXAMPLES } from '../examples.ts';
 import { atOnce } from '../slices.ts';
 import type { TabularDefinition } from './definition.ts';

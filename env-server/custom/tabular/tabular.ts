@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import { namedActions } from '../../environments/core/actions.ts';
 import {
   type AnyEnvironment,
@@ -10,6 +9,7 @@ import {
   type ReferencePolicy,
   type StepInfo,
 } from '../../environments/core/environment.ts';
+import type { Space } from '../../environments/core/space.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
 import { aboutSpec } from '../about.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';

@@ -1,8 +1,13 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import { type Environment, InvalidOptions, type ObservationFormat, type Transition } from '../core/environment.ts';
+import {
+  type Environment,
+  InvalidOptions,
+  type ObservationFormat,
+  type Transition,
+} from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { choice, dict, FLAG, LINES, list, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';

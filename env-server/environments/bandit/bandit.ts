@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import {
   type Description,
   type Environment,
@@ -12,6 +11,7 @@ import {
   type StepInfo,
   type Transition,
 } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { choice, dict, LINES, number, orNull, text, tuple } from '../core/spaces.ts';
 import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 

@@ -1,7 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import type { ReferencePolicy } from './environment.ts';
+import type { Space } from './space.ts';
 
 /** A discrete action space whose actions have names; ids run from `start`. */
 export interface NamedActions {

@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces, Space } from '../../../shared/spaces.ts';
+import type { ObservationSpaces, Space } from './space.ts';
 
 /**
  * The contract of an environment: functions over plain data.

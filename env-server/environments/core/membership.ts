@@ -1,6 +1,6 @@
 import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Space } from '../../../shared/spaces.ts';
+import type { Space } from './space.ts';
 
 type Of<T extends Space['type']> = Extract<Space, { type: T }>;
 

@@ -1,10 +1,14 @@
 import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
+import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
 /** The key of a configuration that names one of the environment's presets. */
 export const PRESET_KEY = 'preset';
+/** Characters of an unknown key that are repeated. */
+const LONGEST_KEY = 100;
 
 /**
  * The effective configuration: schema defaults, over them the preset that `given.preset` names, over
@@ -13,7 +17,7 @@ export const PRESET_KEY = 'preset';
  */
 export function resolveConfig(environment: AnyEnvironment, given: JsonObject = {}): JsonObject {
   const { spec } = environment;
-  const { [PRESET_KEY]: presetName, ...own } = given;
+  const { [PRESET_KEY]: presetName, ...own } = withFewUnknown(spec.configSchema, given) as JsonObject;
   let preset: JsonObject = {};
   if (presetName !== undefined) {
     const presets = spec.presets ?? {};
@@ -57,12 +61,6 @@ export function stepLimit(spec: EnvironmentSpec, config: JsonObject): number {
   return Math.min(own, spec.timeLimit ?? own);
 }
 
-export interface Fault {
-  /** JSON pointer into the value. */
-  readonly pointer: string;
-  readonly message: string;
-}
-
 /**
  * A copy of a value with the schema's defaults filled in, and the first thing that is wrong with it.
  * @param besides keys that could have been meant and are not the schema's
@@ -72,7 +70,7 @@ export function resolveAgainst(
   given: JsonObject,
   besides: readonly string[] = [],
 ): { value: JsonObject; fault?: Fault } {
-  const value = Value.Default(schema, structuredClone(given)) as JsonObject;
+  const value = Value.Default(schema, structuredClone(withFewUnknown(schema, given))) as JsonObject;
   return { value, fault: firstFault(schema, value, besides) };
 }
 
@@ -90,17 +88,17 @@ function isObject(value: Json): value is JsonObject {
 }
 
 function firstFault(schema: TSchema, value: JsonObject, besides: readonly string[]): Fault | undefined {
-  const faults = Value.Errors(schema, value);
-  const fault = faults.find(f => f.keyword !== 'boolean') ?? faults[0];
+  const [fault] = faultsOf(schema, value, Value.Errors(schema, value));
   if (!fault) return undefined;
-  if (fault.keyword === 'additionalProperties') {
-    const unknown = (fault.params as { additionalProperties: string[] }).additionalProperties[0];
-    const properties = (schema as { properties?: object }).properties;
-    const known =
-      fault.instancePath === '' && properties
-        ? `; it knows ${[...Object.keys(properties), ...besides].join(', ') || 'none'}`
-        : '';
-    return { pointer: `${fault.instancePath}/${unknown}`, message: `unknown key ${unknown}${known}` };
+  const { pointer, key } = fault;
+  const { properties } = schema as { properties?: object };
+  if (!key || key.isKnown || !properties || pointer.lastIndexOf('/') > 0) {
+    return { pointer, message: faultText(fault, 'value') };
   }
-  return { pointer: fault.instancePath, message: `${fault.instancePath || 'value'} ${fault.message}` };
+  const known = [...Object.keys(properties), ...besides];
+  const name = key.name.slice(0, LONGEST_KEY);
+  return {
+    pointer,
+    message: `unknown key ${name}${suggestion(name, known)}; it knows ${known.join(', ') || 'none'}`,
+  };
 }

@@ -1,14 +1,11 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { SLICE_MS, turns } from '../../scheduling/turns.ts';
+import { background, now, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { MaybePromise } from './maybe-promise.ts';
 
 /**
  * Work that takes long, in parts of a millisecond or less: a generator that yields where others may have their turn on
  * the event loop. Parts are counted in what is done, never by a clock, so that the result is the same either way.
  */
 export type Parts<T> = Generator<undefined, T, undefined>;
-
-/** For work that no connection waits for. */
-const background = turns.lane('background');
 
 /** The result, with nothing in between. */
 export function atOnce<T>(parts: Parts<T>): T {
@@ -44,9 +41,9 @@ export function inTurns<T>(parts: Parts<T>): MaybePromise<T> {
 
 /** Carries out parts for the length of a slice. */
 function slice<T>(parts: Parts<T>): IteratorResult<undefined, T> {
-  const end = performance.now() + SLICE_MS;
+  const end = now() + SLICE_MS;
   for (;;) {
     const part = parts.next();
-    if (part.done || performance.now() >= end) return part;
+    if (part.done || now() >= end) return part;
   }
 }

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { ObservationSpaces, Space } from '../../../shared/spaces.ts';
 import type { AnyEnvironment } from './environment.ts';
+import type { ObservationSpaces, Space } from './space.ts';
 
 /** Short ways to write spaces down. */
 

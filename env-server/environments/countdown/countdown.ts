@@ -1,6 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { readRecords } from '../core/datasets/records.ts';
 import {
   type Description,
@@ -12,6 +11,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, LINES, list, number, orNull, text } from '../core/spaces.ts';
 import { isInSplit } from '../core/splits.ts';
 import {

@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import t from 'tap';
-import type { JsonObject } from '../../../shared/json.ts';
-import { wrap } from '../../wrappers/wrap.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { ENVIRONMENT_SETTINGS, variableOf } from '../../config/settings.ts';
+import { wrap } from '../../wrappers/wrap.ts';
 import type { AnyEnvironment } from '../core/environment.ts';
 import { splitOf } from '../core/splits.ts';
 import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';
@@ -13,6 +14,7 @@ import { SandboxPool } from './sandbox/pool.ts';
 import { SandboxFailed } from './sandbox/sandbox.ts';
 import { CALL_TASKS } from './tasks-call.ts';
 import { STDIN_TASKS } from './tasks-stdin.ts';
+import { DEEPCODER_DEFAULTS } from './variables.ts';
 
 const play = playing(deepCoder);
 const ALL = [...CALL_TASKS, ...STDIN_TASKS];
@@ -42,6 +44,12 @@ t.test('printed and returned values are compared as said', async t => {
   t.equal(isSameOutput('10', '11'), false);
   t.equal(isSameOutput('', '1'), false);
   t.equal(isSameOutput('nan', '1.5'), false);
+  t.equal(isSameOutput('  \n', ''), true);
+  t.equal(isSameOutput('', ''), true);
+  t.equal(isSameOutput('\n1', '1'), false);
+  t.equal(isSameOutput('1 2', '1'), false);
+  t.equal(isSameOutput('1', '1 2'), false);
+  t.equal(isSameOutput('1 \t\n 2.0000001\r\n', '1\n 2.0'), true);
   t.equal(isSameValue([1, { a: [0.1 + 0.2] }], [1, { a: [0.3] }]), true);
   t.equal(isSameValue([1], [1, 2]), false);
   t.equal(isSameValue({ a: 1 }, { a: 1, b: 2 }), false);
@@ -62,6 +70,14 @@ t.test('which isolation is in force is said, of wrapped environments too', async
     t.match(summary, isolated ? /^programs run isolated by .*seccomp/ : /^(no program is|programs) run/);
     if (isolated) t.ok((isolation as string[]).every(wall => summary.includes(wall)));
   }
+});
+
+t.test('wrapped environments are played for an owner too', async t => {
+  const wrapped = wrap(deepCoder as AnyEnvironment, [{ name: 'record' }, { name: 'auto_reset' }]);
+  t.equal(
+    wrapped.playFor?.('somebody', () => 7),
+    7,
+  );
 });
 
 t.test('the solutions of all shipped tasks pass their tests', { skip }, async t => {
@@ -192,6 +208,73 @@ t.test('tasks come from a file or by name; what is no task is refused', { skip }
   for (const split of ['train', 'validation', 'test'] as const) {
     t.equal(splitOf((await play.reset({ split })).task.statement), split);
   }
+});
+
+t.test('a player cannot set more than the operator allows', { skip }, async t => {
+  const above: [config: JsonObject, most: number, variable: string][] = [
+    [{ cpu_s: 31 }, 30, 'RAGEN_DEEPCODER_MAX_CPU_SECONDS'],
+    [{ wall_s: 60.5 }, 60, 'RAGEN_DEEPCODER_MAX_WALL_SECONDS'],
+    [{ total_s: 21 }, 20, 'RAGEN_DEEPCODER_MAX_TOTAL_SECONDS'],
+    [{ memory_mb: 2048 }, 1024, 'RAGEN_DEEPCODER_MAX_MEMORY_MB'],
+    [{ output_bytes: 60_000_000 }, 4_000_000, 'RAGEN_DEEPCODER_MAX_OUTPUT_BYTES'],
+  ];
+  t.intercept(process, 'env', {
+    value: {
+      ...process.env,
+      RAGEN_DEEPCODER_MAX_TOTAL_SECONDS: '20',
+      RAGEN_DEEPCODER_MAX_TESTS: '3',
+    },
+  });
+  for (const [config, most, variable] of above) {
+    const [[limit, value]] = Object.entries(config);
+    t.throws(() => play.config(config), {
+      name: 'InvalidConfig',
+      pointer: `/${limit}`,
+      message: `${limit} is ${value}; the ceiling of this server is ${most}, which its operator sets with ${variable}`,
+    });
+  }
+  await t.rejects(play.reset({}, { statement: 'x', tests: Array(4).fill(SUM.tests[0]) }), {
+    name: 'InvalidOptions',
+    pointer: '/tests',
+    message:
+      /there are 4 tests; the ceiling of this server is 3, which its operator sets with RAGEN_DEEPCODER_MAX_TESTS/,
+  });
+  t.match(
+    await play.reset({ cpu_s: 30 }, SUM),
+    { limits: { cpu_s: 30, total_s: 20 } },
+    'a default is cut down',
+  );
+  const { ceilings } = await deepCoder.condition();
+  t.match(ceilings, {
+    cpu_s: 30,
+    wall_s: 60,
+    total_s: 20,
+    memory_mb: 1024,
+    output_bytes: 4_000_000,
+    tests: 3,
+  });
+});
+
+t.test('every variable that bounds programs is a setting of the server', async t => {
+  const settings = Object.keys(ENVIRONMENT_SETTINGS).map(variableOf);
+  for (const variable of Object.keys(DEEPCODER_DEFAULTS)) t.ok(settings.includes(variable), variable);
+});
+
+t.test('values of tests that are nested too deep are refused before any harness reads them', async t => {
+  let deep: Json = 1;
+  for (let level = 0; level < 70; level++) deep = [deep];
+  for (const [key, test] of [
+    ['arguments', { arguments: [deep], result: 1 }],
+    ['result', { arguments: [1], result: deep }],
+  ] as const) {
+    await t.rejects(play.reset({}, { statement: 'x', entry: 'f', tests: [test] }), {
+      name: 'InvalidOptions',
+      pointer: `/tests/0/${key}`,
+      message: 'is nested deeper than 64 levels',
+    });
+  }
+  const record = { problem: 'x', tests: [{ type: 'function_call', fn_name: 'f', input: [deep], output: 1 }] };
+  t.throws(() => readTask(record), { name: 'InvalidField', field: 'tests' });
 });
 
 t.test('keeps the contract', { skip }, async t => checkContract(t, deepCoder, { episodes: 2, steps: 3 }));

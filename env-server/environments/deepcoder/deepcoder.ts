@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
+import { Problem } from '../../problems.ts';
 import { MARKED_WORDS, words } from '../core/datasets/question.ts';
 import type { Condition, Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, LINES, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
 import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';
@@ -72,7 +72,7 @@ export const deepCoder = {
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. The operator sets a ceiling for each limit; a configuration above one is refused with 422. Programs of different tokens share the machine fairly: what waits too long is answered with `environment_busy`, and may be tried again.\n\nWhere the machine offers no isolation, or it fails, no program is run and the answer is the problem `isolation_unavailable`, never a reward; `RAGEN_DEEPCODER_UNISOLATED=1` runs programs without. The server tests its isolation with a correct and a hostile program when it starts and says which is in force: at the start, in `condition` of `GET /v1/envs/DeepCoder-v0`, and in the `isolation` of each `info`, next to `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set. [Running untrusted code](../untrusted-code.md) says what holds programs in.',
+      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. The operator sets a ceiling for each limit; a configuration above one is refused with 422. Programs of different tokens share the machine fairly: what waits too long is answered with `environment_busy`, and may be tried again.\n\nWhere the machine offers no isolation, or it fails, no program is run and the answer is the problem `isolation_unavailable`, never a reward; `RAGEN_DEEPCODER_UNISOLATED=1` runs programs without. The server tests its isolation with a correct and a hostile program when it starts and says which is in force: at the start, in `condition` of `GET /v1/envs/DeepCoder-v0`, and in the `isolation` of each `info`, next to `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set. `docs/untrusted-code.md` says what holds programs in.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,

@@ -1,8 +1,8 @@
 import { chmodSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { until } from '../../../test/until.test-data.ts';
 import { playing } from '../../../test/environment-contract.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { deepCoder, stopSandboxes } from './deepcoder.ts';
 import { contained, noContainer } from './sandbox/container.test-data.ts';
 import { findIsolation, PYTHON_VARIABLE, sandboxCommand, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
@@ -193,20 +193,22 @@ t.test('a program killed from outside is a problem that leaves the episode as it
   const state = await play.reset({ wall_s: 60 }, TASK);
   const killed = new Set<number>();
   let over = false;
-  const step = play.step(state, 'import time\nprint("yes", flush=True)\ntime.sleep(50)').finally(() => {
+  const program =
+    'import ctypes, time\nctypes.CDLL(None).prctl(15, b"slow program", 0, 0, 0)\ntime.sleep(50)';
+  const step = play.step(state, program).finally(() => {
     over = true;
   });
   step.catch(() => undefined);
-  const sleeps = (pid: number) => {
+  const isTheProgram = (pid: number) => {
     try {
-      return readFileSync(`/proc/${pid}/wchan`, 'utf8').includes('nanosleep');
+      return readFileSync(`/proc/${pid}/stat`, 'utf8').includes('(slow program)');
     } catch {
       return false;
     }
   };
   await until(() => {
     for (const pid of descendants()) {
-      if (!killed.has(pid) && sleeps(pid)) {
+      if (!killed.has(pid) && isTheProgram(pid)) {
         process.kill(pid, 'SIGKILL');
         killed.add(pid);
       }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { atOnce } from '../core/slices.ts';
 import { resolveConfig } from '../core/settings.ts';
+import { atOnce } from '../core/slices.ts';
 import { bestTurn } from './blind-turns.ts';
 import type { FrozenLakeConfig } from './config.ts';
 import { frozenLake } from './frozenlake.ts';

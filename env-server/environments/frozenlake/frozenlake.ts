@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { Environment, Transition } from '../core/environment.ts';
 import { checkSymbols } from '../core/drawing/grid.ts';
+import type { Environment, Transition } from '../core/environment.ts';
 import type { FrozenLakeConfig } from './config.ts';
 import { createLake } from './generator.ts';
 import { observationSpaces, observe } from './observation.ts';

@@ -1,6 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
-import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { cellAt, type Layout, readLayout } from '../core/drawing/grid.ts';
+import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { isInSplit } from '../core/splits.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
 import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbour } from './rules.ts';

@@ -1,6 +1,4 @@
 import type { Json } from '../../../shared/json.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
-import type { ObservationFormat } from '../core/environment.ts';
 import {
   type Backdrop,
   backdrop,
@@ -11,6 +9,8 @@ import {
   inForm,
   rowCol,
 } from '../core/drawing/grid.ts';
+import type { ObservationFormat } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, cell as cellSpace, choice, dict, integers, list } from '../core/spaces.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig } from './config.ts';
 import { render } from './render.ts';

@@ -1,5 +1,5 @@
-import type { Picture } from '../core/environment.ts';
 import { Canvas, type Color, cellSize, Sketch } from '../core/drawing/painting.ts';
+import type { Picture } from '../core/environment.ts';
 import { type FrozenLakeState, isHole } from './rules.ts';
 
 /** Pixels of a cell's side in which the figures below are drawn. */

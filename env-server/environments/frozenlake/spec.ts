@@ -1,5 +1,5 @@
-import type { Description, EnvironmentSpec } from '../core/environment.ts';
 import { BOARD_SPEC, describeInForm } from '../core/drawing/grid.ts';
+import type { Description, EnvironmentSpec } from '../core/environment.ts';
 import { configSchema, type FrozenLakeConfig, optionsSchema, PRESETS } from './config.ts';
 import { ACTIONS } from './rules.ts';
 

@@ -6,6 +6,7 @@ import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { heuristic, random } from './reference.ts';
 import { renderTiles } from './render.ts';
 import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts';
+import type { Game2048State } from './state.ts';
 
 const START_TILES = 2;
 const LARGEST_TILE = 2 ** 17;
@@ -47,15 +48,6 @@ const optionsSchema = Type.Object(
 
 type Game2048Config = Static<typeof configSchema>;
 type Game2048Options = Static<typeof optionsSchema>;
-
-export type Game2048State = {
-  readonly size: number;
-  readonly tiles: Tiles;
-  /** Sum of all tiles that merging has made. */
-  readonly score: number;
-  readonly p_two: number;
-  readonly win_tile: number;
-};
 
 export const game2048: Environment<Game2048Config, Game2048State> = {
   spec: {

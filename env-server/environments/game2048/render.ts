@@ -1,5 +1,5 @@
-import type { Picture } from '../core/environment.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
+import type { Picture } from '../core/environment.ts';
 import type { Tiles } from './rules.ts';
 
 const CELL = 72;

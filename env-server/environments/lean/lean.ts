@@ -1,6 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { chooseRecord } from '../core/datasets/choose.ts';
 import { words } from '../core/datasets/question.ts';
 import {
@@ -10,6 +9,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, charactersOf, choice, dict, LINES, list } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';

@@ -1,7 +1,7 @@
-import type { Picture } from '../core/environment.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
+import type { Picture } from '../core/environment.ts';
 import { FACES, faceOf } from './cube.ts';
-import type { RubiksCubeState } from './rubikscube.ts';
+import type { RubiksCubeState } from './state.ts';
 
 const STICKER = 36;
 const GAP = 3;

@@ -1,14 +1,15 @@
 import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { type Environment, InvalidOptions, type StepInfo } from '../core/environment.ts';
 import { inTurns } from '../core/slices.ts';
+import type { Space } from '../core/space.ts';
 import { charactersOf, dict, integers, LINES, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { ACTIONS, COLORS, type Cube, FACES, faceOf, isSolved, SOLVED, STICKERS, turn } from './cube.ts';
 import { render } from './render.ts';
 import { solve } from './solver.ts';
+import type { RubiksCubeState } from './state.ts';
 
 const REWARD_SOLVED = 1;
 /** Stickers along an edge. */
@@ -51,8 +52,6 @@ const optionsSchema = Type.Object(
 
 type RubiksCubeConfig = Static<typeof configSchema>;
 type RubiksCubeOptions = Static<typeof optionsSchema>;
-
-export type RubiksCubeState = { readonly cube: Cube };
 
 const FACE_NAMES = ['Up', 'Left', 'Front', 'Right', 'Back', 'Down'];
 const COLOR_NAMES = ['white', 'orange', 'green', 'red', 'blue', 'yellow'];

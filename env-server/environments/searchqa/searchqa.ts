@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { partOf, pick } from '../core/datasets/choose.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { readRecords } from '../core/datasets/records.ts';
@@ -12,6 +11,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';

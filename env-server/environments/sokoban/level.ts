@@ -1,7 +1,6 @@
-import { chain } from '../../../shared/maybe-promise.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { readLayout } from '../core/drawing/grid.ts';
+import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { inTurns, type Parts } from '../core/slices.ts';
 import { isInSplit } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
@@ -27,7 +26,15 @@ export function createState(
   options: SokobanOptions,
 ): SokobanState | Promise<SokobanState> {
   if (options.layout) return begin(config, readLevel(options.layout, config.symbols));
-  return chain(inTurns(randomLevel(config, rng)), level => begin(config, level));
+  return inTurns(drawState(config, rng));
+}
+
+/**
+ * Draws a room.
+ * @throws InvalidConfig when no room of that kind is found
+ */
+export function* drawState(config: SokobanConfig, rng: Random): Parts<SokobanState> {
+  return begin(config, yield* randomLevel(config, rng));
 }
 
 function begin(config: SokobanConfig, level: Level): SokobanState {

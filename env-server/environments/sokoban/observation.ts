@@ -1,7 +1,15 @@
 import type { Json } from '../../../shared/json.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
+import {
+  type Backdrop,
+  backdrop,
+  boardText,
+  coordinates,
+  gridRows,
+  inForm,
+  rowCol,
+} from '../core/drawing/grid.ts';
 import type { ObservationFormat } from '../core/environment.ts';
-import { type Backdrop, backdrop, boardText, coordinates, gridRows, inForm, rowCol } from '../core/drawing/grid.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, cell as cellSpace, dict, integers, list } from '../core/spaces.ts';
 import type { SokobanConfig, Symbols } from './config.ts';
 import { render } from './render.ts';

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { type Environment, InvalidConfig, type Transition } from '../core/environment.ts';
 import { checkSymbols } from '../core/drawing/grid.ts';
+import { type Environment, InvalidConfig, type Transition } from '../core/environment.ts';
 import type { SokobanConfig } from './config.ts';
 import { createState } from './level.ts';
 import { observationSpaces, observe } from './observation.ts';

@@ -1,5 +1,5 @@
-import type { Description, EnvironmentSpec } from '../core/environment.ts';
 import { BOARD_SPEC, describeInForm } from '../core/drawing/grid.ts';
+import type { Description, EnvironmentSpec } from '../core/environment.ts';
 import { configSchema, optionsSchema, PRESETS, type SokobanConfig } from './config.ts';
 import { ACTIONS, BOX_REWARD, SOLVED_REWARD, STEP_REWARD } from './rules.ts';
 

@@ -1,7 +1,7 @@
-import type { Picture } from '../core/environment.ts';
 import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
+import type { Picture } from '../core/environment.ts';
 import { FACINGS } from './room.ts';
-import type { SpatialState } from './spatial.ts';
+import type { SpatialState } from './state.ts';
 
 const CELL = 84;
 const TEXT_MARGIN = 6;

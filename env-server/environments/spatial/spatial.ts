@@ -1,13 +1,14 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { Environment, ObservationFormat, Transition } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
 import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { FACINGS, type Facing, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+import { FACINGS, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+import type { SpatialState } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
 const LONGEST_OBSERVATION = 4096;
@@ -18,16 +19,6 @@ const REWARD_RIGHT = 10;
 const REWARD_WRONG = 0;
 
 const TURNS = { 'turn right': 1, 'turn around': 2, 'turn left': 3 } as const;
-
-export type SpatialState = {
-  readonly room: Room;
-  readonly position: Place;
-  readonly facing: Facing;
-  readonly question: Question;
-  /** What the last action showed. */
-  readonly report: string;
-  readonly answer: string | null;
-};
 
 /** Spatial-v0: questions about a room that the player has to look around in. */
 export const spatial = {

@@ -1,10 +1,10 @@
 import type { Json } from '../../../shared/json.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import type { ObservationFormat } from '../core/environment.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, integers, text } from '../core/spaces.ts';
 import { type Cells, countBlanks, isConflicting, toRows } from './board.ts';
 import type { SudokuConfig } from './config.ts';
-import type { SudokuState } from './sudoku.ts';
+import type { SudokuState } from './state.ts';
 
 /** Most characters of a board with what is said below it. */
 export const LONGEST_OBSERVATION = 4096;

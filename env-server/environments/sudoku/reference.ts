@@ -1,7 +1,7 @@
 import type { ReferencePolicy } from '../core/environment.ts';
 import { spellPlacement } from './action.ts';
 import { type Cells, isLegal } from './board.ts';
-import type { SudokuState } from './sudoku.ts';
+import type { SudokuState } from './state.ts';
 
 /** Every placement that would change the board without breaking a rule. */
 export function legalPlacements({ size, puzzle, grid }: SudokuState): string[] {

@@ -1,7 +1,7 @@
-import type { Picture } from '../core/environment.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
+import type { Picture } from '../core/environment.ts';
 import { isConflicting } from './board.ts';
-import type { SudokuState } from './sudoku.ts';
+import type { SudokuState } from './state.ts';
 
 const CELL = 40;
 const THIN = 1;

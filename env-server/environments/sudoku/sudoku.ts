@@ -1,15 +1,16 @@
-import { chain } from '../../../shared/maybe-promise.ts';
 import type { Environment, Transition } from '../core/environment.ts';
+import { chain } from '../core/maybe-promise.ts';
 import { inTurns } from '../core/slices.ts';
 import { LINES } from '../core/spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
-import { type Cells, countBlanks, isLegal, isSolved, SIZES } from './board.ts';
+import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
 import { generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
 import { LONGEST_OBSERVATION, observationSpaces, observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
+import type { SudokuState } from './state.ts';
 
 const REWARD_RIGHT = 1;
 const REWARD_LEGAL = 0.5;
@@ -17,17 +18,6 @@ const REWARD_SOLVED = 10;
 const REWARD_INVALID = -0.1;
 /** A right number that is overwritten gives back what it earned, so that a cell cannot be farmed. */
 const REWARD_UNDONE = -1;
-
-export type SudokuState = {
-  readonly size: number;
-  readonly puzzle: Cells;
-  readonly solution: Cells;
-  readonly grid: Cells;
-  readonly steps: number;
-  readonly maxSteps: number;
-  /** What the last placement led to; empty at the start. */
-  readonly feedback: string;
-};
 
 export const sudoku: Environment<SudokuConfig, SudokuState> = {
   spec: {

@@ -1,7 +1,7 @@
 import type { ReferencePolicy } from '../core/environment.ts';
 import { BACK, BUY, NEXT, PER_PAGE, PREVIOUS } from './pages.ts';
 import { openShop } from './shop.ts';
-import type { WebShopState } from './webshop.ts';
+import type { WebShopState } from './state.ts';
 
 export const oracle: ReferencePolicy<WebShopState> = {
   title: 'Searches for the title of the fitting product, chooses the wanted options and buys it',

@@ -1,9 +1,9 @@
 import Type, { type Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../shared/spaces.ts';
 import { pick } from '../core/datasets/choose.ts';
 import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
+import { paintPage } from '../core/drawing/painting.ts';
 import {
   type Environment,
   InvalidConfig,
@@ -11,7 +11,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
-import { paintPage } from '../core/drawing/painting.ts';
+import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, FLAG, LINES, list, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, SPLITS } from '../core/splits.ts';
 import {
@@ -21,7 +21,6 @@ import {
   ENTRANCE,
   NEXT,
   PAGES,
-  type Page,
   PREVIOUS,
   paintedParts,
   showPage,
@@ -29,8 +28,9 @@ import {
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { oracle, random } from './reference.ts';
-import { judge, type Verdict } from './reward.ts';
+import { judge } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
+import type { WebShopState } from './state.ts';
 
 const MOST_STEPS = 9;
 const LONGEST_ACTION = 1000;
@@ -84,19 +84,6 @@ const optionsSchema = Type.Object(
 
 type WebShopConfig = Static<typeof configSchema>;
 type WebShopOptions = Static<typeof optionsSchema>;
-
-export type WebShopState = {
-  readonly files: {
-    readonly products: string;
-    readonly attributes?: string;
-    readonly instructions?: string;
-  } | null;
-  readonly strict: boolean;
-  readonly goal: Goal;
-  readonly where: Where;
-  readonly page: Page;
-  readonly verdict: Verdict | null;
-};
 
 /** WebShop-v0: Yao et al.'s shop in text, with its pages, search and reward. */
 export const webshop = {

@@ -1,9 +1,9 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem, type ProblemDocument } from '../../../shared/problems.ts';
-import { type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem, type ProblemDocument } from '../../problems.ts';
+import { background, type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
-import type { OperationInput } from '../operation.ts';
 import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {
@@ -37,11 +37,9 @@ export function runBatch<T, B>(
     );
   }
   const run = new BatchRun(dispatcher, call, request, form);
-  return run.advance() ? run.finish() : run.goOn(turns.current ?? BACKGROUND).then(() => run.finish());
+  return run.advance() ? run.finish() : run.goOn(turns.current ?? background).then(() => run.finish());
 }
 
-/** For batches that came over no connection. */
-const BACKGROUND = turns.lane('background');
 /** Characters of replies above which the rest of a batch is not carried out. */
 const MOST_REPLY_LENGTH = 32 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;

@@ -1,9 +1,10 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
-import { type Call, execute } from './execute.ts';
-import type { Operation, OperationInput, Services } from '../operation.ts';
-import { type Serialise, serialiserOf } from './serialize.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import type { OperationInput } from '../declaration.ts';
+import type { Operation, Services } from '../operation.ts';
 import { OPERATIONS } from '../table.ts';
+import { type Call, execute } from './execute.ts';
+import { type Serialise, serialiserOf } from './serialize.ts';
 import { type Check, compileInputCheck } from './validation.ts';
 
 /** Characters that are repeated of what is not known. */

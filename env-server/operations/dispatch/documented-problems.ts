@@ -1,4 +1,4 @@
-import { PROBLEMS, type ProblemCode } from '../../../shared/problems.ts';
+import { PROBLEMS, type ProblemCode } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 
 /** What may come of any request. */
@@ -6,6 +6,7 @@ const ANY: readonly ProblemCode[] = [
   'bad_request',
   'unauthorized',
   'forbidden',
+  'host_not_allowed',
   'invalid_request',
   'internal',
   'draining',

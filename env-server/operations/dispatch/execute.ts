@@ -1,10 +1,11 @@
 import { performance } from 'node:perf_hooks';
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Session } from '../../sessions/session.ts';
+import type { OperationInput } from '../declaration.ts';
+import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
 import { plainResult } from './foreign.ts';
-import type { Operation, OperationInput, ServerOperation, Services, SessionOperation } from '../operation.ts';
 import { elsewhere, workplace } from './peers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
 

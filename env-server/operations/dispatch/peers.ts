@@ -1,8 +1,8 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { keeperOf, type Placement, replyKeeperOf } from '../../sessions/placement.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { OperationDeclaration, OperationInput } from '../declaration.ts';
 import type { Foreign } from './foreign.ts';
-import type { Operation, OperationInput } from '../operation.ts';
 
 /** The other processes that serve together with this one. */
 export interface Peers {
@@ -16,7 +16,7 @@ export interface Peers {
     index: number,
     principal: Principal,
     request: number,
-    operation: Operation,
+    operation: OperationDeclaration,
     input: OperationInput,
   ): Promise<Foreign>;
   /**
@@ -63,7 +63,10 @@ export function elsewhere(
 }
 
 /** Which other process must do the work of an operation on the server; undefined where any may. */
-export function workplace({ placement: { index } }: Peers, operation: Operation): number | undefined {
+export function workplace(
+  { placement: { index } }: Peers,
+  operation: OperationDeclaration,
+): number | undefined {
   return index !== REGISTRAR && REGISTRAR_ONLY.has(operation.name) ? REGISTRAR : undefined;
 }
 

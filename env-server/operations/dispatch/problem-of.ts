@@ -1,6 +1,6 @@
-import { Problem } from '../../../shared/problems.ts';
 import { InvalidConfig, InvalidOptions } from '../../environments/core/environment.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';
+import { Problem } from '../../problems.ts';
 
 /** Whatever was thrown, as a problem with a code. */
 export function problemOf(error: unknown): Problem {

@@ -1,4 +1,4 @@
-import type { ProblemDocument } from '../../../shared/problems.ts';
+import type { ProblemDocument } from '../../problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
 import { plainResult } from './foreign.ts';
 

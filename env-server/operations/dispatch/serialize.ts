@@ -1,7 +1,7 @@
 import type { StepResult } from '../../sessions/episode.ts';
 import { LiveResult } from '../../sessions/live-result.ts';
-import { Foreign } from './foreign.ts';
 import type { Operation } from '../operation.ts';
+import { Foreign } from './foreign.ts';
 
 /** Makes the JSON text of an operation's result. */
 export type Serialise = (result: unknown) => string;

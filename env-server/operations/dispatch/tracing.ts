@@ -1,5 +1,5 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import type { Operation, OperationInput } from '../operation.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationDeclaration, OperationInput } from '../declaration.ts';
 
 /** Where a request stands in its trace. */
 export interface TraceContext {
@@ -14,7 +14,7 @@ export interface Tracing {
   /** Runs an operation in a span of its own. */
   operation<T>(
     parent: TraceContext | undefined,
-    operation: Operation,
+    operation: OperationDeclaration,
     input: OperationInput,
     work: () => MaybePromise<T>,
   ): MaybePromise<T>;

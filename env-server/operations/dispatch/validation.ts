@@ -1,8 +1,9 @@
 import { type TProperties, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { Problem, type Violation } from '../../../shared/problems.ts';
+import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
+import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 import { RequestKey } from '../schemas.ts';
 
@@ -21,12 +22,16 @@ const INPUT_LIMITS: JsonLimits = {
   keys: Number.POSITIVE_INFINITY,
 };
 
-/** Compiles the check of a schema. */
-export function compileCheck(schema: TSchema, what: string): Check {
+/**
+ * Compiles the check of a schema.
+ * @param advice what to say of unknown keys
+ */
+export function compileCheck(schema: TSchema, what: string, advice = ''): Check {
   const validator = Compile(schema);
   return value => {
     if (validator.Check(value)) return;
-    const violations = violationsOf(validator.Errors(value), schema);
+    const short = withFewUnknown(schema, value);
+    const violations = violationsOf(validator.Errors(short), schema, short, advice);
     throw new Problem('invalid_request', `${what}: ${violations[0].detail}`, { violations });
   };
 }
@@ -39,7 +44,8 @@ export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'):
   const properties = inputProperties(operation, door);
   const known = new Set(Object.keys(properties));
   const quick = Compile(Type.Object(properties));
-  const thorough = compileCheck(Type.Object(properties, { additionalProperties: false }), operation.name);
+  const shut = Type.Object(properties, { additionalProperties: false });
+  const thorough = compileCheck(shut, operation.name, placeOfOthers(properties));
   return value => {
     const input = value as { [key: string]: unknown };
     let closed = true;
@@ -47,8 +53,15 @@ export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'):
       if (!known.has(key)) closed = false;
       else refuseOutOfBounds(operation.name, key, input[key]);
     }
-    if (!closed || !quick.Check(input)) thorough(input);
+    if (!closed) thorough(withFewUnknown(shut, input));
+    else if (!quick.Check(input)) thorough(input);
   };
+}
+
+/** Where keys belong that are often written beside the one that holds them. */
+function placeOfOthers(properties: TProperties): string {
+  if ('config' in properties) return '; settings of the environment, `preset` among them, belong in "config"';
+  return 'definition' in properties ? '; what defines the environment belongs in "definition"' : '';
 }
 
 /** An operation's input as one flat object; frames and batch items add their envelope. */
@@ -76,49 +89,20 @@ function refuseOutOfBounds(operation: string, key: string, value: unknown): void
   });
 }
 
-function violationsOf(errors: readonly TLocalizedValidationError[], schema: TSchema): Violation[] {
-  const violations: Violation[] = [];
-  for (const error of errors) {
-    // A closed object reports each unknown key a second time as a value of the schema `false`.
-    if (error.keyword === 'boolean') continue;
-    violations.push(...violationsOfError(error, schema));
-    if (violations.length >= MOST_VIOLATIONS) break;
-  }
+function violationsOf(
+  errors: readonly TLocalizedValidationError[],
+  schema: TSchema,
+  value: unknown,
+  advice: string,
+): Violation[] {
+  const violations = faultsOf(schema, value, errors)
+    .slice(0, MOST_VIOLATIONS)
+    .map(fault => {
+      const isOwnUnknown = fault.key?.isKnown === false && fault.pointer.lastIndexOf('/') === 0;
+      return {
+        pointer: fault.pointer,
+        detail: faultText(fault, 'the request') + (isOwnUnknown ? advice : ''),
+      };
+    });
   return violations.length > 0 ? violations : [{ pointer: '', detail: 'does not fit the schema' }];
-}
-
-function violationsOfError(error: TLocalizedValidationError, schema: TSchema): Violation[] {
-  const at = error.instancePath;
-  switch (error.keyword) {
-    case 'additionalProperties': {
-      const known = Object.keys(subschema(schema, error.schemaPath)?.properties ?? {});
-      return error.params.additionalProperties.map(key => ({
-        pointer: `${at}/${escapePointer(key)}`,
-        detail: `unknown key "${key}"${known.length > 0 ? `; known are ${known.join(', ')}` : ''}`,
-      }));
-    }
-    case 'required':
-      return error.params.requiredProperties.map(key => ({
-        pointer: `${at}/${escapePointer(key)}`,
-        detail: `"${key}" is required`,
-      }));
-    case 'enum':
-      return [{ pointer: at, detail: `must be one of ${error.params.allowedValues.join(', ')}` }];
-    default:
-      return [{ pointer: at, detail: `${at === '' ? 'the request' : at.slice(1)} ${error.message}` }];
-  }
-}
-
-function subschema(schema: TSchema, path: string): { properties?: object } | undefined {
-  let node: unknown = schema;
-  for (const part of path.split('/').slice(1)) {
-    node = (node as { [key: string]: unknown } | undefined)?.[
-      part.replaceAll('~1', '/').replaceAll('~0', '~')
-    ];
-  }
-  return node as { properties?: object } | undefined;
-}
-
-function escapePointer(key: string): string {
-  return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }

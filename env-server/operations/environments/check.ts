@@ -1,6 +1,6 @@
-import { CheckReport, plainReport } from './definitions.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvId } from '../schemas.ts';
+import { CheckReport, plainReport } from './definitions.ts';
 
 export const checkOperation = serverOperation({
   name: 'check',

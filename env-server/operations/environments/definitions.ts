@@ -1,13 +1,13 @@
 import { type Static, Type } from 'typebox';
-import { Problem } from '../../../shared/problems.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definition.ts';
 import type { Registered, Registrations } from '../../custom/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
 import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
-import type { Principal } from '../../sessions/principal.ts';
 import type { AuditAction, StoredEnvironment } from '../../persistence/store.ts';
-import { AnyJson, nullable } from '../schemas.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
 import { type Check, compileCheck } from '../dispatch/validation.ts';
+import { AnyJson, nullable } from '../schemas.ts';
 
 /** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
 export const DefinitionInput = AnyJson();

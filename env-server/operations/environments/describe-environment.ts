@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import { environmentDocument } from './environment-document.ts';
 import { serverOperation } from '../operation.ts';
 import { Config, EnvId, EnvironmentDocument, Wrappers } from '../schemas.ts';
+import { environmentDocument } from './environment-document.ts';
 
 export const describeEnvironment = serverOperation({
   name: 'describe_environment',

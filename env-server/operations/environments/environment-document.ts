@@ -1,10 +1,10 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import type { EnvironmentSpec } from '../../environments/core/environment.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
 import type { Variant } from '../../sessions/variant.ts';
 import type { EnvironmentDocument } from '../schemas.ts';
-import { gymnasiumSpace, jsonSchema } from './spaces.ts';
 
 /** All that a client may want to know of an environment under its effective configuration. */
 export function environmentDocument(variant: Variant): MaybePromise<EnvironmentDocument> {

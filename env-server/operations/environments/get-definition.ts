@@ -1,6 +1,6 @@
-import { StoredDefinition, storedDefinition } from './definitions.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvId } from '../schemas.ts';
+import { StoredDefinition, storedDefinition } from './definitions.ts';
 
 export const getDefinition = serverOperation({
   name: 'get_definition',

@@ -1,6 +1,6 @@
-import { environmentDocument } from './environment-document.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvId, EnvironmentDocument } from '../schemas.ts';
+import { environmentDocument } from './environment-document.ts';
 
 export const getEnvironment = serverOperation({
   name: 'get_environment',

@@ -1,8 +1,11 @@
 import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
-import { EnvironmentList } from '../schemas.ts';
+import { EnvId, EnvironmentList } from '../schemas.ts';
 
 const LONGEST_SEARCH = 256;
+/** More than a server has by default, so that clients that know no pages see all. */
+const DEFAULT_PAGE = 2000;
+const LARGEST_PAGE = 10_000;
 
 export const listEnvironments = serverOperation({
   name: 'list_environments',
@@ -11,7 +14,7 @@ export const listEnvironments = serverOperation({
   status: 200,
   scope: 'play',
   tag: 'environments',
-  summary: 'List environments',
+  summary: 'List environments, those that come with the server first, the others by id',
   keyed: false,
   revalidated: true,
   query: {
@@ -19,12 +22,18 @@ export const listEnvironments = serverOperation({
       Type.String({ maxLength: LONGEST_SEARCH, description: 'Words that id, title or description contain.' }),
     ),
     tag: Type.Optional(Type.String({ maxLength: LONGEST_SEARCH })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_PAGE, default: DEFAULT_PAGE })),
+    cursor: Type.Optional({
+      ...EnvId,
+      description: '`next_cursor` of the page before: its last environment.',
+    }),
   },
   result: EnvironmentList,
   handle({ catalogue }, _principal, input) {
     const words = (input.search ?? '').toLowerCase().split(/\s+/).filter(Boolean);
-    const environments = catalogue
-      .list()
+    const limit = input.limit ?? DEFAULT_PAGE;
+    const found = catalogue
+      .list(input.cursor)
       .filter(({ spec }) => {
         const text = `${spec.id} ${spec.title} ${spec.description}`.toLowerCase();
         return (
@@ -32,12 +41,14 @@ export const listEnvironments = serverOperation({
           words.every(word => text.includes(word))
         );
       })
+      .slice(0, limit + 1)
       .map(({ spec }) => ({
         env_id: spec.id,
         title: spec.title,
         tags: [...spec.tags],
         max_episode_steps: spec.maxEpisodeSteps,
       }));
-    return { environments };
+    const environments = found.slice(0, limit);
+    return { environments, next_cursor: found.length > limit ? environments[limit - 1].env_id : null };
   },
 });

@@ -1,7 +1,7 @@
 import { EXAMPLES } from '../../custom/examples.ts';
-import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvId } from '../schemas.ts';
+import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 
 export const register = serverOperation({
   name: 'register',

@@ -1,6 +1,6 @@
-import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 import { serverOperation } from '../operation.ts';
 import { EnvId } from '../schemas.ts';
+import { audited, DefinitionInput, documented, Registration, registration } from './definitions.ts';
 
 export const replace = serverOperation({
   name: 'replace',

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { chain } from '../../../shared/maybe-promise.ts';
+import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { ClonedSessions, Count, GroupId } from '../schemas.ts';
 import { viewsOf } from './views.ts';

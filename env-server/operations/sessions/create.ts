@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { chain } from '../../../shared/maybe-promise.ts';
+import { chain } from '../../environments/core/maybe-promise.ts';
 import { serverOperation } from '../operation.ts';
 import {
   Config,
@@ -48,7 +48,10 @@ export const create = serverOperation({
   result: CreatedSession,
   handle({ sessions, catalogue }, principal, input) {
     const variant = catalogue.variant(input.env_id, input.config, input.wrappers);
-    return chain(sessions.create(principal.name, variant, input), members => {
+    const { seed, options } = input;
+    // Gymnasium writes "none" as null.
+    const request = { ...input, seed: seed ?? undefined, options: options ?? undefined };
+    return chain(sessions.create(principal.name, variant, request), members => {
       const views = viewsOf(sessions, members);
       return views.length > 1 ? { ...views[0], sessions: views } : views[0];
     });

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inTurns, type Parts } from '../../environments/core/slices.ts';
 import type { ListRequest } from '../../sessions/manager.ts';
 import type { Scope } from '../../sessions/principal.ts';

@@ -1,7 +1,40 @@
 import { Type } from 'typebox';
 import { encodePng } from '../../environments/core/drawing/png.ts';
+import type { LiveEpisode } from '../../sessions/live-episode.ts';
 import { sessionOperation } from '../operation.ts';
 import { Rendering, RenderMode } from '../schemas.ts';
+
+/** Pictures that are remembered. */
+const MOST_PICTURES = 64;
+
+interface Painted {
+  /** Step of the episode that it shows. */
+  readonly step: number;
+  /** In base64. */
+  readonly png: string;
+}
+
+/** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
+class RecentPictures {
+  readonly #painted = new Map<LiveEpisode, Painted>();
+
+  /** The episode as it stands, a PNG in base64. */
+  of(episode: LiveEpisode): string {
+    let painted = this.#painted.get(episode);
+    if (painted?.step !== episode.stepCount) {
+      painted = { step: episode.stepCount, png: encodePng(episode.picture()).toString('base64') };
+    }
+    this.#painted.delete(episode);
+    this.#painted.set(episode, painted);
+    if (this.#painted.size > MOST_PICTURES) {
+      const [oldest] = this.#painted.keys();
+      this.#painted.delete(oldest);
+    }
+    return painted.png;
+  }
+}
+
+const pictures = new RecentPictures();
 
 export const render = sessionOperation({
   name: 'render',
@@ -22,7 +55,7 @@ export const render = sessionOperation({
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':
-        return { mode, png: encodePng(session.episode.picture()).toString('base64') };
+        return { mode, png: pictures.of(session.episode) };
       case 'structured':
         return { mode, structured: session.episode.observe('structured') };
       case 'text':

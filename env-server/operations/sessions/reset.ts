@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { chain } from '../../../shared/maybe-promise.ts';
+import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { Options, Seed, Session } from '../schemas.ts';
 import { sessionView } from './views.ts';
@@ -16,5 +16,5 @@ export const reset = sessionOperation({
   body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
   result: Session,
   handle: (_services, session, input) =>
-    chain(session.reset(input.seed, input.options), () => sessionView(session)),
+    chain(session.reset(input.seed ?? undefined, input.options ?? undefined), () => sessionView(session)),
 });

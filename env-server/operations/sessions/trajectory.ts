@@ -1,4 +1,4 @@
-import { chain } from '../../../shared/maybe-promise.ts';
+import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { Trajectory } from '../schemas.ts';
 

@@ -1,4 +1,4 @@
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import type { PersistenceHealth } from '../persistence-health.ts';
 import { RetryTimer } from '../retry-timer.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';

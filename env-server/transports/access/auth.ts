@@ -2,8 +2,8 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIPv4 } from 'node:net';
 import { type Static, Type } from 'typebox';
-import { Problem } from '../../../shared/problems.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
+import { Problem } from '../../problems.ts';
 import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';
 
 const TokenList = Type.Array(

@@ -3,8 +3,8 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
-import { OPERATIONS } from '../../operations/table.ts';
 import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
+import { OPERATIONS } from '../../operations/table.ts';
 import { hashToken } from './auth.ts';
 
 /** What strangers may send, and what they get to see. */

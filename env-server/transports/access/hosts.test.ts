@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
 import { isProblem } from '../../../test/app.test-data.ts';
-import { createApp } from '../../app.ts';
 import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
+import { createApp } from '../../app.ts';
 import { hashToken } from './auth.ts';
 import { AllowedHosts } from './hosts.ts';
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP, isIPv6 } from 'node:net';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { isLoopback } from './auth.ts';
 
 export interface HostSettings {

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import t from 'tap';
 import { WebSocket } from 'ws';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
+import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';
 import { OPERATIONS } from '../../operations/table.ts';
-import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
 import { hashToken } from './auth.ts';
 
 const PAGE = 'https://app.example.org';

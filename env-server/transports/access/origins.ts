@@ -1,6 +1,6 @@
 import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { entriesOf } from './hosts.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];

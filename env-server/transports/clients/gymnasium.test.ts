@@ -1,9 +1,9 @@
 import t from 'tap';
+import { lacksPython, PYTHON_MS, runPython } from '../../../test/python.test-data.ts';
+import { hostOf } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';
 import { stopSandboxes } from '../../environments/deepcoder/deepcoder.ts';
 import { createRegistry } from '../../environments/registry.ts';
-import { lacksPython, PYTHON_MS, runPython } from '../../../test/python.test-data.ts';
-import { hostOf } from '../../../test/wire.test-data.ts';
 
 const options = { skip: lacksPython('gymnasium', 'numpy'), timeout: PYTHON_MS };
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { until } from '../../../test/until.test-data.ts';
 import { lacksPython, PYTHON_MS, runPython } from '../../../test/python.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { hostOf, listening } from '../../../test/wire.test-data.ts';
 
 t.test(

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import type { SessionDetail } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';

@@ -1,8 +1,8 @@
 import { randomInt } from 'node:crypto';
 import { Compile } from 'typebox/compile';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Space } from '../../../shared/spaces.ts';
-import { gymnasiumSpace, jsonSchema } from '../../operations/environments/spaces.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { actionFromZeroBased, withoutStart } from './zero-based.ts';
 
 /** What gym-http-api writes for a bound that is none. */

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Space } from '../../../shared/spaces.ts';
 import { isObject } from '../../custom/answer.ts';
+import type { Space } from '../../environments/core/space.ts';
 
 /**
  * Discrete spaces of gym-http-api begin at 0: its clients know only `n`. Ids are translated on the way in and out; names

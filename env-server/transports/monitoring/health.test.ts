@@ -3,8 +3,8 @@ import { connect } from 'node:net';
 import t from 'tap';
 import { VERSION } from '../../../shared/version.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
-import { OPERATIONS } from '../../operations/table.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
+import { OPERATIONS } from '../../operations/table.ts';
 
 t.test('metrics count sessions, episodes, operations, problems', async t => {
   const { ask, open } = await testApp(t);

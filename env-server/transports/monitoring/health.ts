@@ -1,15 +1,15 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
-import { Problem } from '../../../shared/problems.ts';
 import { VERSION } from '../../../shared/version.ts';
-import type { SessionManager } from '../../sessions/manager.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
-import { METRICS_TYPE } from './metrics.ts';
+import { Problem } from '../../problems.ts';
+import type { SessionManager } from '../../sessions/manager.ts';
+import { securePages } from '../access/security.ts';
+import { revalidateReplies } from '../replies/revalidation.ts';
 import { openApiDocument } from '../rest/openapi.ts';
 import { JSON_TYPE } from '../rest/rest.ts';
-import { revalidateReplies } from '../replies/revalidation.ts';
-import { securePages } from '../access/security.ts';
+import { METRICS_TYPE } from './metrics.ts';
 
 const RETRY_AFTER_SECONDS = 5;
 

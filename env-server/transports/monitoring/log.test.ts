@@ -1,7 +1,9 @@
+import { once } from 'node:events';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
-import { createApp } from '../../app.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
+import { dial } from '../../../test/wire.test-data.ts';
+import { createApp } from '../../app.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
@@ -58,4 +60,15 @@ t.test('at the level debug every request is logged, and every problem', async t 
     { level: 20, url: '/v1/sessions/unknown', status: 404, trace_id: TRACE },
     { level: 20, status: 200, session_id },
   ]);
+});
+
+t.test('a frame that is too large is no error of the server', async t => {
+  const { lines, server } = await logged(t, 'warn');
+  await server.listen({ port: 0, host: '127.0.0.1' });
+  const { socket } = await dial(t, { server }, '/v1/ws');
+  socket.on('error', () => undefined);
+  const closed = once(socket, 'close');
+  socket.send('x'.repeat(5 * 1024 * 1024));
+  await closed;
+  t.same(lines, []);
 });

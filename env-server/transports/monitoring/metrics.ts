@@ -6,14 +6,14 @@ import {
   type Metric,
   Registry,
 } from 'prom-client';
-import { PROBLEMS } from '../../../shared/problems.ts';
 import { VERSION } from '../../../shared/version.ts';
-import type { Services } from '../../operations/operation.ts';
 import { answered, type Peers } from '../../operations/dispatch/peers.ts';
+import type { Services } from '../../operations/operation.ts';
+import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { PROBLEMS } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { STANDINGS, type Standing } from '../../sessions/session.ts';
 import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../../sessions/tally.ts';
-import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
 import type { ProblemDesk } from '../replies/problems.ts';
 import type { RequestCount } from './request-counts.ts';
 

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { jsonSchema } from '../../operations/environments/spaces.ts';
+import { jsonSchema } from '../../environments/core/space-documents.ts';
 import type { Variant } from '../../sessions/variant.ts';
 import { extra, InvalidMessage, missing } from './faults.ts';
 

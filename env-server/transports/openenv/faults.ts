@@ -1,7 +1,7 @@
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { Problem } from '../../problems.ts';
 
 const INVALID_STATUS = 422;
 

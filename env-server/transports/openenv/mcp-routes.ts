@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
-import { Problem } from '../../../shared/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { Problem } from '../../problems.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { RpcError, rpcFailure, rpcId } from './json-rpc.ts';
 import { MCP_VERSIONS, type McpCaller } from './mcp.ts';

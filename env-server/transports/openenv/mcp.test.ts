@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { until } from '../../../test/until.test-data.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
 
 const COUNTER = '/compat/openenv/test%2FCounter-v0';

@@ -1,14 +1,14 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Problem } from '../../../shared/problems.ts';
 import { isObject } from '../../custom/answer.ts';
-import { parseJson } from '../replies/json.ts';
-import { API_VERSION } from '../rest/openapi.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
+import type { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
+import { parseJson } from '../replies/json.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
+import { API_VERSION } from '../rest/openapi.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage } from './faults.ts';
 import {

@@ -1,12 +1,12 @@
 import type { Test } from 'tap';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { hostOf, listening } from '../../../test/wire.test-data.ts';
+import type { Settings } from '../../config/settings.ts';
 import type { OpenEnvDefinition } from '../../custom/remote/definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from '../../custom/remote/openenv.ts';
 import { localNetwork } from '../../custom/remote/service.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
-import type { Settings } from '../../config/settings.ts';
-import { hostOf, listening } from '../../../test/wire.test-data.ts';
 
 /** The client of remote environments plays an environment of this server through the door. */
 async function remote(t: Test, transport: 'http' | 'websocket', settings: Partial<Settings> = {}) {

@@ -1,13 +1,13 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../operations/declaration.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import type { OperationInput } from '../../operations/operation.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { floatText } from '../replies/float.ts';
 import { operate } from '../operate.ts';
+import { floatText } from '../replies/float.ts';
 import { type ActionForm, actionForm } from './action-form.ts';
 import type { ResetRequest } from './messages.ts';
 

@@ -1,5 +1,5 @@
-import { Problem } from '../../../shared/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
 import type { OpenEnvPlay, Seat, Shown } from './play.ts';

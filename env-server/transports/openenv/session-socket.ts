@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { RawData, WebSocket } from 'ws';
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
 import type { McpDesk } from './mcp.ts';
 import type { OpenEnvPlay, Seat } from './play.ts';
 

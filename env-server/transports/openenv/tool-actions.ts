@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { ProblemCode } from '../../../shared/problems.ts';
 import { isObject } from '../../custom/answer.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
 import { countable, InvalidMessage, missing, notObject } from './faults.ts';
 import type { OpenEnvPlay, Seat, Shown } from './play.ts';
 import { TOOL, toolResult, toolsOf } from './tools.ts';

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import type { TestApp } from '../../../test/app.test-data.ts';
-import { createApp } from '../../app.ts';
-import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { testRegistry, waiting } from '../../../test/environments.test-data.ts';
 import { dial, hostOf, listening, type Wire } from '../../../test/wire.test-data.ts';
+import { createApp } from '../../app.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
 
 const dialEnv = (t: Test, app: Pick<TestApp, 'server'>, envId: string, query = ''): Promise<Wire> =>
   dial(t, app, `/compat/openenv/${envId}/ws${query}`);

@@ -1,8 +1,8 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
 import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';

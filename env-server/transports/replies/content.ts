@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import compress from '@fastify/compress';
 import type { FastifyInstance } from 'fastify';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import { parseJson } from './json.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */

@@ -1,14 +1,20 @@
 import { randomBytes } from 'node:crypto';
+import { maxHeaderSize } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { Problem, type ProblemCode, type ProblemDocument } from '../../../shared/problems.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import { lingeringClose } from './lingering-close.ts';
+import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
 import { REPLY_HEADERS } from '../access/security.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
+import { lingeringClose } from './lingering-close.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
+
+/** What curl -d sends unless it is told. */
+const FORM = 'application/x-www-form-urlencoded';
+
+const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 
 /** What Fastify's own errors mean in ours. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
@@ -56,7 +62,9 @@ export class ProblemDesk {
       socket.destroy();
       return;
     }
-    const document = this.document(new Problem('bad_request', error.message));
+    const detail =
+      error.code === HEADER_OVERFLOW ? `the headers are larger than ${maxHeaderSize} bytes` : error.message;
+    const document = this.document(new Problem('bad_request', detail));
     const body = `${JSON.stringify(document)}\n`;
     const headers = {
       ...REPLY_HEADERS,
@@ -83,7 +91,7 @@ export class ProblemDesk {
 
   /** The document for a request, whose reply gets its status and the headers that go with it. */
   prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
-    const document = this.document(error, {
+    const document = this.document(explained(error, request), {
       traceId: traceIdOf(request),
       sessionId: (request.params as { session_id?: string } | null)?.session_id,
     });
@@ -95,8 +103,35 @@ export class ProblemDesk {
   headersOf({ code, retry_after_s }: ProblemDocument): { readonly [name: string]: string } {
     return {
       ...(retry_after_s !== undefined && { 'retry-after': String(Math.ceil(retry_after_s)) }),
+      ...(code === 'upgrade_required' && { upgrade: 'websocket' }),
       ...(code === 'unauthorized' && { 'www-authenticate': 'Bearer' }),
     };
+  }
+}
+
+/** Where Fastify refuses a body: what was sent, and what would be right. */
+function explained(error: unknown, { headers, routeOptions }: FastifyRequest): unknown {
+  const { code } = error as { readonly code?: unknown };
+  switch (code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE': {
+      const { 'content-length': length } = headers;
+      const size = length === undefined ? 'larger' : `${length} bytes, more`;
+      return new Problem(
+        'body_too_large',
+        `the body is ${size} than the ${routeOptions.bodyLimit} bytes that the server takes (--body-limit-bytes)`,
+      );
+    }
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE': {
+      const type = headers['content-type'];
+      const given = type ? `is ${type}` : 'is missing';
+      const curl = !type || type === FORM ? "; with curl: -H 'content-type: application/json'" : '';
+      return new Problem(
+        'unsupported_media_type',
+        `the body must be JSON, but the header content-type ${given}; send content-type: application/json${curl}`,
+      );
+    }
+    default:
+      return error;
   }
 }
 

@@ -1,6 +1,9 @@
 import type { FastifyInstance } from 'fastify';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
 import type { ProblemDesk } from './problems.ts';
+
+/** Characters of an address that are repeated. */
+const LONGEST_SHOWN = 300;
 
 interface Route {
   readonly method: string;
@@ -25,7 +28,12 @@ export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
     const segments = path.split('/');
     const allowed = new Set(routes.filter(route => fits(route, segments)).map(route => route.method));
     if (allowed.size === 0 || allowed.has(method)) {
-      return desk.reply(new Problem('not_found', `there is no ${method} ${url}`), request, reply);
+      const encoded = routes.map(route => withEncodedSlash(route, method, segments)).find(Boolean);
+      const hint = encoded
+        ? `; where an environment id has a slash, the path has %2F: ${encoded}`
+        : '; /docs shows the routes';
+      const detail = `there is no ${method} ${shortened(url)}${hint}`;
+      return desk.reply(new Problem('not_found', detail), request, reply);
     }
     const list = [...allowed].join(', ');
     reply.header('allow', list);
@@ -35,6 +43,18 @@ export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
       reply,
     );
   });
+}
+
+/** The path that would fit a route if one slash of an environment id in it were encoded. */
+function withEncodedSlash(route: Route, method: string, path: readonly string[]): string | undefined {
+  const at = route.pattern.indexOf(':env_id');
+  if (at < 0 || route.method !== method || !path[at] || !path[at + 1]) return undefined;
+  const joined = path.toSpliced(at, 2, `${path[at]}%2F${path[at + 1]}`);
+  return fits(route, joined) ? shortened(joined.join('/')) : undefined;
+}
+
+function shortened(url: string): string {
+  return url.length > LONGEST_SHOWN ? `${url.slice(0, LONGEST_SHOWN)}…` : url;
 }
 
 /** `:name` stands for any one segment, `*` for whatever follows. */

@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { until } from '../../../test/until.test-data.ts';
 import { type Body, isProblem, testApp } from '../../../test/app.test-data.ts';
-import { EXAMPLES } from '../../custom/examples.ts';
 import { waiting } from '../../../test/environments.test-data.ts';
 import { startServer } from '../../../test/process.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
+import { EXAMPLES } from '../../custom/examples.ts';
 
 /** What users of other environment servers complain of; more of it in websocket, semantics, exposure, and custom/isolation. */
 

@@ -1,19 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
 import type { Lane } from '../../scheduling/turns.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Authenticator } from '../access/auth.ts';
 import type { AllowedHosts } from '../access/hosts.ts';
+import { REPLY_HEADERS } from '../access/security.ts';
+import type { RequestCount, RequestCounts } from '../monitoring/request-counts.ts';
+import { traceIdIn } from '../monitoring/trace-requests.ts';
 import { parseJson } from '../replies/json.ts';
 import { PROBLEM_TYPE, type ProblemDesk } from '../replies/problems.ts';
-import type { RequestCount, RequestCounts } from '../monitoring/request-counts.ts';
-import { JSON_TYPE, restInput, runRestBatch } from './rest.ts';
-import { REPLY_HEADERS } from '../access/security.ts';
 import { encodeText } from '../replies/texts.ts';
-import { traceIdIn } from '../monitoring/trace-requests.ts';
+import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 
 /**
  * Steps and batches as programs send them, served on Node's own server: there the router, the hooks and the reply of a
@@ -138,7 +138,7 @@ class FastPath {
   #stepOf(request: IncomingMessage, principal: Principal, sessionId: string, body: unknown) {
     const { operation, checkRest, serialise } = this.#step;
     const { services } = this.#parts.dispatcher;
-    const input = restInput(body, ['session_id', 'request_key']);
+    const input = restInput(body, ['session_id', 'request_key'], shapeOf(operation));
     input.session_id = sessionId;
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;

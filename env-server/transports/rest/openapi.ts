@@ -1,9 +1,9 @@
 import type { TObject, TSchema } from 'typebox';
-import type { ProblemCode } from '../../../shared/problems.ts';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/documented-problems.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { ProblemSchema, REQUEST_KEY } from '../../operations/schemas.ts';
 import { OPERATIONS } from '../../operations/table.ts';
+import type { ProblemCode } from '../../problems.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 export const API_VERSION = '1.0.0';
@@ -34,6 +34,10 @@ export function openApiDocument(): Document {
   return {
     openapi: '3.1.0',
     info: { title: 'ragen environment server', version: API_VERSION, description: DESCRIPTION },
+    servers: [
+      { url: '/', description: 'The server that the document comes from.' },
+      { url: 'http://127.0.0.1:8080', description: 'A server on this machine with its default port.' },
+    ],
     tags: [
       { name: 'sessions', description: 'Episodes being played.' },
       { name: 'environments', description: 'What can be played.' },
@@ -167,42 +171,12 @@ function batchDocument(): Document {
   };
 }
 
-/** Batch items and WebSocket frames: an operation's parameters, query and body in one flat object. */
+/**
+ * Batch items and WebSocket frames: an operation's parameters, query and body in one flat object. Each is a closed schema
+ * with a name, as generators of clients make nothing of `unevaluatedProperties`.
+ */
 function addFrames(components: Map<string, Document>, emit: (schema: unknown) => unknown): void {
-  const items: string[] = [];
-  for (const operation of OPERATIONS) {
-    const name = `${pascal(operation.name)}Item`;
-    items.push(name);
-    const parts = [operation.params, operation.query, operation.body];
-    const properties = Object.assign({}, ...parts.map(part => part.properties), operation.documented);
-    components.set(
-      name,
-      emit({
-        type: 'object',
-        required: ['op', ...parts.flatMap(part => part.required ?? [])],
-        properties: {
-          op: { type: 'string', const: operation.name },
-          ...properties,
-          ...(operation.keyed && { request_key: { type: 'string', ...REQUEST_KEY } }),
-        },
-      }) as Document,
-    );
-  }
   const id = { type: ['string', 'integer'], description: 'The caller’s name for the frame.' };
-  const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);
-  const wait = {
-    type: 'integer',
-    minimum: 1,
-    description: 'Answer when this many items are ready; the rest is named in `pending` and goes on.',
-  };
-  const batchProperties = {
-    items: {
-      type: 'array',
-      items: { allOf: [reference('BatchItem')], unevaluatedProperties: false },
-      minItems: 1,
-    },
-    wait,
-  };
   const ofEveryFrame = {
     id,
     traceparent: {
@@ -211,12 +185,39 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
         'The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent.',
     },
   };
-  const frame = (properties: Document, required: string[]) => ({
+  const frame = (properties: Document, required: readonly string[]) => ({
     type: 'object',
     required: ['id', 'op', ...required],
     properties: { ...ofEveryFrame, ...properties },
     additionalProperties: false,
   });
+  const items: string[] = [];
+  const frames: string[] = [];
+  for (const operation of OPERATIONS) {
+    const { name, keyed, documented } = operation;
+    const parts = [operation.params, operation.query, operation.body];
+    const required = parts.flatMap(part => part.required ?? []);
+    const properties = emit({
+      op: { type: 'string', const: name },
+      ...Object.assign({}, ...parts.map(part => part.properties), documented),
+      ...(keyed && { request_key: { type: 'string', ...REQUEST_KEY } }),
+    }) as Document;
+    const item = { type: 'object', required: ['op', ...required], properties, additionalProperties: false };
+    components.set(`${pascal(name)}Item`, item);
+    components.set(`${pascal(name)}Frame`, frame(properties, required));
+    items.push(`${pascal(name)}Item`);
+    frames.push(`${pascal(name)}Frame`);
+  }
+  const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);
+  const wait = {
+    type: 'integer',
+    minimum: 1,
+    description: 'Answer when this many items are ready; the rest is named in `pending` and goes on.',
+  };
+  const batchProperties = {
+    items: { type: 'array', items: reference('BatchItem'), minItems: 1 },
+    wait,
+  };
   const failure = { type: 'object', required: ['ok', 'error'] };
   const added: { [name: string]: Document } = {
     BatchItem: {
@@ -260,16 +261,18 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
         },
       },
     },
+    BatchFrame: frame(
+      {
+        op: { type: 'string', const: 'batch' },
+        ...batchProperties,
+        request_key: { type: 'string', ...REQUEST_KEY },
+      },
+      ['items'],
+    ),
+    PingFrame: frame({ op: { type: 'string', const: 'ping' } }, []),
     Frame: {
       description: 'What a client sends on the WebSocket.',
-      oneOf: [
-        {
-          allOf: [{ type: 'object', required: ['id'], properties: ofEveryFrame }, reference('BatchItem')],
-          unevaluatedProperties: false,
-        },
-        frame({ op: { type: 'string', const: 'batch' }, ...batchProperties }, ['items']),
-        frame({ op: { type: 'string', const: 'ping' } }, []),
-      ],
+      oneOf: [...frames, 'BatchFrame', 'PingFrame'].map(reference),
     },
     ReplyFrame: {
       description: 'What the server answers; `id` is null where the frame had none that could be read.',

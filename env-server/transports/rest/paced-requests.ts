@@ -8,6 +8,8 @@ import type { Lane, Task, Turns } from '../../scheduling/turns.ts';
 const MOST_WAITING = 64;
 /** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
 const MOST_WAITING_IN_ALL = 20_000;
+/** How long a client may take none of a reply, or send nothing at all, before its connection is cut. */
+const STALLED_MS = 60_000;
 /** Groups of an IPv6 address that name a network: one client has all addresses below. */
 const NETWORK_GROUPS = 4;
 
@@ -47,6 +49,10 @@ export class PacedRequests {
         });
       });
     }
+    server.setTimeout(STALLED_MS, socket => {
+      // A request that is being worked on has nothing to send yet.
+      if (socket.writableLength > 0 || !this.#connections.get(socket)?.isAnswering) socket.destroy();
+    });
     const upgraders = server.listeners('upgrade') as ((
       request: IncomingMessage,
       socket: Duplex,
@@ -105,6 +111,11 @@ class Connection {
     this.#socket = socket;
     this.lane = lane;
     this.authorization = authorization;
+  }
+
+  /** A request has no whole reply yet. */
+  get isAnswering(): boolean {
+    return !isDone(this.#response);
   }
 
   changeClient(lane: Lane, authorization: string | undefined): void {

@@ -1,22 +1,23 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { chain, type MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
 import { plainResult } from '../../operations/dispatch/foreign.ts';
-import type { OperationInput } from '../../operations/operation.ts';
 import { textForm } from '../../operations/dispatch/reply-form.ts';
-import { RequestKey } from '../../operations/schemas.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
+import type { Operation } from '../../operations/operation.ts';
+import { RequestKey } from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import { traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemDesk } from '../replies/problems.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
 import { encodeText, type Text } from '../replies/texts.ts';
-import { traceIdOf } from '../monitoring/trace-requests.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -71,8 +72,9 @@ function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) =
   const params = Object.keys(operation.params.properties);
   const query = Object.keys(operation.query.properties);
   const elsewhere = [...params, ...query, 'request_key'];
+  const shape = shapeOf(operation);
   return request => {
-    const input = restInput(request.body, elsewhere);
+    const input = restInput(request.body, elsewhere, shape);
     for (const name of params) input[name] = (request.params as { [name: string]: string })[name];
     const given = request.query as { [name: string]: unknown };
     for (const name in given) {
@@ -90,28 +92,49 @@ function gatherer({ operation }: CompiledOperation): (request: FastifyRequest) =
 /**
  * The part of an operation's input that a body brings.
  * @param elsewhere keys that other parts of the request bring
+ * @param shape how a body looks
  * @throws Problem `invalid_request`
  */
-export function restInput(body: unknown, elsewhere: readonly string[]): { [name: string]: unknown } {
+export function restInput(
+  body: unknown,
+  elsewhere: readonly string[],
+  shape: string,
+): { [name: string]: unknown } {
   if (body === undefined) return {};
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw new Problem('invalid_request', 'the body must be a JSON object');
+    const given = body === null ? 'null' : Array.isArray(body) ? 'a list' : `a ${typeof body}`;
+    throw new Problem('invalid_request', `the body must be a JSON object such as ${shape}, got ${given}`);
   }
   for (const name of elsewhere) {
-    if (Object.hasOwn(body, name)) throw unknownKey(name, 'it does not belong into the body');
+    if (Object.hasOwn(body, name)) {
+      const place =
+        name === 'request_key' ? 'over HTTP it is the header Idempotency-Key' : 'it belongs in the address';
+      throw unknownKey(name, `${place}, not in the body`);
+    }
   }
   return body as { [name: string]: unknown };
 }
+
+/** A body as an operation takes it, in short: its required keys, or else its first one. */
+export function shapeOf({ body }: Operation): string {
+  const names = Object.keys(body.properties);
+  const required = names.filter(name => body.required?.includes(name));
+  const shown = required.length > 0 ? required : names.slice(0, 1);
+  return `{${shown.map(name => `"${name}": …`).join(', ')}}`;
+}
+
+const BATCH_SHAPE = '{"items": [{"op": "step", "session_id": "…", "action": …}, …]}';
 
 function unknownKey(name: string, why: string): Problem {
   const detail = `unknown key "${name}": ${why}`;
   return new Problem('invalid_request', detail, { violations: [{ pointer: `/${name}`, detail }] });
 }
 
+const BATCH_EXAMPLE = [{ op: 'step', session_id: '…', action: 'Up' }];
 const checkBatch = compileCheck(
   Type.Object(
     {
-      items: Type.Array(Type.Unknown(), { minItems: 1 }),
+      items: Type.Array(Type.Unknown(), { minItems: 1, examples: [BATCH_EXAMPLE] }),
       wait: Type.Optional(Type.Integer({ minimum: 1 })),
       request_key: Type.Optional(RequestKey),
     },
@@ -160,7 +183,7 @@ export function runRestBatch(
   mostItems: number,
   { body, key, principal, trace, traceId }: RestBatch,
 ): MaybePromise<Text> {
-  const input = restInput(body, ['request_key']);
+  const input = restInput(body, ['request_key'], BATCH_SHAPE);
   if (key !== undefined) input.request_key = key;
   checkBatch(input);
   const batch = {

@@ -60,3 +60,10 @@ t.test('a few bytes that announce gigabytes take no memory', async t => {
   const nested = Uint8Array.from({ length: 3000 }, (_, i) => [0xdc, 0x03, 0xe8][i % 3]);
   t.throws(() => decodeMsgpack(nested), { code: 'bad_json', message: /ends within a value/ });
 });
+
+t.test('a message of very many values is refused before it is decoded', async t => {
+  const count = 400_000;
+  const bytes = new Uint8Array(5 + count).fill(0x90);
+  bytes.set([0xdd, 0, count >> 16, (count >> 8) & 0xff, count & 0xff]);
+  t.throws(() => decodeMsgpack(bytes), { code: 'bad_json', message: /more than 300000 values/ });
+});

@@ -1,5 +1,6 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
-import { Problem } from '../../../shared/problems.ts';
+import { Problem } from '../../problems.ts';
+import { MOST_PARTS } from '../replies/json.ts';
 
 /** How deep maps and arrays may lie in one another. */
 const DEEPEST = 100;
@@ -39,6 +40,7 @@ function scan(bytes: Uint8Array): void {
   /** Members that are still to come of each map or array that is open, outermost first. */
   const open: number[] = [];
   let owed = 1;
+  let tokens = 0;
   let at = 0;
   while (owed > 0) {
     if (owed > bytes.length - at) throw refused(`it ends within a value, after ${bytes.length} bytes`);
@@ -50,6 +52,7 @@ function scan(bytes: Uint8Array): void {
       throw error;
     }
     at += token.bytes;
+    if (++tokens > MOST_PARTS) throw refused(`it has more than ${MOST_PARTS} values`);
     owed += token.members - 1;
     if (open.length > 0) open[open.length - 1]--;
     if (token.members > 0) open.push(token.members);

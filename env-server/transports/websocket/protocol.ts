@@ -1,10 +1,10 @@
 import type { RawData } from 'ws';
-import { Problem } from '../../../shared/problems.ts';
 import { plainForm, type ReplyForm, textForm } from '../../operations/dispatch/reply-form.ts';
-import { binaryFrames, textFrames } from './frames.ts';
+import { Problem } from '../../problems.ts';
 import { parseJson } from '../replies/json.ts';
-import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
 import { type Text, unitsOf } from '../replies/texts.ts';
+import { binaryFrames, textFrames } from './frames.ts';
+import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
 
 /** Id of a frame; null in the reply to a frame whose id could not be read. */
 export type FrameId = string | number | null;

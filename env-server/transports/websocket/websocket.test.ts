@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { until } from '../../../test/until.test-data.ts';
 import type { TestApp } from '../../../test/app.test-data.ts';
 import { waiting } from '../../../test/environments.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { dial as dialPath, hostOf, listening, type Wire } from '../../../test/wire.test-data.ts';
 
 const dial = (

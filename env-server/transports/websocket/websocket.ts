@@ -2,19 +2,20 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { RawData } from 'ws';
-import type { MaybePromise } from '../../../shared/maybe-promise.ts';
-import { Problem } from '../../../shared/problems.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { type Call, newCall } from '../../operations/dispatch/execute.ts';
-import type { OperationInput } from '../../operations/operation.ts';
-import { RequestKey } from '../../operations/schemas.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
+import { RequestKey } from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
+import type { ProblemDesk } from '../replies/problems.ts';
 import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
 import {
   type FrameId,
   jsonProtocol,
@@ -22,7 +23,6 @@ import {
   type Protocol,
   requireSubprotocol,
 } from './protocol.ts';
-import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Characters or bytes of replies above which they do not wait for more to leave with them. */

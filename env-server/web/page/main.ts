@@ -3,9 +3,9 @@ import { themeSwitch } from '../../../shared/web/theme.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
 import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
+import { tokenBar } from './components/token-bar.ts';
 import { PlayView } from './play/play-view.ts';
 import { RegisterView } from './register/register-view.ts';
-import { tokenBar } from './components/token-bar.ts';
 import { WatchView } from './watch/watch-view.ts';
 
 const NAMES: { readonly [view in Address['view']]: string } = {

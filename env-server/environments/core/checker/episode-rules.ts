@@ -1,9 +1,9 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
-import type { ObservationSpaces } from '../../../../shared/spaces.ts';
-import type { AnyEnvironment, Transition } from '../environment.ts';
+import type { AnyEnvironment, ObservationFormat, Transition } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
+import type { ObservationSpaces, Space } from '../space.ts';
 import { charactersOf, observationSpaces } from '../spaces.ts';
 import { junkAction, sensibleAction } from './play.ts';
 import type { Findings, Rule } from './report.ts';
@@ -242,7 +242,7 @@ class Watch {
       }
       const wrong = (message: string) =>
         this.#findings.add('observation_space', `the ${format} form ${message}`);
-      const space = format === 'structured' ? this.#spaces.structured : this.#spaces.text;
+      const space = this.#spaceOf(format);
       if (!isPlainJson(seen) || (space.type === 'Json' && typeof seen !== 'object')) {
         wrong(`is not a JSON object: ${shown(seen)}`);
         continue;
@@ -260,6 +260,13 @@ class Watch {
     } catch (error) {
       this.#findings.add('rendering', `render threw ${(error as Error).message}`);
     }
+  }
+
+  /** A wrapper may make the form `text` an object, and leave the others as they are. */
+  #spaceOf(format: ObservationFormat): Space {
+    const { text, structured } = this.#spaces;
+    if (format === 'structured') return structured;
+    return format === 'text' || text.type === 'Text' ? text : this.#environment.spec.observationSpace;
   }
 
   /** Some of the actions listed as valid are tried, each from the same state. */

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../../shared/json.ts';
 import type { AnyEnvironment } from '../environment.ts';
+import { ENVIRONMENT_ID } from '../environment-id.ts';
 import { whyOutside } from '../membership.ts';
-import { ENVIRONMENT_ID } from '../../registry.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
 import type { Findings } from './report.ts';
 import { isPlainJson, shown } from './values.ts';

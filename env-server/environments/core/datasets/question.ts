@@ -1,6 +1,6 @@
 import Type from 'typebox';
-import type { Space } from '../../../../shared/spaces.ts';
 import type { EnvironmentSpec } from '../environment.ts';
+import type { Space } from '../space.ts';
 import { anyText, LINES, text } from '../spaces.ts';
 
 export const LONGEST_QUESTION = 20_000;

@@ -1,6 +1,5 @@
 import Type from 'typebox';
 import type { Json } from '../../../../shared/json.ts';
-import type { Space } from '../../../../shared/spaces.ts';
 import {
   type Description,
   type EnvironmentSpec,
@@ -9,8 +8,9 @@ import {
   type ObservationFormat,
   type Picture,
 } from '../environment.ts';
-import { pictureUrl } from './png.ts';
+import type { Space } from '../space.ts';
 import { charactersOf, LINES, text } from '../spaces.ts';
+import { pictureUrl } from './png.ts';
 
 type Legend = NonNullable<Description['legend']>;
 

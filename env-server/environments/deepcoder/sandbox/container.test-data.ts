@@ -30,6 +30,8 @@ if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
+# The change of user has undone what unshare --kill-child asked for.
+libc.prctl(1, 9, 0, 0, 0)
 os.environ["HOME"] = "/"
 os.execvp(command[0], command)
 `;

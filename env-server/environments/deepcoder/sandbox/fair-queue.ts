@@ -1,4 +1,4 @@
-import { Problem } from '../../../../shared/problems.ts';
+import { Problem } from '../../../problems.ts';
 
 /** Of `too_many_requests` and `environment_busy`. */
 const RETRY_AFTER_SECONDS = 2;
@@ -26,7 +26,7 @@ interface Owner {
 }
 
 /**
- * Shares slots out among owners. One owner alone may hold all of the common slots, but whoever holds none finds a guest
+ * Shares slots out among owners. One owner alone may hold all of the common slots, but an owner who holds none finds a guest
  * slot even then; so nobody waits for what another owner runs unless very many owners run something. Where several wait,
  * the one that holds least comes first, and of those the one whose turn was longest ago.
  */
@@ -81,7 +81,7 @@ export class FairQueue {
             { retryAfterSeconds: RETRY_AFTER_SECONDS },
           ),
         );
-      }, queueSeconds * MS_PER_S);
+      }, queueSeconds * MS_PER_S).unref();
       owner.waiting.add(waiting);
     });
   }

@@ -12,7 +12,7 @@ program that breaks its harness gains nothing.
              "output_bytes"}
     result: {"status": "ok" | "error" | "timeout" | "output", "error", "bytes"}
 
-A child tells the harness over a pipe of its own that its walls stand, and closes the pipe before the program begins. What
+A child tells the harness over a separate pipe that its walls stand, and closes the pipe before the program begins. What
 goes wrong until then, and every fault of the harness itself, is a last line {"fault"}: never a result.
 """
 

@@ -6,7 +6,7 @@ import { faultOfContainment, faultOfService } from './self-test.ts';
 
 /** Interpreter for untrusted programs; `python3` where it is not set. */
 export const PYTHON_VARIABLE = 'RAGEN_DEEPCODER_PYTHON';
-/** Set to 1 by an operator who runs programs without isolation all the same. */
+/** Set to 1 by an operator who runs programs without isolation. */
 export const UNISOLATED_VARIABLE = 'RAGEN_DEEPCODER_UNISOLATED';
 
 const HARNESS = fileURLToPath(new URL('./harness.py', import.meta.url));
@@ -93,7 +93,7 @@ async function findStrongest(): Promise<Isolation> {
   }
   if (weak && process.env[UNISOLATED_VARIABLE] === '1') return weak;
   throw new SandboxFailed(
-    `this machine offers no isolation for untrusted programs (${faults.join('; ')}); an operator can run them all the same with ${UNISOLATED_VARIABLE}=1`,
+    `this machine offers no isolation for untrusted programs (${faults.join('; ')}); an operator can run them anyway with ${UNISOLATED_VARIABLE}=1`,
   );
 }
 

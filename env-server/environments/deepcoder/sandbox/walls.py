@@ -1,4 +1,4 @@
-"""What keeps a program in: namespaces with a bare root, a user of its own, Landlock, the system call filter, limits."""
+"""What keeps a program in: namespaces with a bare root, a separate user, Landlock, the system call filter, limits."""
 
 import ctypes
 import os
@@ -153,7 +153,7 @@ class Walls:
     """Stands in the harness; `enclose` puts a child behind all of them.
 
     spaces: "root" or "user" where the harness was started in new namespaces, by root or by a user; "none" for none.
-    uid: of its own for the program, where root starts the harness; it must differ from those of all other processes.
+    uid: the user of the program, where root starts the harness; it must differ from those of all other processes.
     """
 
     def __init__(self, spaces, uid):

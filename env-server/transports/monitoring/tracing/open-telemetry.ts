@@ -29,10 +29,11 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
-import type { MaybePromise } from '../../../../shared/maybe-promise.ts';
-import { Problem } from '../../../../shared/problems.ts';
-import type { Operation, OperationInput } from '../../../operations/operation.ts';
+import type { MaybePromise } from '../../../environments/core/maybe-promise.ts';
+import type { OperationInput } from '../../../operations/declaration.ts';
 import type { TraceContext, Tracing } from '../../../operations/dispatch/tracing.ts';
+import type { Operation } from '../../../operations/operation.ts';
+import { Problem } from '../../../problems.ts';
 import type { TracingSettings } from './settings.ts';
 
 const SERVICE_NAME = 'ragen-env-server';

@@ -3,8 +3,8 @@ import { createServer } from 'node:http';
 import { parse } from 'protobufjs';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { listen } from '../../../custom/remote/service.test-data.ts';
 import { runServer, startServer } from '../../../../test/process.test-data.ts';
+import { listen } from '../../../custom/remote/service.test-data.ts';
 import { readTracingSettings } from './settings.ts';
 
 t.setTimeout(300_000);

@@ -1,6 +1,6 @@
 import { h } from '../../../../shared/web/element.ts';
-import { formatNumber } from './format.ts';
 import type { Environment } from '../client/wire.ts';
+import { formatNumber } from './format.ts';
 
 /** Title and task of an environment. @param title of the page, which focus goes to */
 export function aboutEnvironment(environment: Environment, title: HTMLElement): HTMLElement {

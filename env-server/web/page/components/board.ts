@@ -1,6 +1,6 @@
 import { fill, h } from '../../../../shared/web/element.ts';
-import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
 import type { Observation, Schemas } from '../client/wire.ts';
+import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
 
 /** Pictures smaller than this are shown at twice their size, in pixels. */
 const SMALL_PICTURE = 260;

@@ -1,8 +1,8 @@
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import { ProblemNote } from './problem-note.ts';
 import type { EnvironmentSummary, Schemas } from '../client/wire.ts';
+import { ProblemNote } from './problem-note.ts';
 
 const PAUSE_MS = 150;
 const WIDE = matchMedia('(min-width: 62rem)');

@@ -1,9 +1,9 @@
 import type { Json } from '../../../../shared/json.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
+import type { Environment } from '../client/wire.ts';
 import { formatValue } from '../components/format.ts';
 import { JsonField } from '../components/json-field.ts';
 import { type Key, keysFor } from './keys.ts';
-import type { Environment } from '../client/wire.ts';
 
 /** Actions that are offered as buttons; above it a field with suggestions is handier. */
 const MOST_BUTTONS = 40;

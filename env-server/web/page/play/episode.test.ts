@@ -2,8 +2,8 @@ import t, { type Test } from 'tap';
 import type { Json } from '../../../../shared/json.ts';
 import { testApp } from '../../../../test/app.test-data.ts';
 import { type Client, RequestFailed } from '../client/client.ts';
-import { DEFAULT_SETUP, describe, Episode } from './episode.ts';
 import type { ProblemReply } from '../client/wire.ts';
+import { DEFAULT_SETUP, describe, Episode } from './episode.ts';
 
 /** As much of a client as an episode uses, on a server without a socket. */
 async function clientOf(t: Test) {

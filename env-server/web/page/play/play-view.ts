@@ -3,11 +3,11 @@ import type { Address } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import { EnvironmentPicker } from '../components/environment-picker.ts';
 import { exchangePanel } from '../components/exchange-panel.ts';
-import type { PlayRequest } from '../watch/lobby.ts';
 import { ProblemNote } from '../components/problem-note.ts';
-import { Stage } from './stage.ts';
 import { Transcript } from '../components/transcript.ts';
 import type { View } from '../view.ts';
+import type { PlayRequest } from '../watch/lobby.ts';
+import { Stage } from './stage.ts';
 
 /** Pick an environment, play it, see what went over the wire. */
 export class PlayView implements View<'play'> {

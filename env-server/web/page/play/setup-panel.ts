@@ -1,11 +1,11 @@
 import type { JsonObject } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
 import { type Client, RequestFailed } from '../client/client.ts';
-import { describe, type Setup } from './episode.ts';
+import type { Environment, Violation, WrapperChoice } from '../client/wire.ts';
 import { JsonField, NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { type FieldSchema, SchemaForm } from '../components/schema-form.ts';
-import type { Environment, Violation, WrapperChoice } from '../client/wire.ts';
+import { describe, type Setup } from './episode.ts';
 
 /** A pause in typing after which the server is asked what it thinks. */
 const PAUSE_MS = 200;

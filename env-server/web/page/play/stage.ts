@@ -1,17 +1,17 @@
 import type { Json } from '../../../../shared/json.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
-import { ActionPad } from './action-pad.ts';
 import { formatAddress } from '../address.ts';
-import { Board } from '../components/board.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
+import { Turns } from '../client/turns.ts';
+import type { Environment } from '../client/wire.ts';
+import { Board } from '../components/board.ts';
+import { ProblemNote } from '../components/problem-note.ts';
+import { stepReport } from '../components/step-report.ts';
+import { Lobby, type PlayRequest } from '../watch/lobby.ts';
+import { ActionPad } from './action-pad.ts';
 import type { Episode, Move } from './episode.ts';
 import { Guide } from './guide.ts';
 import { keyOf } from './keys.ts';
-import { Lobby, type PlayRequest } from '../watch/lobby.ts';
-import { ProblemNote } from '../components/problem-note.ts';
-import { stepReport } from '../components/step-report.ts';
-import { Turns } from '../client/turns.ts';
-import type { Environment } from '../client/wire.ts';
 
 /** Actions that wait for the one under way; more of them are a key held down. */
 const MOST_WAITING = 4;

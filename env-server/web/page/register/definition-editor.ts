@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
+import type { Violation } from '../client/wire.ts';
 import { JsonField } from '../components/json-field.ts';
 import { LINE } from '../components/problem-note.ts';
-import type { Violation } from '../client/wire.ts';
 
 const DEFINITION = '/definition';
 const SOURCE = '/definition/source';

@@ -1,14 +1,14 @@
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import type { Address } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
-import { DefinitionEditor, type Draft } from './definition-editor.ts';
+import { Turns } from '../client/turns.ts';
+import type { Registration, Schemas } from '../client/wire.ts';
 import { exchangePanel } from '../components/exchange-panel.ts';
 import { NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
-import { registrationReport } from './registration-report.ts';
-import { Turns } from '../client/turns.ts';
 import type { View } from '../view.ts';
-import type { Registration, Schemas } from '../client/wire.ts';
+import { DefinitionEditor, type Draft } from './definition-editor.ts';
+import { registrationReport } from './registration-report.ts';
 
 interface Example {
   readonly summary: string;

@@ -1,11 +1,11 @@
 import type { Json } from '../../../../shared/json.ts';
 import { h } from '../../../../shared/web/element.ts';
-import { aboutEnvironment, rulesOf } from '../components/about-environment.ts';
 import type { Client } from '../client/client.ts';
+import type { Environment } from '../client/wire.ts';
+import { aboutEnvironment, rulesOf } from '../components/about-environment.ts';
 import { Episode, type Setup } from '../play/episode.ts';
 import { SetupPanel } from '../play/setup-panel.ts';
 import { StartBar } from '../play/start-bar.ts';
-import type { Environment } from '../client/wire.ts';
 
 /** What is to be played, and from where. */
 export interface PlayRequest {

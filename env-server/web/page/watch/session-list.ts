@@ -1,10 +1,10 @@
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import { FILM_GROUP } from './film.ts';
 import { Poll } from '../client/poll.ts';
-import { ProblemNote } from '../components/problem-note.ts';
 import type { Schemas, Session } from '../client/wire.ts';
+import { ProblemNote } from '../components/problem-note.ts';
+import { FILM_GROUP } from './film.ts';
 
 const PAGE_SIZE = 50;
 const REFRESH_MS = 2000;

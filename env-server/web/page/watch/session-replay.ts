@@ -1,16 +1,16 @@
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
 import { formatAddress } from '../address.ts';
-import { Board } from '../components/board.ts';
 import { type Client, environmentPath, sessionPath } from '../client/client.ts';
-import { moveOf, readTrajectory } from '../play/episode.ts';
-import { Film } from './film.ts';
-import { formatNumber, formatValue } from '../components/format.ts';
-import type { PlayRequest } from './lobby.ts';
 import { Poll } from '../client/poll.ts';
+import type { Environment, SessionDetail, TrajectoryRecord } from '../client/wire.ts';
+import { Board } from '../components/board.ts';
+import { formatNumber, formatValue } from '../components/format.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { Transcript } from '../components/transcript.ts';
-import type { Environment, SessionDetail, TrajectoryRecord } from '../client/wire.ts';
+import { moveOf, readTrajectory } from '../play/episode.ts';
+import { Film } from './film.ts';
+import type { PlayRequest } from './lobby.ts';
 
 const LOOK_MS = 1000;
 const PACE_MS = 500;

@@ -1,10 +1,10 @@
 import { fill, h } from '../../../../shared/web/element.ts';
 import type { Address } from '../address.ts';
 import type { Client } from '../client/client.ts';
+import type { View } from '../view.ts';
 import type { PlayRequest } from './lobby.ts';
 import { SessionList } from './session-list.ts';
 import { SessionReplay } from './session-replay.ts';
-import type { View } from '../view.ts';
 
 /** The open sessions, and one of them at a time. */
 export class WatchView implements View<'watch'> {

@@ -47,6 +47,12 @@ export const PROBLEMS = {
     retryable: false,
     advice: 'The header `Allow` names those it takes.',
   },
+  upgrade_required: {
+    status: 426,
+    title: 'The route is a WebSocket',
+    retryable: false,
+    advice: 'Connect with a WebSocket client, or use the REST routes; see `/docs`.',
+  },
   unknown_environment: {
     status: 404,
     title: 'No such environment',

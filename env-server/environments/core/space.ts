@@ -1,4 +1,4 @@
-import type { JsonObject } from './json.ts';
+import type { JsonObject } from '../../../shared/json.ts';
 
 /** Types of the elements of a `Box` that are whole numbers, and of one that holds fractions. */
 export type BoxType = 'uint8' | 'int64' | 'float64';
@@ -53,7 +53,7 @@ export type Space =
 
 /** What the observations of an environment are made of. */
 export interface ObservationSpaces {
-  /** Of the forms that are text. */
+  /** Of the form `text`, and of the others that are text. */
   readonly text: Space;
   /** Of the form `structured`. */
   readonly structured: Space;

@@ -1,0 +1,3 @@
+import type { Cube } from './cube.ts';
+
+export type RubiksCubeState = { readonly cube: Cube };

@@ -1,0 +1,16 @@
+import type { Page, Where } from './pages.ts';
+import type { Goal } from './product.ts';
+import type { Verdict } from './reward.ts';
+
+export type WebShopState = {
+  readonly files: {
+    readonly products: string;
+    readonly attributes?: string;
+    readonly instructions?: string;
+  } | null;
+  readonly strict: boolean;
+  readonly goal: Goal;
+  readonly where: Where;
+  readonly page: Page;
+  readonly verdict: Verdict | null;
+};

@@ -1,0 +1,59 @@
+import type { TObject, TProperties, TSchema } from 'typebox';
+import type { JsonObject } from '../../shared/json.ts';
+import type { AuditAction } from '../persistence/store.ts';
+import type { ProblemCode } from '../problems.ts';
+import type { Scope } from '../sessions/principal.ts';
+
+/** Parameters, query and body of a request in one flat object, as frames carry them. */
+export type OperationInput = { readonly [key: string]: unknown };
+
+/** How the REST door writes a result that is not sent as JSON. */
+export interface Representation {
+  readonly contentType: string;
+  readonly body: string | Buffer;
+}
+
+export interface BodyExample {
+  readonly summary: string;
+  readonly value: JsonObject;
+}
+
+/** What is known of an operation without its handler. */
+export interface OperationDeclaration {
+  /** `op` of frames and batch items, `operationId` in OpenAPI. */
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** With `{name}` for parameters. */
+  readonly path: string;
+  /** Status of success; 204 has no body. */
+  readonly status: 200 | 201 | 204;
+  readonly scope: Scope;
+  readonly tag: 'sessions' | 'environments';
+  readonly summary: string;
+  readonly description?: string;
+  readonly result: TSchema;
+  /** Changes something, hence honours request keys. */
+  readonly keyed: boolean;
+  /** Lets an environment's code run, with all that may come of it. */
+  readonly plays?: boolean;
+  /** Codes that are its own; `documentedProblems` adds those that many operations share. */
+  readonly problems?: readonly ProblemCode[];
+  /** Its REST replies have an `ETag`: they are large and rarely change. */
+  readonly revalidated?: boolean;
+  /** What the audit log calls it, refused attempts included. */
+  readonly audited?: AuditAction;
+  /** Properties of the body that the reference shows in more detail than the check looks at. */
+  readonly documented?: TProperties;
+  /** Bodies for the reference, by name. */
+  readonly examples?: { readonly [name: string]: BodyExample };
+  /** Content types that `represent` may choose besides JSON. */
+  readonly mediaTypes?: readonly string[];
+  /** What `represent` writes as JSON, where that is not the result. */
+  readonly representedJson?: TSchema;
+}
+
+export interface OperationSchemas {
+  readonly params: TObject;
+  readonly query: TObject;
+  readonly body: TObject;
+}

@@ -1,0 +1,70 @@
+import t from 'tap';
+import { type TSchema, Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { faultsOf, faultText, withFewUnknown } from './faults.ts';
+
+const closed = (properties: { [key: string]: TSchema }, more: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...more });
+const Wrapper = closed({ name: Type.String() }, { examples: [{ name: 'record' }] });
+const Schema = closed({
+  size: Type.Optional(Type.Integer({ minimum: 2 })),
+  map: Type.Optional(Type.Union([Type.Literal('4x4'), Type.Literal('8x8')])),
+  mode: Type.Optional(Type.Enum(['text', 'png'])),
+  seed: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
+  place: Type.Optional(Type.Union([Type.Array(Type.Integer()), closed({ row: Type.Integer() })])),
+  wrappers: Type.Optional(Type.Array(Wrapper)),
+  headers: Type.Optional(Type.Record(Type.String(), Type.String())),
+});
+
+function told(value: unknown, schema: TSchema = Schema): string[] {
+  const short = withFewUnknown(schema, value);
+  return faultsOf(schema, short, Value.Errors(schema, short)).map(fault => faultText(fault, 'the value'));
+}
+
+t.test('a fault says where it is, what it is and what would be right', async t => {
+  const cases: readonly (readonly [value: unknown, text: string])[] = [
+    [5, 'the value must be object, got 5'],
+    [{ size: 'big' }, 'size must be integer, got "big"'],
+    [{ size: 1 }, 'size must be >= 2, got 1'],
+    [{ map: '6x6' }, 'map must be one of "4x4", "8x8", got "6x6"'],
+    [{ mode: 'jpg' }, 'mode must be one of text, png, got "jpg"'],
+    [{ seed: -1 }, 'seed must be >= 0, got -1'],
+    [{ seed: '1' }, 'seed must be integer or null, got "1"'],
+    [{ place: { row: 'x' } }, 'place/row must be integer, got "x"'],
+    [{ place: [1, 'x'] }, 'place/1 must be integer, got "x"'],
+    [{ place: 3 }, 'place must be array or object, got 3'],
+    [{ wrappers: ['record'] }, 'wrappers/0 must be object, got "record", e.g. {"name":"record"}'],
+    [{ wrappers: [{}] }, 'wrappers/0: "name" is required, e.g. {"name":"record"}'],
+    [
+      { wrappers: [{ name: 'a', nam: 1 }] },
+      'wrappers/0: unknown key "nam", did you mean `name`?; known are name',
+    ],
+    [
+      { wrappers: [], siez: 1 },
+      'unknown key "siez", did you mean `size`?; known are size, map, mode, seed, place, wrappers, headers',
+    ],
+    [{ 'a/b~c': 1 }, 'unknown key "a/b~c"; known are size, map, mode, seed, place, wrappers, headers'],
+    [{ headers: { authorization: 1 } }, 'headers/authorization must be string'],
+    [{ size: 'x'.repeat(1000) }, `size must be integer, got "${'x'.repeat(59)}…`],
+  ];
+  for (const [value, text] of cases) t.same(told(value), [text], JSON.stringify(value).slice(0, 80));
+});
+
+t.test('a pointer leads to what is wrong', async t => {
+  const value = { 'a/b~c': 1, wrappers: [{ name: 1 }] };
+  const pointers = faultsOf(Schema, value, Value.Errors(Schema, value)).map(({ pointer }) => pointer);
+  t.same(pointers.sort(), ['/a~1b~0c', '/wrappers/0/name']);
+});
+
+t.test('of very many unknown keys a few are told, and what else is wrong all the same', async t => {
+  const many = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 1]));
+  for (const value of [many, { ...many, wrappers: [] }, { wrappers: [{ ...many, name: 'a' }] }]) {
+    const texts = told(value);
+    t.ok(texts.length > 0 && texts.length <= 8, `${texts.length}`);
+    t.match(texts[0], /unknown key "k0"/);
+  }
+  t.ok(told({ ...many, size: 'x' }).includes('size must be integer, got "x"'));
+  t.equal(withFewUnknown(Type.Object({}), many), many, 'an open object is left as it is');
+  const fits = { size: 3, wrappers: [{ name: 'a' }] };
+  t.equal(withFewUnknown(Schema, fits), fits);
+});

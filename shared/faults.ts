@@ -1,0 +1,269 @@
+import type { TSchema } from 'typebox';
+import type { TLocalizedValidationError } from 'typebox/error';
+import { suggestion } from './suggestion.ts';
+
+/** One thing wrong with a value. */
+export interface Fault {
+  /** JSON pointer into the value. */
+  readonly pointer: string;
+  /** What is wrong and what would be right; without the place, unless it is about a key. */
+  readonly message: string;
+  /** The key that is missing, or that the schema does not know. */
+  readonly key?: { readonly name: string; readonly isKnown: boolean };
+}
+
+/** A fault with its place. @param whole how to call the value */
+export function faultText({ pointer, message, key }: Fault, whole: string): string {
+  if (!key) return `${pointer.slice(1) || whole} ${message}`;
+  const object = pointer.slice(1, Math.max(pointer.lastIndexOf('/'), 1));
+  return object === '' ? message : `${object}: ${message}`;
+}
+
+/** What this file reads of a schema. */
+interface PlainSchema {
+  readonly type?: string;
+  readonly const?: unknown;
+  readonly enum?: readonly unknown[];
+  readonly examples?: readonly unknown[];
+  readonly properties?: { readonly [key: string]: PlainSchema };
+  readonly additionalProperties?: unknown;
+  readonly items?: PlainSchema;
+  readonly anyOf?: readonly PlainSchema[];
+}
+
+/** Unknown keys of one object that are looked at: the validator takes long over each, and stops after eight faults. */
+const MOST_UNKNOWN = 4;
+const LONGEST_SHOWN = 60;
+/** Values that may be secrets are not repeated. */
+const SECRET = /header|secret|token|password|key|auth/i;
+/** Where a closed object refuses its unknown keys. */
+const OF_CLOSED = /^(.*)\/additionalProperties$/;
+const UNION = /\/(?:anyOf|oneOf)\/(\d+)/;
+
+type ValidationError = Pick<
+  TLocalizedValidationError,
+  'keyword' | 'schemaPath' | 'instancePath' | 'message'
+> & { readonly params: unknown };
+
+/**
+ * A value with so few of its unknown keys that finding its faults is quick, itself where it has no more. It has faults if
+ * and only if the value has.
+ */
+export function withFewUnknown(schema: TSchema, value: unknown): unknown {
+  return fewUnknown(schema as PlainSchema, value);
+}
+
+function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    const { items } = schema ?? {};
+    if (!items) return value;
+    const cut = value.map(item => fewUnknown(items, item));
+    return cut.some((item, i) => item !== value[i]) ? cut : value;
+  }
+  const { properties, additionalProperties } = schema ?? {};
+  if (!properties) return value;
+  // No part is copied before it is known to be needed: there may be very many keys.
+  const fields = value as { readonly [key: string]: unknown };
+  const kept: [string, unknown][] = [];
+  let changed = false;
+  for (const [key, part] of Object.entries(properties)) {
+    if (!Object.hasOwn(fields, key)) continue;
+    const cut = fewUnknown(part, fields[key]);
+    changed ||= cut !== fields[key];
+    kept.push([key, cut]);
+  }
+  const most = additionalProperties === false ? kept.length + MOST_UNKNOWN : Number.POSITIVE_INFINITY;
+  for (const key in fields) {
+    if (Object.hasOwn(properties, key)) continue;
+    if (kept.length >= most) {
+      changed = true;
+      break;
+    }
+    kept.push([key, fields[key]]);
+  }
+  return changed ? Object.fromEntries(kept) : value;
+}
+
+/**
+ * Says what is wrong in the words of the schema.
+ * @param errors what the validator of the schema found in the value
+ */
+export function faultsOf(schema: TSchema, value: unknown, errors: readonly ValidationError[]): Fault[] {
+  const faults = new Map<string, Fault>();
+  for (const fault of describe(schema as PlainSchema, value, errors, '#')) {
+    if (!faults.has(fault.pointer)) faults.set(fault.pointer, fault);
+  }
+  return [...faults.values()];
+}
+
+/** @param base where in the schema those errors begin that are looked at */
+function* describe(
+  schema: PlainSchema,
+  value: unknown,
+  errors: readonly ValidationError[],
+  base: string,
+): Generator<Fault> {
+  for (const error of errors) {
+    const union = UNION.exec(error.schemaPath.slice(base.length));
+    if (union) {
+      const path = error.schemaPath.slice(0, base.length + union.index);
+      yield* describeUnion(schema, value, errors, path, error);
+    } else if (!saysAgain(error, errors)) yield* describeOne(schema, value, error);
+  }
+}
+
+/** Whether others say the same more exactly: those inside of a union, or those that list the unknown keys of an object. */
+function saysAgain({ keyword, schemaPath }: ValidationError, errors: readonly ValidationError[]): boolean {
+  if (keyword === 'anyOf' || keyword === 'oneOf') return true;
+  const [, parent] = (keyword === 'boolean' && OF_CLOSED.exec(schemaPath)) || [];
+  return errors.some(error => error.keyword === 'additionalProperties' && error.schemaPath === parent);
+}
+
+/** Of the alternatives that a value may be, the one that was probably meant says what is wrong. */
+function* describeUnion(
+  schema: PlainSchema,
+  value: unknown,
+  errors: readonly ValidationError[],
+  path: string,
+  first: ValidationError,
+): Generator<Fault> {
+  const whole = errors.find(
+    ({ schemaPath, instancePath }) => schemaPath === path && first.instancePath.startsWith(instancePath),
+  );
+  const pointer = whole?.instancePath ?? first.instancePath;
+  const given = valueAt(value, pointer);
+  const branches = nodeAt(schema, path)?.anyOf ?? [];
+  const values = branches.flatMap(
+    ({ const: only, enum: several }) => several ?? (only === undefined ? [] : [only]),
+  );
+  if (branches.length > 0 && branches.every(branch => 'const' in branch || branch.enum)) {
+    yield { pointer, message: `must be one of ${values.map(shown).join(', ')}${got(pointer, given)}` };
+    return;
+  }
+  const meant = branches.flatMap((branch, i) => (isOfType(branch.type, given) ? [i] : []));
+  if (meant.length === 1) {
+    const branch = `${path}/anyOf/${meant[0]}`;
+    const inside = errors.filter(
+      ({ schemaPath, instancePath }) =>
+        (schemaPath === branch || schemaPath.startsWith(`${branch}/`)) && instancePath.startsWith(pointer),
+    );
+    if (inside.length > 0) {
+      yield* describe(schema, value, inside, branch);
+      return;
+    }
+  }
+  const types = [
+    ...new Set(
+      branches.map(({ type, const: only }) => type ?? (only === undefined ? 'another form' : shown(only))),
+    ),
+  ];
+  yield {
+    pointer,
+    message: `must be ${types.join(' or ')}${got(pointer, given)}${example(nodeAt(schema, path))}`,
+  };
+}
+
+function* describeOne(schema: PlainSchema, value: unknown, error: ValidationError): Generator<Fault> {
+  const { keyword, schemaPath, instancePath: at } = error;
+  const params = error.params as {
+    readonly additionalProperties: readonly string[];
+    readonly requiredProperties: readonly string[];
+    readonly allowedValues: readonly unknown[];
+    readonly allowedValue: unknown;
+  };
+  const node = nodeAt(schema, schemaPath);
+  const given = valueAt(value, at);
+  switch (keyword) {
+    case 'boolean': {
+      const [, parent] = OF_CLOSED.exec(schemaPath) ?? [];
+      if (parent === undefined) yield { pointer: at, message: 'is not allowed' };
+      else
+        yield unknownKey(
+          nodeAt(schema, parent),
+          at.slice(0, at.lastIndexOf('/')),
+          unescapePointer(at.slice(at.lastIndexOf('/') + 1)),
+        );
+      return;
+    }
+    case 'additionalProperties':
+      for (const key of params.additionalProperties) yield unknownKey(node, at, key);
+      return;
+    case 'required':
+      for (const key of params.requiredProperties) {
+        yield {
+          pointer: `${at}/${escapePointer(key)}`,
+          message: `"${key}" is required${example(node)}`,
+          key: { name: key, isKnown: true },
+        };
+      }
+      return;
+    case 'enum':
+      yield {
+        pointer: at,
+        message: `must be one of ${params.allowedValues.map(String).join(', ')}${got(at, given)}`,
+      };
+      return;
+    case 'const':
+      yield { pointer: at, message: `must be ${shown(params.allowedValue)}${got(at, given)}` };
+      return;
+    default:
+      yield { pointer: at, message: `${error.message}${got(at, given)}${example(node)}` };
+  }
+}
+
+function unknownKey(node: PlainSchema | undefined, at: string, key: string): Fault {
+  const known = Object.keys(node?.properties ?? {});
+  const name = key.length > LONGEST_SHOWN ? `${key.slice(0, LONGEST_SHOWN)}…` : key;
+  return {
+    pointer: `${at}/${escapePointer(name)}`,
+    message: `unknown key "${name}"${suggestion(key, known)}${known.length > 0 ? `; known are ${known.join(', ')}` : ''}`,
+    key: { name: key, isKnown: false },
+  };
+}
+
+function isOfType(type: string | undefined, value: unknown): boolean {
+  if (type === 'integer') return typeof value === 'number';
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'null') return value === null;
+  if (type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === type;
+}
+
+function got(pointer: string, value: unknown): string {
+  if (value === undefined || SECRET.test(pointer)) return '';
+  if (Array.isArray(value)) return `, got a list of ${value.length}`;
+  if (typeof value === 'object' && value !== null) return ', got an object';
+  return `, got ${shown(value)}`;
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text;
+}
+
+function example(node: PlainSchema | undefined): string {
+  return node?.examples ? `, e.g. ${JSON.stringify(node.examples[0])}` : '';
+}
+
+/** @param path as validation errors have it, `#/properties/a` */
+function nodeAt(schema: PlainSchema, path: string): PlainSchema | undefined {
+  return valueAt(schema, path.slice(1)) as PlainSchema | undefined;
+}
+
+function valueAt(value: unknown, pointer: string): unknown {
+  let here = value;
+  for (const part of pointer.split('/').slice(1)) {
+    here = (here as { readonly [key: string]: unknown } | null | undefined)?.[unescapePointer(part)];
+  }
+  return here;
+}
+
+/** A key as a part of a JSON pointer (RFC 6901). */
+export function escapePointer(key: string): string {
+  return key.replaceAll('~', '~0').replaceAll('/', '~1');
+}
+
+function unescapePointer(part: string): string {
+  return part.replaceAll('~1', '/').replaceAll('~0', '~');
+}
