@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
+import type { Json } from '../shared/json.ts';
 import { answersOf } from './cluster/answers.ts';
 import type { Membership } from './cluster/membership.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
@@ -14,8 +15,11 @@ import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
 import { announceChange, openEverywhere } from './operations/dispatch/peers.ts';
+import { sessionView } from './operations/sessions/views.ts';
+import { type JournalFiles, newRun } from './persistence/journal/segments.ts';
+import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
-import { openStore, type Store } from './persistence/store.ts';
+import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import { Problem } from './problems.ts';
 import { turns } from './scheduling/turns.ts';
 import { Catalogue } from './sessions/catalogue.ts';
@@ -63,6 +67,8 @@ export interface AppParts {
   readonly log?: Logger;
   /** Kept instead of one in `data`, whose health goes with it. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
+  /** What the journal writes to. */
+  readonly journalFiles?: JournalFiles;
   /** For one of several processes that serve together. */
   readonly membership?: Membership;
 }
@@ -124,7 +130,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const registry = parts.registry ?? createRegistry();
   const catalogue = new Catalogue(registry);
   const folder = settings.data === '' ? membership?.folder : settings.data;
-  const store = parts.storage?.store ?? openStore(folder, settings.data === '', persistence);
+  // What a refused server must not touch is opened under the lock.
+  const lock = membership || settings.data === '' ? undefined : lockFolder(settings.data);
+  const store = parts.storage?.store ?? openChecked(folder, settings.data === '', persistence, lock);
   const scripts = new ScriptPool({
     workers: settings.scriptWorkers,
     timeMs: settings.scriptTimeMs,
@@ -149,12 +157,16 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     now: parts.now ?? Date.now,
   });
   registrations.start();
-  const keeper = openKeeper(membership?.keeps === false ? { ...settings, data: '' } : settings, {
+  const keeper = openKeeper(settings, {
     sessions,
     catalogue,
     log,
     editionOf: envId => registrations.edition(envId),
+    viewOf: session => sessionView(session) as unknown as Json,
+    health: persistence,
+    writer: { run: membership?.run ?? newRun(), ...(peers?.placement ?? { index: 0, count: 1 }) },
     share: peers && shareOf(peers.placement),
+    files: parts.journalFiles,
   });
   const dispatcher = new Dispatcher({
     sessions,
@@ -209,6 +221,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     leaveUpgrade(request.raw);
     done();
   });
+  server.addHook('onSend', (_request, _reply, payload, done) => sessions.deliver(() => done(null, payload)));
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
   const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
@@ -298,6 +311,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     sessions.stop();
     registrations.stop();
     store.close();
+    lock?.release();
     await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.mesh.close()]);
   });
   const shutDown = async (graceMs: number) => {
@@ -320,6 +334,22 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     shutDown,
     keepSessions: () => keeper?.finish(),
   };
+}
+
+/** Under the lock of the folder, or that of the supervisor, who has checked the database. */
+function openChecked(
+  folder: string | undefined,
+  passing: boolean,
+  health: PersistenceHealth,
+  lock: FolderLock | undefined,
+): Store {
+  try {
+    if (lock && folder !== undefined) checkDatabase(folder);
+    return openStore(folder, passing, health);
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
 }
 
 /** Where the key for headers is kept; undefined where nothing is. */

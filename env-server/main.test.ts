@@ -47,8 +47,11 @@ t.test(
     t.same(await end('SIGTERM'), { code: 1, signal: null });
     const database = new DatabaseSync(join(data, DATABASE_FILE));
     t.teardown(() => database.close());
-    const [{ document, at_rest }] = database.prepare('SELECT document, at_rest FROM sessions').all();
-    t.match(JSON.parse(String(document)), { id: body.session_id, episode: { step: 1 } });
+    const [{ session_id, document, at_rest }] = database
+      .prepare('SELECT session_id, document, at_rest FROM sessions')
+      .all();
+    t.equal(session_id, body.session_id);
+    t.match(JSON.parse(String(document)), { episode: { step: 1 } });
     t.equal(at_rest, 1);
   },
 );

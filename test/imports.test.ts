@@ -14,6 +14,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'env-server/wrappers': ['env-server/environments/core', 'env-server/problems.ts', 'shared'],
   'env-server/persistence': ['env-server/problems.ts', 'shared'],
   'env-server/sessions': [
+    'env-server/scheduling',
     'env-server/environments',
     'env-server/persistence',
     'env-server/problems.ts',

@@ -142,39 +142,42 @@ t.test(
   },
 );
 
-t.test('kill -9: sessions stand at their last checkpoint, and their clients are told', async t => {
-  const data = t.testdir();
-  const flags = ['--data', data, '--checkpoint-seconds', '0.05'];
-  const first = await startServer(t, flags);
-  const game = { env_id: 'Game2048-v0', seed: 11 };
-  const create = (from: typeof first) => from.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'c' });
-  const { body: created } = await create(first);
-  const id = String(created.session_id);
-  const route = `/v1/sessions/${id}`;
-  const act = (from: typeof first, action: string) => from.ask('POST', `${route}/step`, { action });
-  await act(first, 'Right');
-  const database = new DatabaseSync(join(data, DATABASE_FILE));
-  t.teardown(() => database.close());
-  const written = (): number => {
-    const row = database.prepare('SELECT document FROM sessions').get() as { document: string } | undefined;
-    return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
-  };
-  await until(() => written() >= 1 && hasReply(database));
-  // From here on it cannot write, and goes on all the same.
-  database.exec('BEGIN IMMEDIATE');
-  const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
-  t.same(await first.end('SIGKILL'), { code: null, signal: 'SIGKILL' });
-  database.exec('ROLLBACK');
+t.test(
+  'kill -9 without a journal: sessions stand at their last checkpoint, and their clients are told',
+  async t => {
+    const data = t.testdir();
+    const flags = ['--data', data, '--durability', 'checkpoint', '--checkpoint-seconds', '0.05'];
+    const first = await startServer(t, flags);
+    const game = { env_id: 'Game2048-v0', seed: 11 };
+    const create = (from: typeof first) => from.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'c' });
+    const { body: created } = await create(first);
+    const id = String(created.session_id);
+    const route = `/v1/sessions/${id}`;
+    const act = (from: typeof first, action: string) => from.ask('POST', `${route}/step`, { action });
+    await act(first, 'Right');
+    const database = new DatabaseSync(join(data, DATABASE_FILE));
+    t.teardown(() => database.close());
+    const written = (): number => {
+      const row = database.prepare('SELECT document FROM sessions').get() as { document: string } | undefined;
+      return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
+    };
+    await until(() => written() >= 1 && hasReply(database));
+    // From here on it cannot write, and goes on all the same.
+    database.exec('BEGIN IMMEDIATE');
+    const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
+    t.same(await first.end('SIGKILL'), { code: null, signal: 'SIGKILL' });
+    database.exec('ROLLBACK');
 
-  const again = await startServer(t, flags);
-  const told = await act(again, 'Up');
-  t.match(told, { status: 409, body: { code: 'session_rolled_back' } });
-  const { body: found } = await again.ask('GET', route);
-  t.equal(found.step, 1);
-  const replayed = [await act(again, 'Down'), await act(again, 'Left')].map(({ body }) => body);
-  t.same(replayed, later, 'the same actions give the same results');
-  t.same((await create(again)).body, created, 'the reply to its creation is known');
-});
+    const again = await startServer(t, flags);
+    const told = await act(again, 'Up');
+    t.match(told, { status: 409, body: { code: 'session_rolled_back' } });
+    const { body: found } = await again.ask('GET', route);
+    t.equal(found.step, 1);
+    const replayed = [await act(again, 'Down'), await act(again, 'Left')].map(({ body }) => body);
+    t.same(replayed, later, 'the same actions give the same results');
+    t.same((await create(again)).body, created, 'the reply to its creation is known');
+  },
+);
 
 function hasReply(database: DatabaseSync): boolean {
   return database.prepare('SELECT 1 FROM replies').get() !== undefined;

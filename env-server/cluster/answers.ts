@@ -2,7 +2,7 @@ import type { FastifyInstance, InjectOptions } from 'fastify';
 import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
 import type { Registrations } from '../custom/registrations.ts';
-import { chain } from '../environments/core/maybe-promise.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';
 import type { PeerRequest } from '../operations/dispatch/peers.ts';
@@ -21,7 +21,12 @@ export interface AnswerParts {
 /** What a process answers to the others that serve together with it. */
 export function answersOf({ server, dispatcher, registrations, metrics, log }: AnswerParts): Answers {
   const { services } = dispatcher;
+  const { sessions } = services;
+  /** When the sessions of an earlier process are there. */
+  const resumed = <T>(answer: () => T): MaybePromise<T> =>
+    sessions.resumption ? sessions.resumption.then(answer) : answer();
   return {
+    deliver: reply => sessions.deliver(reply),
     operation({ operation, principal, request, input }) {
       const compiled = dispatcher.find(operation);
       const call = newCall(services, principal, undefined, request);
@@ -30,9 +35,9 @@ export function answersOf({ server, dispatcher, registrations, metrics, log }: A
     topic(topic, payload) {
       switch (topic) {
         case 'list':
-          return listHere(services, payload as ListQuestion);
+          return resumed(() => listHere(services, payload as ListQuestion));
         case 'sessions_of':
-          return services.catalogue.sessionsOf(payload as string);
+          return resumed(() => services.catalogue.sessionsOf(payload as string));
         case 'refresh':
           return registrations.refresh();
         case 'metrics':

@@ -7,8 +7,8 @@ export interface Membership {
   readonly counts: CommonCounts;
   /** Of the database of custom environments, for a server without `--data`. */
   readonly folder: string;
-  /** Sessions are kept in the folder of `--data`, whose lock the supervisor holds. */
-  readonly keeps: boolean;
+  /** Names the start of the server, the same for all of its processes: digits and small letters. */
+  readonly run: string;
   /** How often this process was started again after it ended without being told to. */
   readonly restarts: number;
 }

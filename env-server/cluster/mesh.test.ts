@@ -26,6 +26,7 @@ function echo(failures: unknown[] = []): Answers {
       return JSON.stringify({ ...asked, principal: { ...asked.principal, scopes } });
     },
     topic: (topic, payload) => (topic === 'refresh' ? undefined : Promise.resolve([topic, payload])),
+    deliver: reply => reply(),
     failed: error => failures.push(error),
   };
 }

@@ -33,6 +33,8 @@ export interface Answers {
   operation(asked: PeerOperation): MaybePromise<string>;
   /** Gives what is asked about, as a value that JSON can hold. */
   topic(topic: Topic, payload: unknown): MaybePromise<unknown>;
+  /** Lets a reply leave when what was done before it is kept as the settings say. */
+  deliver(reply: () => void): void;
   /** Is told of what was thrown, before it is told to the other process without its cause. */
   failed(error: unknown): void;
 }
@@ -134,10 +136,10 @@ export class Mesh implements Peers {
     const number = line.slice(0, space);
     const next = line.indexOf(' ', space + 1);
     const topic = line.slice(space + 1, next);
-    const succeed = (text: string) => writer.write(`${number} ${RESULT} ${text}`);
+    const succeed = (text: string) => answers.deliver(() => writer.write(`${number} ${RESULT} ${text}`));
     const fail = (error: unknown) => {
       answers.failed(error);
-      writer.write(`${number} - ${problemText(problemOf(error))}`);
+      answers.deliver(() => writer.write(`${number} - ${problemText(problemOf(error))}`));
     };
     const given: unknown = JSON.parse(line.slice(next + 1));
     lanes.of(topic, given).run(() => {

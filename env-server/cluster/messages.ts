@@ -8,8 +8,8 @@ export interface WorkerStart {
   readonly placement: Placement;
   /** Where the workers' sockets are, and the database of a server without `--data`. */
   readonly folder: string;
-  /** Sessions are kept in `settings.data`. */
-  readonly keeps: boolean;
+  /** Names this start of the server in its journal. */
+  readonly run: string;
   /** How often the worker in this place was started again after it ended without being told to. */
   readonly restarts: number;
 }

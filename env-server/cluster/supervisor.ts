@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Logger, pino } from 'pino';
 import type { Settings } from '../config/settings.ts';
+import { newRun } from '../persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from '../persistence/lock.ts';
+import { checkDatabase } from '../persistence/store.ts';
 import { Connections } from './connections.ts';
 import { Ledger } from './ledger.ts';
 import type { ToSupervisor, ToWorker } from './messages.ts';
@@ -37,6 +39,7 @@ export class Supervisor {
   readonly #log: Logger;
   readonly #folder: string;
   readonly #lock: FolderLock | undefined;
+  readonly #run = newRun();
   readonly #ledger: Ledger;
   readonly #places: readonly Place[];
   readonly #connections = new Connections();
@@ -53,6 +56,7 @@ export class Supervisor {
     this.#ledger = new Ledger(settings);
     this.#pulse = new Pulse(settings.workerSilenceSeconds, performance.now());
     this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);
+    if (settings.data !== '') checkDatabase(settings.data);
     // Only its owner may look into such a folder, so nobody else may talk to the sockets in it.
     this.#folder = mkdtempSync(join(tmpdir(), 'ragen-'));
     this.#begun = new Promise(resolve => {
@@ -108,7 +112,7 @@ export class Supervisor {
         settings: this.#settings,
         placement: { index, count: this.#places.length },
         folder: this.#folder,
-        keeps: this.#lock !== undefined,
+        run: this.#run,
         restarts,
       },
     });

@@ -62,10 +62,10 @@ process.once('disconnect', () => {
 });
 
 async function start(start: WorkerStart): Promise<void> {
-  const { settings, placement, folder, keeps, restarts } = start;
-  if (keeps) hold = holdFolder(settings.data);
+  const { settings, placement, folder, run, restarts } = start;
+  if (settings.data !== '') hold = holdFolder(settings.data);
   const mesh = new Mesh(folder, placement);
-  const app = await createApp(settings, { membership: { mesh, counts, folder, keeps, restarts } });
+  const app = await createApp(settings, { membership: { mesh, counts, folder, run, restarts } });
   // Connections come from the supervisor; that it listens starts all that Node.js and Fastify do for them.
   const path = join(folder, `${placement.index}.http`);
   rmSync(path, { force: true });

@@ -2,6 +2,7 @@ import type { RegistrationLimits } from '../custom/registrations.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import type { SessionLimits } from '../sessions/admission.ts';
+import { DURABILITIES, type Durability } from '../sessions/durability.ts';
 import { MOST_PROCESSES } from '../sessions/placement.ts';
 
 export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
@@ -35,6 +36,8 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly drainSeconds: number;
   readonly graceSeconds: number;
   readonly checkpointSeconds: number;
+  readonly durability: Durability;
+  readonly journalMaxMb: number;
   readonly workers: number;
   readonly workerSilenceSeconds: number;
 }
@@ -165,8 +168,18 @@ export const SETTINGS: Declarations<Settings> = {
   graceSeconds: seconds(10, 'what operations under way get to finish when the server ends'),
   checkpointSeconds: seconds(
     30,
-    'time between writes of changed sessions to --data, for resuming after a crash; 0 writes them only at the end',
+    'time between writes of changed sessions to --data, which keep the journal short; 0 writes them at the end, and where the journal needs room',
   ),
+  durability: {
+    default: 'journal',
+    help: 'what of sessions in --data survives kill -9: fsync: all that was acknowledged, a power cut included; journal: the same but for a power cut; checkpoint: what was written every --checkpoint-seconds; none: nothing since the start',
+    choices: DURABILITIES,
+  },
+  journalMaxMb: {
+    default: 256,
+    help: 'most megabytes of the journal of each process in --data; an eighth of it may wait in memory while the disk is full',
+    minimum: 0.1,
+  },
 };
 
 /** Every setting of environments; an empty one leaves its variable alone. */

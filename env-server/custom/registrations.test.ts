@@ -3,9 +3,10 @@ import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isProblem, type Reply } from '../../test/app.test-data.ts';
-import { createApp } from '../app.ts';
+import { type AppParts, createApp } from '../app.ts';
 import type { Settings } from '../config/settings.ts';
 import { createRegistry } from '../environments/registry.ts';
+import { PersistenceHealth } from '../persistence/persistence-health.ts';
 import { openStore } from '../persistence/store.ts';
 import { hashToken } from '../transports/access/auth.ts';
 import { EXAMPLES } from './examples.ts';
@@ -16,9 +17,14 @@ const composed = EXAMPLES.composed.value as { env_id: string; definition: JsonOb
 
 const at = (envId: string, more = '') => `/v1/envs/${encodeURIComponent(envId)}${more}`;
 
-async function server(t: Test, settings: Partial<Settings> = {}, lines: string[] = []) {
+async function server(
+  t: Test,
+  settings: Partial<Settings> = {},
+  lines: string[] = [],
+  storage?: AppParts['storage'],
+) {
   const log = pino({ level: 'info' }, { write: (line: string) => lines.push(line) });
-  const app = await createApp(settings, { registry: createRegistry(), log });
+  const app = await createApp(settings, { registry: createRegistry(), log, storage });
   let open = true;
   const close = async () => {
     if (open) await app.server.close();
@@ -260,7 +266,9 @@ t.test('all of it is there after a restart, whatever was registered first', asyn
 t.test('processes on one database offer the same environments', async t => {
   const data = t.testdir();
   const one = await server(t, { data });
-  const other = await server(t, { data });
+  // A worker of the same server: it takes no lock.
+  const storage = { store: openStore(data), health: new PersistenceHealth() };
+  const other = await server(t, {}, [], storage);
   await one.ask('POST', '/v1/envs', tabular);
   await one.ask('POST', '/v1/envs', {
     env_id: 'me/A-v0',

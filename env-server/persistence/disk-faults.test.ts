@@ -1,8 +1,5 @@
-import { spawnSync } from 'node:child_process';
-import { appendFileSync, mkdtempSync, rmdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { until } from '../../test/until.test-data.ts';
 import { createApp } from '../app.ts';
@@ -11,6 +8,7 @@ import { createRegistry } from '../environments/registry.ts';
 import { openDatabase } from './database.ts';
 import { openJournal as openTestJournal, replayed, systemError } from './journal/journal.test-data.ts';
 import { PersistenceHealth } from './persistence-health.ts';
+import { fill, smallDisk } from './small-disk.test-data.ts';
 import { type AuditEntry, SqliteStore, type StoredEnvironment } from './store.ts';
 import { inTransaction } from './transaction.ts';
 
@@ -198,17 +196,6 @@ t.test('health tells what fails, since when, and when it was made up for', async
   t.equal(health.age('checkpoint'), 0);
 });
 
-/** A folder on a disk of its own of so many bytes; undefined where this process may not mount one. */
-function smallDisk(t: Test, bytes: number): string | undefined {
-  const folder = mkdtempSync(join(tmpdir(), 'ragen-disk-'));
-  t.teardown(() => {
-    spawnSync('umount', ['-l', folder]);
-    rmdirSync(folder);
-  });
-  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', folder]);
-  return status === 0 ? folder : undefined;
-}
-
 t.test('a real full disk: journal and database go on when there is room', async t => {
   const folder = smallDisk(t, 512 * 1024);
   if (folder === undefined) {
@@ -224,22 +211,14 @@ t.test('a real full disk: journal and database go on when there is room', async 
   t.teardown(() => journal.close());
   journal.append('step', 'sA', 1, 'Left');
   journal.flush();
-  const filler = join(folder, 'filler');
-  const fill = () => {
-    try {
-      for (;;) appendFileSync(filler, Buffer.alloc(PAGE_BYTES));
-    } catch (error) {
-      t.match(error, { code: 'ENOSPC' });
-    }
-  };
-  fill();
+  const free = fill(folder);
   t.throws(() => store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), entry), {
     code: 'storage_full',
   });
   for (let n = 2; n <= 40; n++) journal.append('step', 'sA', n, 'x'.repeat(PAGE_BYTES));
   t.ok(journal.flush() > 0);
   t.ok(journalHealth.degraded);
-  rmSync(filler);
+  free();
   await until(() => !health.degraded && !journalHealth.degraded);
   t.equal(store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), entry), true);
   const { records, findings } = await replayed(journalFolder);

@@ -15,7 +15,7 @@ import { output, runServer, startServer } from '../../test/process.test-data.ts'
 import { DATABASE_FILE } from './database.ts';
 import { repairDatabase } from './repair.ts';
 import { type SessionRow, SessionRows } from './session-rows.ts';
-import { openStore } from './store.ts';
+import { checkDatabase, openStore } from './store.ts';
 
 /** Databases with flipped bytes, missing ends and lost logs. */
 
@@ -33,7 +33,7 @@ function sessionRow(number: number): SessionRow {
     settings: null,
     document: JSON.stringify({ text: `${number} `.repeat(300) }),
     lost: null,
-    atRest: true,
+    standing: 'atRest',
   };
 }
 
@@ -101,7 +101,7 @@ t.test('flipped bytes: what can be read is kept, what not is counted, the damage
   const path = fill(folder);
   spoil(path);
   const damaged = readFileSync(path);
-  t.throws(() => openStore(folder), {
+  t.throws(() => checkDatabase(folder), {
     name: 'DamagedDatabase',
     message: new RegExp(`${DATABASE_FILE} is damaged \\(.*--repair`, 's'),
   });
@@ -148,7 +148,7 @@ for (const share of [0.5, 0.05, 0]) {
       openStore(folder).close();
       return;
     }
-    t.throws(() => openStore(folder), { name: 'DamagedDatabase' });
+    t.throws(() => checkDatabase(folder), { name: 'DamagedDatabase' });
     const report = repairDatabase(folder)!;
     t.ok(existsSync(report.aside));
     t.equal(ids(folder).length, report.tables.find(({ table }) => table === 'sessions')!.kept);
@@ -158,7 +158,7 @@ for (const share of [0.5, 0.05, 0]) {
 
 t.test('what is no database at all is kept aside, and a new one made', async t => {
   const folder = t.testdir({ [DATABASE_FILE]: 'not a database '.repeat(1000) });
-  t.throws(() => openStore(folder), { name: 'DamagedDatabase', message: /not a database/ });
+  t.throws(() => checkDatabase(folder), { name: 'DamagedDatabase', message: /not a database/ });
   const report = repairDatabase(folder)!;
   t.ok(report.tables.every(({ kept, cutShort }) => kept === 0 && cutShort !== undefined));
   t.match(readFileSync(report.aside, 'utf8'), /^not a database/);

@@ -7,6 +7,16 @@ const PATIENCE_MS = 20;
 /** The same for the last write of a server that ends. */
 const LAST_PATIENCE_MS = 10_000;
 
+/**
+ * What may have happened to a session since its row was written. `open`: anything, unless the database is newer than the
+ * end of its server. `atRest`: nothing, its server wrote it when it ended. `journaled`: what the journal has; `synced`:
+ * the same, even where the machine went down since.
+ */
+export type RowStanding = 'open' | 'atRest' | 'journaled' | 'synced';
+
+/** As the column `at_rest` has it. */
+const STANDINGS: readonly RowStanding[] = ['open', 'atRest', 'journaled', 'synced'];
+
 /** A session as it is kept, apart from its parts: its documents, or why it cannot be kept. */
 export interface SessionRow {
   readonly id: string;
@@ -20,8 +30,7 @@ export interface SessionRow {
   /** What does. */
   readonly document: string | null;
   readonly lost: string | null;
-  /** Nothing can have happened to it since it was written: its server wrote it when it ended. */
-  readonly atRest: boolean;
+  readonly standing: RowStanding;
 }
 
 /** Something of a session that is written once; `data` is text. Those of a kind are numbered. */
@@ -75,8 +84,8 @@ export interface SessionChanges {
   readonly removeReplies?: Iterable<{ readonly owner: string; readonly key: string }>;
   readonly droppedKeys?: Iterable<DroppedKeysRow>;
   readonly clock?: ClockRow;
-  /** Marks rows as written at rest, or as those of sessions that are open again. */
-  readonly atRest?: { readonly ids: Iterable<string>; readonly value: boolean };
+  /** Marks rows without writing them. */
+  readonly marks?: readonly { readonly ids: Iterable<string>; readonly standing: RowStanding }[];
   /** Drops ended sessions that were to be forgotten by this time, and keys that were dropped before another. */
   readonly forget?: { readonly now: number; readonly droppedBefore: number };
 }
@@ -100,6 +109,11 @@ export class SessionRows {
     this.#database.exec(`PRAGMA busy_timeout = ${LAST_PATIENCE_MS}`);
   }
 
+  /** From now on what was written survives the end of the machine. */
+  sync(): void {
+    this.#database.exec('PRAGMA synchronous = FULL');
+  }
+
   close(): void {
     if (this.#database.isOpen) this.#database.close();
   }
@@ -108,8 +122,8 @@ export class SessionRows {
     const rows = this.#statement(
       `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
        FROM sessions ORDER BY rowid`,
-    ).iterate() as Iterable<Omit<SessionRow, 'atRest'> & { readonly atRest: number }>;
-    for (const row of rows) yield { ...row, atRest: row.atRest === 1 };
+    ).iterate() as Iterable<Omit<SessionRow, 'standing'> & { readonly atRest: number }>;
+    for (const { atRest, ...row } of rows) yield { ...row, standing: STANDINGS[atRest] ?? 'open' };
   }
 
   /** Those of a kind in the order of their numbers. */
@@ -161,7 +175,13 @@ export class SessionRows {
     });
   }
 
-  #writeSessions({ putParts = [], put = [], removeParts = [], ended = [], atRest }: SessionChanges): void {
+  #writeSessions({
+    putParts = [],
+    put = [],
+    removeParts = [],
+    ended = [],
+    marks = [],
+  }: SessionChanges): void {
     for (const { sessionId, kind, number, data } of putParts) {
       this.#statement('INSERT OR REPLACE INTO session_parts VALUES (?, ?, ?, ?)').run(
         sessionId,
@@ -188,9 +208,10 @@ export class SessionRows {
         row.forgetAt,
       );
     }
-    if (!atRest) return;
     const statement = this.#statement('UPDATE sessions SET at_rest = ? WHERE session_id = ?');
-    for (const id of atRest.ids) statement.run(Number(atRest.value), id);
+    for (const { ids, standing } of marks) {
+      for (const id of ids) statement.run(STANDINGS.indexOf(standing), id);
+    }
   }
 
   #writeReplies({ replies = [], removeReplies = [], droppedKeys = [] }: SessionChanges): void {
@@ -211,7 +232,7 @@ export class SessionRows {
     }
   }
 
-  #put({ id, owner, version, edition, settings, document, lost, atRest }: SessionRow): void {
+  #put({ id, owner, version, edition, settings, document, lost, standing }: SessionRow): void {
     this.#statement(
       `INSERT INTO sessions (session_id, owner, version, edition, settings, document, lost, at_rest)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -219,7 +240,7 @@ export class SessionRows {
          version = excluded.version, edition = excluded.edition,
          settings = coalesce(excluded.settings, settings), document = excluded.document,
          lost = excluded.lost, at_rest = excluded.at_rest`,
-    ).run(id, owner, version, edition, settings, document, lost, Number(atRest));
+    ).run(id, owner, version, edition, settings, document, lost, STANDINGS.indexOf(standing));
   }
 
   #remove(id: string): void {

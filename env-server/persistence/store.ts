@@ -86,16 +86,19 @@ export interface Store {
  */
 export function openStore(folder?: string, passing = false, health?: PersistenceHealth): Store {
   const database = openDatabase(folder, BUSY_TIMEOUT_MS);
-  if (folder !== undefined) refuseDamage(database, join(folder, DATABASE_FILE));
   return new SqliteStore(database, folder !== undefined && !passing, health);
 }
 
-/** A server that starts reads all of the database anyway; found later, damage would be an error of a request. */
-function refuseDamage(database: DatabaseSync, file: string): void {
+/**
+ * Reads all of the database, once at the start of a server: found later, damage would be an error of a request.
+ * @param folder made where it is missing
+ * @throws Error when the database was written by a newer version; DamagedDatabase
+ */
+export function checkDatabase(folder: string): void {
+  const database = openDatabase(folder, BUSY_TIMEOUT_MS);
   const [damage] = damageOf(database);
-  if (damage === undefined) return;
   database.close();
-  throw new DamagedDatabase(file, new Error(damage));
+  if (damage !== undefined) throw new DamagedDatabase(join(folder, DATABASE_FILE), new Error(damage));
 }
 
 interface EnvironmentRow {

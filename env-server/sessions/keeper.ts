@@ -1,22 +1,43 @@
-import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import type { Json } from '../../shared/json.ts';
-import { type FolderLock, lockFolder } from '../persistence/lock.ts';
+import { Journal } from '../persistence/journal/journal.ts';
+import { bootId } from '../persistence/journal/segment-writer.ts';
 import {
-  type DroppedKeysRow,
-  type PartRow,
-  type ReplyRow,
+  dropSegments,
+  inheritedSegments,
+  type JournalFiles,
+  type JournalWriter,
+  journalFolder,
+  type Segment,
+} from '../persistence/journal/segments.ts';
+import type { PersistenceHealth } from '../persistence/persistence-health.ts';
+import { RetryTimer } from '../persistence/retry-timer.ts';
+import {
+  type RowStanding,
   type SessionChanges,
   type SessionRow,
   SessionRows,
 } from '../persistence/session-rows.ts';
+import { storageFaultOf } from '../persistence/storage-problem.ts';
 import type { Catalogue } from './catalogue.ts';
+import type { Durability } from './durability.ts';
 import type { EndedSession, Ending } from './ended.ts';
 import type { SessionManager } from './manager.ts';
 import type { Share } from './placement.ts';
-import { type ReplyChanges, type ReplyMemory, storedReply } from './replies.ts';
+import { SessionRecorder } from './recorder.ts';
+import { Resumption } from './resumption.ts';
 import type { Session } from './session.ts';
-import { hashesOf, type PartKey, type SessionContent, SessionImage, textOfHashes } from './session-image.ts';
+import { hashesOf, SessionImage } from './session-image.ts';
+import {
+  batchesOf,
+  changesOf,
+  DOCUMENT_VERSION,
+  endedItems,
+  type FreshReplies,
+  type Item,
+  replyItems,
+  StoredItems,
+} from './stored-items.ts';
 import {
   fromVersion1,
   type SessionOfVersion1,
@@ -26,25 +47,29 @@ import {
   type StoredSettings,
 } from './stored-session.ts';
 
-/** Of the form of a stored session's documents. */
-const DOCUMENT_VERSION = 2;
 /** The first form, which is still read. */
 const ONE_DOCUMENT = 1;
 /** What a checkpoint may hold up everything else at once. */
 const SLICE_MS = 4;
-/** Characters that it may write at once. */
-const SLICE_LENGTH = 512 * 1024;
-/** Of the row of a session that ended. */
-const ENDED_LENGTH = 100;
 const MS_PER_S = 1000;
+const BYTES_PER_MB = 1024 * 1024;
+/** Share of the journal's bytes that one segment has. */
+const SEGMENT_SHARE = 1 / 8;
+/** Share of them that may wait in memory while the disk takes none. */
+const WAITING_SHARE = 1 / 8;
+/** Sessions that are named when they cannot be saved. */
+const MOST_NAMED = 100;
 
 const EVERYTHING: Share = { ownsSession: () => true, ownsReply: () => true };
 
 export interface KeeperSettings {
-  /** Folder of the database; empty keeps nothing. */
+  /** Folder of the database, whose lock is held; empty keeps nothing. */
   readonly data: string;
-  /** Time between checkpoints; 0 makes none. */
+  readonly durability: Durability;
+  /** Time between checkpoints; 0 makes none but those that the journal needs. */
   readonly checkpointSeconds: number;
+  /** Of the journal of this process on the disk, in megabytes. */
+  readonly journalMaxMb: number;
 }
 
 export interface KeeperParts {
@@ -53,92 +78,196 @@ export interface KeeperParts {
   readonly log: Logger;
   /** Which definition an environment id stands for now; another string after every change. */
   readonly editionOf: (envId: string) => string;
-  /**
-   * For one of several processes on one folder, whose lock is held by whoever started them. Absent, the server takes
-   * the lock itself and keeps everything.
-   */
+  /** The reply to a request that began an episode. */
+  readonly viewOf: (session: Session) => Json;
+  readonly health: PersistenceHealth;
+  readonly writer: JournalWriter;
+  /** For one of several processes on one folder. Absent, everything is kept here. */
   readonly share?: Share;
+  /** Tests replace them. */
+  readonly files?: JournalFiles;
 }
 
-/** @returns undefined where sessions end with their server: without a folder, or when another server keeps its own there */
+/** @returns undefined where sessions end with their server: without a folder */
 export function openKeeper(settings: KeeperSettings, parts: KeeperParts): SessionKeeper | undefined {
-  if (settings.data === '') return undefined;
-  const lock = parts.share ? undefined : lockFolder(settings.data);
-  if (!lock && !parts.share) {
-    parts.log.warn(
-      `another server keeps its sessions in ${settings.data}: those of this one end with it; give it a folder of its own`,
-    );
-    return undefined;
-  }
-  return new SessionKeeper(settings, parts, lock);
+  return settings.data === '' ? undefined : new SessionKeeper(settings, parts);
 }
 
 /**
- * Keeps sessions beyond the process: writes those that changed at every checkpoint and all of them at the end, and
- * resumes them at the start. After an end without warning they stand where they stood at the last checkpoint.
+ * Keeps sessions beyond the process: journals what they do, writes those that changed at every checkpoint and all of them
+ * at the end, and resumes them at the start.
  */
 export class SessionKeeper {
   readonly #parts: KeeperParts;
   readonly #rows: SessionRows;
   readonly #share: Share;
-  readonly #lock: FolderLock | undefined;
+  readonly #folder: string;
+  readonly #journal: Journal | undefined;
+  readonly #recorder: SessionRecorder | undefined;
+  readonly #resumption: Resumption;
+  readonly #items: StoredItems;
+  readonly #retry = new RetryTimer(() => void this.checkpoint());
   readonly #checkpointMs: number;
+  /** Of rows that are written while the server runs. */
+  readonly #standing: RowStanding;
+  /** Segments of earlier runs that no checkpoint covers yet. */
+  #inherited: readonly Segment[];
   /** Ended, but not yet so in the database. */
   readonly #ended: EndedSession[] = [];
+  /** The machine went down since the database was last written. */
+  #machineEnded = false;
   #timer: NodeJS.Timeout | undefined;
   #underWay: Promise<void> | undefined;
+  #begun = false;
   #finished = false;
-  /** Being written, or not wholly written. */
-  readonly #writing = new Set<Session>();
 
-  constructor(settings: KeeperSettings, parts: KeeperParts, lock: FolderLock | undefined) {
+  constructor(settings: KeeperSettings, parts: KeeperParts) {
+    const { sessions, editionOf } = parts;
+    const { durability, data } = settings;
     this.#parts = parts;
-    this.#lock = lock;
-    this.#rows = new SessionRows(settings.data);
-    this.#checkpointMs = settings.checkpointSeconds * MS_PER_S;
+    this.#rows = new SessionRows(data);
+    this.#checkpointMs = durability === 'none' ? 0 : settings.checkpointSeconds * MS_PER_S;
     this.#share = parts.share ?? EVERYTHING;
-    parts.sessions.onEnd = ended => this.#ended.push(ended);
+    this.#folder = journalFolder(data);
+    const synced = durability === 'fsync';
+    this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
+    if (synced) this.#rows.sync();
+    const lostBy = (session: Session) => this.#lostBy(session);
+    this.#items = new StoredItems({
+      editionOf,
+      lostBy,
+      onUnsaved: (...unsaved) => this.#noteUnsaved(...unsaved),
+    });
+    this.#resumption = new Resumption({
+      ...parts,
+      share: this.#share,
+      onLost: ended => this.#recallEnd(ended),
+    });
+    this.#journal = this.#standing === 'open' ? undefined : this.#openJournal(settings, synced);
+    this.#inherited = this.#journal?.inherited ?? inheritedSegments(this.#folder, parts.writer);
+    this.#recorder =
+      this.#journal &&
+      new SessionRecorder(this.#journal, {
+        editionOf,
+        lostBy,
+        onTooLarge: session => this.#storeNow(session),
+        onReplyTooLarge: () => void this.checkpoint(),
+      });
+    sessions.recorder = this.#recorder;
+    sessions.onEnd = ended => this.#ended.push(ended);
   }
 
-  /** Opens the stored sessions again and begins to make checkpoints. Call it once, when their environments are there. */
+  #openJournal({ journalMaxMb }: KeeperSettings, synced: boolean): Journal {
+    const { health, writer, files } = this.#parts;
+    const maxBytes = journalMaxMb * BYTES_PER_MB;
+    return new Journal(
+      {
+        folder: this.#folder,
+        writer,
+        synced,
+        segmentBytes: maxBytes * SEGMENT_SHARE,
+        maxBytes,
+        maxWaitingBytes: maxBytes * WAITING_SHARE,
+      },
+      { health, files, onPressure: () => this.#relieve() },
+    );
+  }
+
+  /**
+   * Opens the stored sessions again. What the journal has of them is done again meanwhile, see
+   * `SessionManager.resumption`. Call it once, when their environments are there.
+   */
   start(): void {
     const { sessions } = this.#parts;
     const rows = this.#rows;
     const moment = rows.clock();
     if (moment) sessions.goOnFrom(moment);
+    this.#machineEnded = moment !== undefined && moment.boot !== bootId();
     const now = sessions.now();
     for (const row of rows.ended()) {
-      if (row.forgetAt > now && this.#share.ownsSession(row.id)) sessions.recallEnded(row as EndedSession);
+      if (!this.#share.ownsSession(row.id)) continue;
+      // Whatever the journal still has of it.
+      this.#resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
+      if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
     }
     this.#recallReplies();
+    this.#recallSessions();
+    if (this.#inherited.length === 0) {
+      this.#begin();
+      return;
+    }
+    sessions.resumption = this.#resumption
+      .run(this.#folder, this.#inherited)
+      .catch(error => this.#giveUpReplay(error))
+      .then(() => this.#begin());
+  }
+
+  #recallSessions(): void {
+    const { sessions } = this.#parts;
+    const rows = this.#rows;
     const resumed: string[] = [];
     const counts = { resumed: 0, rolled_back: 0, lost: 0 };
     for (const row of rows.sessions()) {
       if (!this.#share.ownsSession(row.id)) continue;
       const end = this.#recall(row);
       if (end === undefined) {
-        resumed.push(row.id);
         counts.resumed++;
-        if (!row.atRest) counts.rolled_back++;
+        // Others stay as they are until they are written with what is known of them.
+        if (sessions.get(row.id)?.changed) counts.rolled_back++;
+        else resumed.push(row.id);
         continue;
       }
       if (end.ending === 'session_lost') counts.lost++;
-      sessions.recallEnded(end);
-      this.#ended.push(end);
+      this.#recallEnd(end);
+      this.#resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
     }
-    rows.write({ ended: this.#ended, atRest: { ids: resumed, value: false } });
+    const marks = [{ ids: resumed, standing: this.#standing }];
+    rows.write({ ended: this.#ended, marks, clock: sessions.clock.moment });
     rows.hurry();
     this.#ended.length = 0;
     if (counts.resumed + counts.lost > 0) this.#parts.log.info(counts, `resumed ${counts.resumed} sessions`);
-    if (this.#checkpointMs === 0) return;
-    this.#timer = setInterval(() => void this.checkpoint(), this.#checkpointMs).unref();
   }
 
-  /** Writes what changed since the last one, a little at a time. A failure is logged, and made good by the next. */
+  #recallEnd(ended: EndedSession): void {
+    this.#parts.sessions.recallEnded(ended);
+    this.#ended.push(ended);
+  }
+
+  #giveUpReplay(error: unknown): void {
+    const { log, sessions } = this.#parts;
+    log.error(
+      { err: error },
+      'the journal could not be read to its end: sessions may stand before what their clients saw',
+    );
+    for (const session of sessions.open()) session.rollBack();
+  }
+
+  /** All sessions are there. */
+  #begin(): void {
+    this.#parts.sessions.resumption = undefined;
+    if (this.#finished) return;
+    this.#begun = true;
+    this.#recorder?.begin();
+    if (this.#inherited.length > 0) void this.checkpoint();
+    if (this.#checkpointMs === 0) return;
+    this.#timer = setInterval(() => this.#relieve(), this.#checkpointMs).unref();
+  }
+
+  /** A checkpoint is due, unless one that failed is to be repeated later. */
+  #relieve(): void {
+    if (this.#begun && !this.#finished && !this.#retry.pending) void this.checkpoint();
+  }
+
+  /** Writes what changed since the last one, a little at a time. A failure is told, and made good by the next. */
   checkpoint(): Promise<void> {
     this.#underWay ??= this.#checkpoint()
-      .catch(error =>
-        this.#parts.log.error({ err: error }, 'a checkpoint failed; the next one writes what it did not'),
+      .then(
+        () => {
+          if (this.#finished) return;
+          this.#retry.succeeded();
+          this.#parts.health.succeeded('checkpoint');
+        },
+        error => this.#noteFailure(error),
       )
       .finally(() => {
         this.#underWay = undefined;
@@ -146,51 +275,147 @@ export class SessionKeeper {
     return this.#underWay;
   }
 
-  /** Writes everything and closes the database, for a server that ends. Sessions that cannot be kept end here. Does nothing the second time. */
+  #noteFailure(error: unknown): void {
+    this.#parts.health.failed('checkpoint', error);
+    if (!this.#finished) this.#retry.failed();
+  }
+
+  /**
+   * Writes everything and closes the database, for a server that ends. Sessions that cannot be kept end here; what cannot
+   * be written is told in the log. Does nothing the second time.
+   */
   finish(): void {
     if (this.#finished) return;
     this.#finished = true;
     clearInterval(this.#timer);
+    this.#retry.stop();
+    const { sessions } = this.#parts;
+    if (this.#begun) {
+      for (const session of sessions.open()) {
+        const reason = this.#lostBy(session);
+        if (reason !== undefined) sessions.lose(session, reason);
+      }
+      const error = this.#writeLast();
+      this.#recorder?.end();
+      const waiting = this.#journal?.close() ?? 0;
+      if (error === undefined) this.#dropJournal();
+      else this.#tellUnsaved(error, waiting);
+    } else {
+      // The next start begins where this one did.
+      this.#resumption.stop();
+      this.#journal?.close();
+    }
+    this.#rows.close();
+    sessions.onEnd = undefined;
+  }
+
+  /** @returns why not all could be written */
+  #writeLast(): unknown {
     const { sessions } = this.#parts;
     const rows = this.#rows;
-    for (const session of sessions.open()) {
-      const reason = this.#lostBy(session);
-      if (reason !== undefined) sessions.lose(session, reason);
-    }
     rows.bePatient();
     const replies = this.#freshReplies();
-    const changed = changedOf(sessions.open(), [...this.#writing]);
-    for (const batch of batchesOf(this.#itemsOf(changed, true), Number.POSITIVE_INFINITY)) this.#put(batch);
-    for (const batch of batchesOf(this.#replyItems(replies), Number.POSITIVE_INFINITY)) this.#put(batch);
-    rows.write({
-      atRest: { ids: savedOf(sessions.open()), value: true },
-      ended: this.#ended,
-      ...this.#housekeeping(),
-    });
-    rows.close();
-    this.#lock?.release();
-    sessions.onEnd = undefined;
+    const { writing } = this.#items;
+    const changed = [...changedOf(sessions.open(), [...writing])];
+    let failure: unknown;
+    const tryTo = (write: () => void): void => {
+      try {
+        write();
+      } catch (error) {
+        failure ??= error;
+        // It would be waited for again and again.
+        if (storageFaultOf(error) === undefined) throw error;
+      }
+    };
+    try {
+      for (const items of [this.#items.of(changed, 'atRest'), replyItems(replies, sessions.now())]) {
+        for (const batch of batchesOf(items, Number.POSITIVE_INFINITY)) tryTo(() => this.#put(batch));
+      }
+      tryTo(() =>
+        rows.write({
+          marks: [
+            { ids: savedOf(sessions.open(), writing), standing: 'atRest' },
+            { ids: unsavedOf(sessions.open()), standing: 'open' },
+          ],
+          ended: this.#ended,
+          ...this.#housekeeping(),
+        }),
+      );
+    } catch (error) {
+      failure ??= error;
+      for (const session of changedOf(changed)) writing.add(session);
+    }
+    return failure;
+  }
+
+  /** The database has everything that the journal has. */
+  #dropJournal(): void {
+    try {
+      this.#journal?.release(Number.POSITIVE_INFINITY);
+      this.#dropInherited();
+    } catch (error) {
+      // What is left of it is covered by the database.
+      this.#parts.log.warn({ err: error }, 'the journal could not be deleted');
+    }
+  }
+
+  #dropInherited(): void {
+    if (this.#inherited.length === 0) return;
+    if (this.#journal) this.#journal.releaseInherited();
+    else dropSegments(this.#folder, this.#inherited, this.#parts.writer);
+    this.#inherited = [];
+  }
+
+  /** Says what the next start will miss. */
+  #tellUnsaved(error: unknown, waiting: number): void {
+    const { log, sessions } = this.#parts;
+    const ids = [...this.#items.writing].filter(({ closed }) => !closed).map(({ id }) => id);
+    const details = {
+      err: error,
+      sessions: ids.slice(0, MOST_NAMED),
+      count: ids.length,
+      journal_bytes_lost: waiting,
+    };
+    const what = `${ids.length} of ${sessions.size} sessions could not be written to the database`;
+    const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
+    if (this.#journal && waiting === 0) {
+      log.error(details, `${what}: ${reason}; the journal has them, and the next start resumes them from it`);
+    } else if (this.#journal) {
+      log.error(
+        details,
+        `${what}: ${reason}; the journal misses the last ${waiting} bytes, so they may stand before what their clients saw last: ${named(ids)}`,
+      );
+    } else {
+      log.error(
+        details,
+        `${what}: ${reason}; they stand where they were last stored, or are lost: ${named(ids)}`,
+      );
+    }
   }
 
   async #checkpoint(): Promise<void> {
     const { sessions } = this.#parts;
-    const rows = this.#rows;
+    const mark = this.#journal?.rotate();
     // A reply that names a session must not be there without it.
     const replies = this.#freshReplies();
     const ended = this.#ended.slice();
+    const { writing } = this.#items;
     try {
-      await this.#inSlices(this.#itemsOf(changedOf(sessions.open()), false));
-      await this.#inSlices(mapped(ended, row => ({ length: ENDED_LENGTH, ended: row })));
-      await this.#inSlices(this.#replyItems(replies));
+      await this.#inSlices(this.#items.of(changedOf(sessions.open()), this.#standing));
+      await this.#inSlices(endedItems(ended));
+      await this.#inSlices(replyItems(replies, sessions.now()));
     } catch (error) {
-      for (const session of this.#writing) session.changed = true;
-      this.#writing.clear();
+      for (const session of writing) session.changed = true;
+      writing.clear();
       throw error;
     }
     if (this.#finished) return;
     this.#ended.splice(0, ended.length);
     for (const { memory, changes } of replies) memory.stored(changes);
-    rows.write(this.#housekeeping());
+    const marks = [{ ids: unsavedOf(sessions.open()), standing: 'open' as const }];
+    this.#rows.write({ marks, ...this.#housekeeping() });
+    if (mark !== undefined) this.#journal?.release(mark);
+    this.#dropInherited();
   }
 
   /** Writes items a few at a time, as many as take no longer than the slice, with room for others in between. */
@@ -203,19 +428,24 @@ export class SessionKeeper {
     }
   }
 
+  /** Writes a session at once, as the journal does not have all of it. */
+  #storeNow(session: Session): void {
+    try {
+      for (const batch of batchesOf(this.#items.of([session], this.#standing), Number.POSITIVE_INFINITY)) {
+        this.#put(batch);
+      }
+      // A checkpoint under way may write what it was before.
+      if (this.#underWay) session.changed = true;
+    } catch (error) {
+      this.#items.writing.delete(session);
+      session.changed = true;
+      this.#noteFailure(error);
+    }
+  }
+
   /** Writes items, all or none. */
   #put(items: readonly Item[]): void {
-    this.#rows.write({
-      putParts: definedOf(items, item => item.part),
-      put: definedOf(items, item => item.row),
-      removeParts: items.flatMap(({ row, remove = [] }) =>
-        remove.map(key => ({ sessionId: row!.id, ...key })),
-      ),
-      ended: definedOf(items, item => item.ended),
-      replies: definedOf(items, item => item.reply),
-      removeReplies: definedOf(items, item => item.removeReply),
-      droppedKeys: definedOf(items, item => item.droppedKeys),
-    });
+    this.#rows.write(changesOf(items));
     for (const { stored } of items) stored?.();
   }
 
@@ -228,65 +458,9 @@ export class SessionKeeper {
     };
   }
 
-  *#itemsOf(changed: Iterable<Session>, atRest: boolean): Generator<Item> {
-    for (const session of changed) yield* this.#sessionItems(session, atRest);
-  }
-
-  /** What is new of a session. Where it cannot be made text, that is noted, and what the store has of it stays. */
-  *#sessionItems(session: Session, atRest: boolean): Generator<Item> {
-    const { id, owner, variant } = session;
-    session.changed = false;
-    this.#writing.add(session);
-    const stored = (content?: SessionContent) => {
-      this.#writing.delete(session);
-      if (content) session.stored(content);
-    };
-    const row = {
-      id,
-      owner,
-      version: DOCUMENT_VERSION,
-      edition: '',
-      settings: null,
-      document: null,
-      lost: null,
-      atRest,
-    };
-    const lost = this.#lostBy(session);
-    if (lost !== undefined) {
-      yield { length: lost.length, row: { ...row, lost }, stored };
-      return;
-    }
-    session.image ??= new SessionImage();
-    const { image } = session;
-    try {
-      const content = session.content();
-      const { parts, head, remove } = image.change(content);
-      for (const part of parts) {
-        yield { length: part.data.length, part: { ...part, sessionId: id } };
-        if (session.closed) return;
-      }
-      const document = JSON.stringify(head);
-      const settings = image.isThere ? null : JSON.stringify(session.settings);
-      const edition = this.#parts.editionOf(variant.base.spec.id);
-      yield {
-        length: document.length + (settings?.length ?? 0),
-        row: { ...row, edition, settings, document },
-        remove,
-        stored: () => stored(content),
-      };
-    } catch (error) {
-      const reason = (error as Error).message;
-      if (session.unsaved === undefined) {
-        this.#parts.sessions.unsaved++;
-        this.#parts.log.error({ session_id: id, err: error }, `session ${id} cannot be stored: ${reason}`);
-      }
-      session.cannotBeStored(reason);
-      if (image.isThere) stored();
-      else
-        yield { length: reason.length, row: { ...row, lost: `it could not be stored: ${reason}` }, stored };
-    } finally {
-      if (session.closed) this.#writing.delete(session);
-    }
+  #noteUnsaved({ id }: Session, error: Error): void {
+    this.#parts.sessions.unsaved++;
+    this.#parts.log.error({ session_id: id, err: error }, `session ${id} cannot be stored: ${error.message}`);
   }
 
   #recall(row: SessionRow): EndedSession | undefined {
@@ -304,8 +478,9 @@ export class SessionKeeper {
       if (stored.deadline <= sessions.now()) return end('session_expired', null);
       const variant = catalogue.variant(stored.envId, stored.config, stored.wrappers);
       if (editionOf(stored.envId) !== row.edition) return end('session_lost', replaced(stored.envId));
-      const past = row.atRest ? stored.past : { ...stored.past, rolledBack: true };
-      sessions.recall({ ...stored, past }, variant, image);
+      const session = sessions.recall(stored, variant, image);
+      if (row.standing === 'open' || (row.standing === 'journaled' && this.#machineEnded)) session.rollBack();
+      this.#resumption.covers(id, stored.past.recorded, row.standing === 'atRest');
       return undefined;
     } catch (error) {
       return end('session_lost', (error as Error).message);
@@ -356,78 +531,27 @@ export class SessionKeeper {
     }
     return all;
   }
-
-  *#replyItems(replies: readonly FreshReplies[]): Generator<Item> {
-    const at = this.#parts.sessions.now();
-    for (const { owner, changes } of replies) {
-      for (const added of changes.added) {
-        const { number: _number, reply, ...entry } = storedReply(added);
-        const text = JSON.stringify(reply);
-        yield { length: text.length, reply: { ...entry, owner, reply: text } };
-      }
-      for (const { key } of changes.removed) yield { length: key.length, removeReply: { owner, key } };
-      if (changes.dropped.length === 0) continue;
-      const hashes = textOfHashes(changes.dropped);
-      yield { length: hashes.length, droppedKeys: { owner, hashes, at } };
-    }
-  }
 }
 
-interface FreshReplies {
-  readonly owner: string;
-  readonly memory: ReplyMemory;
-  readonly changes: ReplyChanges;
-}
-
-/** Something to be written. */
-interface Item {
-  /** Characters. */
-  readonly length: number;
-  readonly part?: PartRow & { readonly sessionId: string };
-  readonly row?: SessionRow;
-  /** Parts of the row's session that go with what it was. */
-  readonly remove?: readonly PartKey[];
-  readonly ended?: EndedSession;
-  readonly reply?: ReplyRow;
-  readonly removeReply?: { readonly owner: string; readonly key: string };
-  readonly droppedKeys?: DroppedKeysRow;
-  /** Called when it is written. */
-  stored?(): void;
-}
-
-/** Items in batches, each of as many as come in time and are not too long together. */
-function* batchesOf(items: Iterable<Item>, sliceMs: number): Generator<readonly Item[]> {
-  let batch: Item[] = [];
-  let length = 0;
-  let end = performance.now() + sliceMs;
-  for (const item of items) {
-    batch.push(item);
-    length += item.length;
-    if (length < SLICE_LENGTH && performance.now() < end) continue;
-    yield batch;
-    batch = [];
-    length = 0;
-    end = performance.now() + sliceMs;
-  }
-  if (batch.length > 0) yield batch;
-}
-
-function definedOf<T, U>(items: readonly T[], member: (item: T) => U | undefined): U[] {
-  return items.map(member).filter(value => value !== undefined);
-}
-
-/** Those that changed, those of a write that was not finished, and those that could not be stored. */
+/** Those that changed, and those of a write that was not finished. */
 function* changedOf(sessions: Iterable<Session>, unfinished: readonly Session[] = []): Generator<Session> {
   const also = new Set(unfinished);
   for (const session of sessions) if (session.changed || also.has(session)) yield session;
 }
 
-function* savedOf(sessions: Iterable<Session>): Generator<string> {
-  for (const { id, unsaved } of sessions) if (unsaved === undefined) yield id;
+function* savedOf(sessions: Iterable<Session>, unwritten: ReadonlySet<Session>): Generator<string> {
+  for (const session of sessions) {
+    if (session.unsaved === undefined && !unwritten.has(session)) yield session.id;
+  }
 }
 
-function* mapped<T, U>(items: Iterable<T>, change: (item: T) => U): Generator<U> {
-  for (const item of items) yield change(item);
+function* unsavedOf(sessions: Iterable<Session>): Generator<string> {
+  for (const { id, unsaved } of sessions) if (unsaved !== undefined) yield id;
+}
+
+function named(ids: readonly string[]): string {
+  const more = ids.length - MOST_NAMED;
+  return ids.slice(0, MOST_NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 function replaced(envId: string): string {

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/core/environment.ts';
-import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../problems.ts';
 import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
@@ -42,6 +42,10 @@ export interface Stage {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
+  /** A step was taken; what came of it stands beside it where taking it again would not give the same. */
+  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void;
+  /** An exception in the environment ended the episode. */
+  faulted(): void;
   /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
   release(log: ActionLog): void;
 }
@@ -132,11 +136,35 @@ export class LiveEpisode {
         ? this.#stepForOwner(action)
         : variant.environment.step(this.#state, action, this.#random);
     } catch (error) {
-      throw this.#fault(error);
+      throw this.#fault(error, before.state);
     }
-    return transition instanceof Promise
-      ? this.#commitLater(action, actionBytes, transition, before.state)
-      : this.#commit(action, actionBytes, transition);
+    if (transition instanceof Promise) {
+      return this.#commitLater(action, actionBytes, transition, before.state);
+    }
+    const result = this.#commit(action, actionBytes, transition);
+    this.#stage.stepped(action);
+    return result;
+  }
+
+  /** Takes a recorded step again, whatever limits say by now. */
+  redo(action: Json): MaybePromise<StepResult> {
+    const { environment } = this.#stage.variant;
+    const transition = environment.playFor
+      ? this.#stepForOwner(action)
+      : environment.step(this.#state, action, this.#random);
+    return chain(transition, value => this.#commit(action, actionSize(action), value));
+  }
+
+  /** Takes over a recorded step with what came of it. */
+  follow(action: Json, transition: Transition<Json>, random: RandomState): StepResult {
+    this.#random.moveTo(random);
+    return this.#commit(action, actionSize(action), transition);
+  }
+
+  /** Ends as failed. */
+  fail(): void {
+    this.failed = true;
+    this.changed = true;
   }
 
   #stepForOwner(action: Json): MaybePromise<Transition<Json>> {
@@ -158,11 +186,13 @@ export class LiveEpisode {
         // Code of others: its next state may be of any size.
         this.#requireRoomFor(value, actionBytes, randomBefore);
         this.#measureAt = this.stepCount;
-        return this.#commit(action, actionBytes, value);
+        const result = this.#commit(action, actionBytes, value);
+        this.#stage.stepped(action, value, this.#random.state);
+        return result;
       },
       error => {
         this.#randomBefore = undefined;
-        throw this.#fault(error);
+        throw this.#fault(error, randomBefore);
       },
     );
   }
@@ -176,10 +206,7 @@ export class LiveEpisode {
       this.#stage.requireRoomToPlay(Math.max(0, grown));
     } catch (error) {
       if (variant.copyable) this.#random.moveTo(randomBefore);
-      else {
-        this.failed = true;
-        this.changed = true;
-      }
+      else this.fail();
       throw error;
     }
   }
@@ -265,11 +292,14 @@ export class LiveEpisode {
   }
 
   /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
-  #fault(error: unknown): Error {
-    if (error instanceof Problem && PROBLEMS[error.code].retryable) return error;
+  #fault(error: unknown, randomBefore?: RandomState): Error {
+    if (error instanceof Problem && PROBLEMS[error.code].retryable) {
+      if (randomBefore) this.#random.moveTo(randomBefore);
+      return error;
+    }
     const { variant } = this.#stage;
-    this.failed = true;
-    this.changed = true;
+    this.fail();
+    this.#stage.faulted();
     variant.tally.faults++;
     return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
   }

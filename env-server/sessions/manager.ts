@@ -10,6 +10,7 @@ import { ExpiryWheel, SLOT_MS } from './expiry.ts';
 import { newId } from './ids.ts';
 import { newSessionId, type Placement, serialAfter } from './placement.ts';
 import type { Principal } from './principal.ts';
+import type { SessionRecorder } from './recorder.ts';
 import type { ReplyMemory } from './replies.ts';
 import { type Clock, GivenClock, type Moment, ServerClock } from './server-clock.ts';
 import { newSessionSize, Session } from './session.ts';
@@ -65,6 +66,10 @@ export class SessionManager {
   opened = 0;
   /** Sessions that turned out not to be storable. */
   unsaved = 0;
+  /** Where what sessions do is journaled. Set it before there are sessions. */
+  recorder: SessionRecorder | undefined;
+  /** Sessions of an earlier process are being resumed: operations wait for it. */
+  resumption: Promise<void> | undefined;
   /** Told of every session that ends. */
   onEnd: ((ended: EndedSession) => void) | undefined;
 
@@ -136,7 +141,9 @@ export class SessionManager {
       chain(this.#begin(variant, request, count), episodes => {
         this.#shutdown.requireRunning();
         this.#requireRoom(account, variant, episodes);
-        return episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode));
+        return this.#recorded(
+          episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode)),
+        );
       }),
     );
   }
@@ -180,10 +187,33 @@ export class SessionManager {
     return this.#admitted(owner, variant, count, () => {
       this.#shutdown.requireRunning();
       this.#requireRoom(this.#admission.client(owner).account, variant, new Array(count).fill(episode));
-      return Array.from({ length: count }, () =>
-        this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
+      return this.#recorded(
+        Array.from({ length: count }, () =>
+          this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
+        ),
       );
     });
+  }
+
+  #recorded(opened: Session[]): Session[] {
+    this.recorder?.opened(opened);
+    return opened;
+  }
+
+  /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */
+  requireRoom(): void {
+    this.recorder?.requireRoom();
+  }
+
+  /** Delivers a reply when what was done before it is kept as the settings say. */
+  deliver(reply: () => void): void {
+    if (this.recorder) this.recorder.deliver(reply);
+    else reply();
+  }
+
+  /** An open session. */
+  get(id: string): Session | undefined {
+    return this.#sessions.get(id);
   }
 
   /**
@@ -284,6 +314,11 @@ export class SessionManager {
     this.#end(session, 'session_lost', reason);
   }
 
+  /** Ends a session as it ended in an earlier process. */
+  endAs(session: Session, ending: Ending, reason: string | null, forgetAt: number): void {
+    this.#end(session, ending, reason, forgetAt);
+  }
+
   /** Everything that is open. */
   open(): Iterable<Session> {
     return this.#sessions.values();
@@ -310,11 +345,11 @@ export class SessionManager {
   }
 
   /** Opens a session again that an earlier process had, with its idle time beginning anew. Limits do not count. */
-  recall(stored: StoredSession, variant: Variant, image: SessionImage): Session {
+  recall(stored: StoredSession, variant: Variant, image?: SessionImage): Session {
     const { episode, past, ...settings } = stored;
     const { account } = this.#admission.client(stored.owner);
     const session = new Session(
-      { ...settings, variant, account, now: this.now, wall: this.#wall },
+      { ...settings, variant, account, recorder: this.recorder, now: this.now, wall: this.#wall },
       episode,
       past,
     );
@@ -373,6 +408,7 @@ export class SessionManager {
       {
         ...settings,
         account,
+        recorder: this.recorder,
         id: newSessionId(this.#placement),
         serial: this.#nextSerial(),
         now: this.now,
@@ -392,7 +428,7 @@ export class SessionManager {
     return this.#serial;
   }
 
-  #end(session: Session, ending: Ending, reason: string | null = null): void {
+  #end(session: Session, ending: Ending, reason: string | null = null, forgetAt = this.forgetAt): void {
     if (session.closed) return;
     session.closed = true;
     this.#sessions.delete(session.id);
@@ -402,8 +438,9 @@ export class SessionManager {
     session.variant.ended();
     this.endings[ending]++;
     const { id, owner } = session;
-    const ended = { id, owner, ending, reason, forgetAt: this.forgetAt };
+    const ended = { id, owner, ending, reason, forgetAt };
     this.#ended.remember(ended);
+    this.recorder?.ended(session, ended);
     this.onEnd?.(ended);
     session.episode.dispose();
   }

@@ -152,6 +152,15 @@ export class ReplyMemory {
     return reply;
   }
 
+  /** Remembers a recorded reply, unless it is, or was, remembered already. */
+  remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
+    const hash = hashOf(key);
+    if (this.#entries.has(key) || this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) return;
+    const entry: Entry = { operation, asked, reply, number: NO_NUMBER, bytes: 0, hash };
+    this.#entries.set(key, entry);
+    this.#keep(key, entry);
+  }
+
   /** Forgets dropped keys that were dropped at least so long ago, and at most twice as long. */
   turn(now: number, keepMs: number): void {
     this.#turnedAt ??= now;
@@ -227,7 +236,8 @@ export function storedReply({ asked, reply, ...name }: NewReply): StoredReply {
   return { ...name, asked: fingerprint(asked), reply: reply as Json };
 }
 
-function fingerprint(input: object | string): string {
+/** What was asked, as it is compared with what is asked later under the same key. */
+export function fingerprint(input: object | string): string {
   if (typeof input === 'string') return input;
   const keys: string[] = [];
   for (const key in input) if (!ENVELOPE.has(key)) keys.push(key);

@@ -333,17 +333,17 @@ function refuse(reply: JsonObject): never {
   throw Object.assign(new Error(String(reply.detail)), reply);
 }
 
-t.test('of two servers on one folder the first keeps its sessions', async t => {
+t.test('a second server on one folder is refused, and the first keeps its sessions', async t => {
   const data = t.testdir();
-  const [one, other] = [await server(t, data), await server(t, data)];
+  const one = await server(t, data);
   const kept = await one.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
-  const lost = await other.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
-  t.match(await other.ask('GET', `/v1/sessions/${kept.session_id}`), { code: 'unknown_session' });
-  await other.server.close();
+  await t.rejects(server(t, data), {
+    name: 'FolderInUse',
+    message: new RegExp(`in use by another server \\(process ${process.pid} on`),
+  });
   await one.server.close();
   const again = await server(t, data);
   t.match(await again.ask('GET', `/v1/sessions/${kept.session_id}`), { step: 0 });
-  t.match(await again.ask('GET', `/v1/sessions/${lost.session_id}`), { code: 'unknown_session' });
 });
 
 t.test('processes that share a database resume each its own', async t => {
@@ -358,7 +358,7 @@ t.test('processes that share a database resume each its own', async t => {
       {
         registry: testRegistry(),
         now: () => 1e12,
-        membership: { mesh, counts, folder, keeps: true, restarts: 0 },
+        membership: { mesh, counts, folder, run: 'test', restarts: 0 },
       },
     );
     t.teardown(() => app.server.close());

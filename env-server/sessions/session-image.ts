@@ -25,6 +25,8 @@ export interface SessionContent {
   /** Oldest first. */
   readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
   readonly rolledBack: boolean;
+  /** Records of it in the journal. */
+  readonly recorded: number;
   /** What is new of its replies. */
   readonly replies: ReplyChanges | undefined;
 }
@@ -99,7 +101,7 @@ export class SessionImage {
 
   /** What is new; the session may go on while it is written. A change that was not `done` is part of the next one. */
   change(content: SessionContent): SessionChange {
-    const { episode, episodes, snapshotsTaken, snapshots, rolledBack, replies } = content;
+    const { episode, episodes, snapshotsTaken, snapshots, rolledBack, recorded, replies } = content;
     const draft: Draft = { chunks: new Map(), pieces: [], chunkCount: this.#chunkCount };
     const { chunks, pieces } = draft;
     const fresh = snapshots.slice(this.#ends.snapshot);
@@ -118,7 +120,7 @@ export class SessionImage {
     const written = (state: EpisodeState) => storedEpisode(state, known);
     this.#pending = {
       parts: partsOf({ pieces, fresh, replies, dropped, before: this.#ends, written, known }),
-      head: { episode: written(episode), episodes, snapshotsTaken, rolledBack, ends },
+      head: { episode: written(episode), episodes, snapshotsTaken, rolledBack, recorded, ends },
       remove: [...this.#unneeded, ...removed],
       chunks,
       chunkCount: draft.chunkCount,
@@ -193,7 +195,7 @@ export class SessionImage {
       weighed({ ...rest, restart: restart ?? undefined, log: position(log) });
     this.#ends = head.ends;
     this.isThere = true;
-    const { episodes, snapshotsTaken, rolledBack } = head;
+    const { episodes, snapshotsTaken, rolledBack, recorded = 0 } = head;
     return {
       episode: episode(head.episode),
       past: {
@@ -203,6 +205,7 @@ export class SessionImage {
         replies,
         droppedKeys,
         rolledBack,
+        recorded,
       },
     };
   }

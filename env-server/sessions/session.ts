@@ -1,6 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { ObservationFormat } from '../environments/core/environment.ts';
+import type { RandomState } from '../../shared/random.ts';
+import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
@@ -13,7 +15,8 @@ import {
 } from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { LiveEpisode, type Stage } from './live-episode.ts';
-import { type ReplyHolder, ReplyMemory } from './replies.ts';
+import { recordedEpisode, type SessionRecorder } from './recorder.ts';
+import { fingerprint, type ReplyHolder, ReplyMemory } from './replies.ts';
 import type { SessionContent, SessionImage } from './session-image.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
 import type { SessionPast, StoredSettings } from './stored-session.ts';
@@ -43,6 +46,8 @@ export interface SessionSettings {
   wall(time: number): number;
   /** Its owner's. */
   readonly account: ByteAccount;
+  /** Where it is journaled. */
+  readonly recorder?: SessionRecorder;
   /** By the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
@@ -92,6 +97,11 @@ export class Session implements Expiring, Stage, ReplyHolder {
   #tail: Promise<void> | undefined;
   #waiting = 0;
   #rolledBack = false;
+  readonly #recorder: SessionRecorder | undefined;
+  /** Records of it in the journal. */
+  recorded = 0;
+  /** Of the operation that runs, until a record has it. */
+  #key: Required<KeyFields> | undefined;
 
   /** @param past of a session that was stored; absent for a new one */
   constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionPast) {
@@ -108,6 +118,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
     this.#account = settings.account;
+    this.#recorder = settings.recorder;
     this.#account.add(SESSION_BYTES);
     if (past) this.#recall(past);
     else this.#episodes = 1;
@@ -123,6 +134,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
     if (past.replies.length + past.droppedKeys.length > 0)
       this.replies.recall(past.replies, past.droppedKeys);
     this.#rolledBack = past.rolledBack;
+    this.recorded = past.recorded;
   }
 
   /** Bytes that it may still take. */
@@ -267,6 +279,64 @@ export class Session implements Expiring, Stage, ReplyHolder {
     this.#tail = settled;
   }
 
+  /**
+   * Does something under a request key, which is journaled in one record with what is done or, where that has no record
+   * of its own, with the reply.
+   */
+  underKey<T>(key: string, operation: string, input: object, work: () => MaybePromise<T>): MaybePromise<T> {
+    if (!this.#recorder) return work();
+    const fields = { key, asked: fingerprint(input) };
+    this.#key = fields;
+    const keep = (reply: T): T => {
+      if (this.#takeKey())
+        this.#recorder?.append(this, 'reply', { ...fields, operation, reply: reply as Json });
+      return reply;
+    };
+    const drop = (error: unknown): never => {
+      this.#key = undefined;
+      throw error;
+    };
+    try {
+      const result = work();
+      return result instanceof Promise ? result.then(keep, drop) : keep(result);
+    } catch (error) {
+      return drop(error);
+    }
+  }
+
+  #takeKey(): Required<KeyFields> | undefined {
+    const key = this.#key;
+    this.#key = undefined;
+    return key;
+  }
+
+  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void {
+    const recorder = this.#recorder;
+    if (!recorder || !this.variant.copyable) return;
+    const key = this.#takeKey();
+    if (!transition) {
+      if (key) recorder.append(this, 'keyed', { action, ...key });
+      else recorder.append(this, 'step', action);
+      return;
+    }
+    const { state, reward, terminated, info, restarted } = transition;
+    recorder.append(this, 'transition', {
+      action,
+      state,
+      random: random!,
+      reward,
+      terminated,
+      truncated: this.#episode.truncated,
+      info,
+      ...(restarted && { restarted }),
+      ...key,
+    });
+  }
+
+  faulted(): void {
+    if (this.variant.copyable) this.#recorder?.append(this, 'fault', undefined);
+  }
+
   /** @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded` */
   reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
     return chain(beginEpisode(this.variant, seed, options), episode => {
@@ -277,7 +347,16 @@ export class Session implements Expiring, Stage, ReplyHolder {
         throw sessionBudgetExceeded(this.id, this.bytes, grown, this.mostBytes);
       }
       this.#episode.dispose();
-      this.#begin(episode);
+      this.begin(episode);
+      if (!this.variant.copyable) return;
+      const { seed: effective, options: chosen } = episode;
+      const body = {
+        seed: effective,
+        options: chosen,
+        episode: recordedEpisode(episode),
+        ...this.#takeKey(),
+      };
+      this.#recorder?.append(this, 'reset', body);
     });
   }
 
@@ -286,6 +365,13 @@ export class Session implements Expiring, Stage, ReplyHolder {
     this.#unsavedUntold = false;
     if (!this.#rolledBack) return;
     this.#rolledBack = false;
+    this.#changed = true;
+    this.#recorder?.append(this, 'acknowledge', undefined);
+  }
+
+  /** It may stand before what its client saw last. */
+  rollBack(): void {
+    this.#rolledBack = true;
     this.#changed = true;
   }
 
@@ -298,7 +384,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
     if (this.#rolledBack) {
       throw new Problem(
         'session_rolled_back',
-        `the server ended without warning; session ${this.id} was resumed at step ${episode.stepCount} of ${episode.id}, where it stood at the last checkpoint`,
+        `the server ended without warning; session ${this.id} was resumed at step ${episode.stepCount} of ${episode.id}, the last that was stored`,
       );
     }
     if (this.#unsavedUntold) {
@@ -331,6 +417,13 @@ export class Session implements Expiring, Stage, ReplyHolder {
     const bytes = snapshotSize(episode);
     if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
     this.#account.requireRoom(bytes);
+    const snapshotId = this.keep(episode);
+    this.#recorder?.append(this, 'snapshot', { snapshot_id: snapshotId, ...this.#takeKey() });
+    return snapshotId;
+  }
+
+  /** Remembers an episode, whatever limits say. */
+  keep(episode: EpisodeState): string {
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#remember(snapshotId, episode);
     this.#changed = true;
@@ -349,7 +442,8 @@ export class Session implements Expiring, Stage, ReplyHolder {
     if (!episode) {
       throw new Problem('unknown_snapshot', `session ${this.id} has no snapshot ${snapshotId}`);
     }
-    this.#begin(episode);
+    this.begin(episode);
+    this.#recorder?.append(this, 'restore', { snapshot_id: snapshotId, ...this.#takeKey() });
   }
 
   /**
@@ -378,6 +472,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
       snapshotsTaken: this.#snapshotsTaken,
       snapshots: this.#snapshots ? [...this.#snapshots.entries()] : [],
       rolledBack: this.#rolledBack,
+      recorded: this.recorded,
       replies: this.#replies?.changes,
     };
   }
@@ -390,7 +485,8 @@ export class Session implements Expiring, Stage, ReplyHolder {
     );
   }
 
-  #begin(episode: EpisodeState): void {
+  /** Goes on with another episode. */
+  begin(episode: EpisodeState): void {
     this.#episodes++;
     if (episode.step === 0) this.variant.tally.episodes++;
     this.#rolledBack = false;

@@ -28,6 +28,8 @@ export interface SessionPast {
   readonly droppedKeys: readonly Uint32Array[];
   /** It may stand before what its client saw last. */
   readonly rolledBack: boolean;
+  /** Records of it in the journal that are in it. */
+  readonly recorded: number;
 }
 
 /** What of a session never changes. Times in milliseconds: `createdAt` of the wall clock, `deadline` of the server's. */
@@ -76,6 +78,8 @@ export interface StoredHead {
   readonly episodes: number;
   readonly snapshotsTaken: number;
   readonly rolledBack: boolean;
+  /** Records of it in the journal that the document covers; absent: none. */
+  readonly recorded?: number;
   /** Parts of each kind with a number below this are its own; later ones come from a write that was not finished. */
   readonly ends: { readonly [kind in PartKind]: number };
 }
@@ -131,6 +135,7 @@ export function fromVersion1({ episode, past, ...settings }: SessionOfVersion1):
       snapshots: past.snapshots.map(([id, snapshot]) => [id, read(snapshot)]),
       replies: past.replies.map((reply, number) => ({ ...reply, number })),
       droppedKeys: [],
+      recorded: 0,
     },
   };
 }

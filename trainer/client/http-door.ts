@@ -29,6 +29,17 @@ const EXCERPT_LENGTH = 200;
 /** Operations whose REST route answers in another form than frames and batches do. */
 const NOT_JSON: ReadonlySet<Operation> = new Set(['render', 'trajectory']);
 
+/** One HTTP request. */
+interface Message {
+  /** Name of the operation, for errors. */
+  readonly op: string;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  /** Idempotency key. */
+  readonly key?: string;
+}
+
 /** The REST door of a server: one attempt at one operation each call. */
 export class HttpDoor {
   readonly #server: string;
@@ -70,24 +81,21 @@ export class HttpDoor {
       return encodeURIComponent(value);
     });
     const asBody = method === 'POST';
-    return (await this.#send(
-      request.op,
+    const message = {
+      op: request.op,
       method,
-      asBody ? target : target + queryOf(rest),
-      asBody ? rest : undefined,
-      request.key,
-      signal,
-    )) as OperationResult<O>;
+      path: asBody ? target : target + queryOf(rest),
+      body: asBody ? rest : undefined,
+      key: request.key,
+    };
+    return (await this.#send(message, signal)) as OperationResult<O>;
   }
 
   /** Many requests in one; each gets its result or its error, in order. @throws like {@link exchange} */
   async exchangeBatch(requests: readonly Request[], signal?: AbortSignal): Promise<BatchReply[]> {
     const body = { items: requests.map(toItem) };
-    return readBatch(
-      this.#server,
-      requests,
-      await this.#send('batch', 'POST', '/v1/batch', body, undefined, signal),
-    );
+    const message = { op: 'batch', method: 'POST', path: '/v1/batch', body } as const;
+    return readBatch(this.#server, requests, await this.#send(message, signal));
   }
 
   /** Whether the server says that it takes requests. Never throws but for the signal. */
@@ -107,14 +115,7 @@ export class HttpDoor {
     return this.#pool.destroy();
   }
 
-  async #send(
-    op: string,
-    method: 'GET' | 'POST' | 'DELETE',
-    path: string,
-    body: unknown,
-    key: string | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<unknown> {
+  async #send({ op, method, path, body, key }: Message, signal: AbortSignal | undefined): Promise<unknown> {
     let status: number;
     let text: string;
     let header: string | string[] | undefined;

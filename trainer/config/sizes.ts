@@ -1,5 +1,5 @@
+import { pageBytes } from '../generation/cache/page-layout.ts';
 import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
-import { pageBytes } from '../generation/programs/attention-kernel.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { hasValueHead, needsReference } from './derived.ts';

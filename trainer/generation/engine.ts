@@ -214,9 +214,8 @@ export class GenerationEngine {
 
   #draw(sampler: Sampler, { sampling, rng, grammar, grammarState }: ActiveRequest, row: number): Draw {
     const { logits, logitsStride } = this.#program;
-    const { vocabularySize } = this.#options.config;
-    const allowed = grammar === null ? null : grammar.allowed;
-    return sampler.draw(logits, row * logitsStride, sampling, rng, allowed, grammarState * vocabularySize);
+    const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
+    return sampler.draw(logits, row * logitsStride, sampling, rng, allowed);
   }
 
   /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */

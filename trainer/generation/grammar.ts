@@ -21,6 +21,8 @@ export interface CompiledGrammar {
   readonly stateCount: number;
   /** 1 where a token is allowed: state · vocabulary + token. */
   readonly allowed: Uint8Array;
+  /** The rows of `allowed`, by state. */
+  readonly allowedIn: readonly Uint8Array[];
   /** State after a token, −1 where it is not allowed. */
   readonly next: Int32Array;
   /** 1 for states that end the response. */
@@ -52,7 +54,10 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
       next[s * vocabularySize + token] = state.next[i];
     });
   });
-  return { start: grammar.start, stateCount: count, allowed, next, final };
+  const allowedIn = grammar.states.map((_, s) =>
+    allowed.subarray(s * vocabularySize, (s + 1) * vocabularySize),
+  );
+  return { start: grammar.start, stateCount: count, allowed, allowedIn, next, final };
 }
 
 /**

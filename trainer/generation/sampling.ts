@@ -46,7 +46,7 @@ export class Sampler {
 
   /**
    * @param logits a row begins at `start`
-   * @param allowed 1 where a token may be drawn, a row beginning at `allowedStart`; null allows all
+   * @param allowed 1 where a token may be drawn; null allows all
    * @returns an object that the next call overwrites
    * @throws RangeError when a logit that counts is NaN, or no token is left
    */
@@ -56,11 +56,10 @@ export class Sampler {
     settings: SamplingSettings,
     rng: Random,
     allowed: Uint8Array | null = null,
-    allowedStart = 0,
   ): Draw {
     const weights = this.#weights;
     const count = weights.length;
-    const best = largest(logits, start, count, allowed, allowedStart);
+    const best = largest(logits, start, count, allowed);
     if (best === -1) throw new RangeError('no token can be drawn: logits are NaN or the grammar allows none');
     const draw = this.#draw;
     if (settings.temperature === 0) {
@@ -69,7 +68,7 @@ export class Sampler {
       return draw;
     }
     let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
-    if (allowed !== null) total = this.#forbid(allowed, allowedStart);
+    if (allowed !== null) total = this.#forbid(allowed);
     if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
     let rest = rng.float() * total;
     let token = best;
@@ -94,11 +93,11 @@ export class Sampler {
   }
 
   /** Sets the weights of tokens that are not allowed to 0; gives the sum of what is left. */
-  #forbid(allowed: Uint8Array, start: number): number {
+  #forbid(allowed: Uint8Array): number {
     const weights = this.#weights;
     let total = 0;
     for (let i = 0; i < weights.length; i++) {
-      if (allowed[start + i] === 0) weights[i] = 0;
+      if (allowed[i] === 0) weights[i] = 0;
       else total += weights[i];
     }
     return total;
@@ -161,17 +160,11 @@ export function checkSampling(settings: SamplingSettings): void {
   }
 }
 
-function largest(
-  logits: Float32Array,
-  start: number,
-  count: number,
-  allowed: Uint8Array | null,
-  allowedStart: number,
-): number {
+function largest(logits: Float32Array, start: number, count: number, allowed: Uint8Array | null): number {
   let best = -1;
   let value = -Infinity;
   for (let i = 0; i < count; i++) {
-    if (allowed !== null && allowed[allowedStart + i] === 0) continue;
+    if (allowed !== null && allowed[i] === 0) continue;
     const logit = logits[start + i];
     if (Number.isNaN(logit)) return -1;
     if (logit > value) {

@@ -1,9 +1,10 @@
 import t from 'tap';
-import { adamwFactors, adamwStep, clipFactor } from '../policy/learning/adamw.ts';
+import { adamwFactors, clipFactor } from '../policy/learning/adamw.ts';
 import { GraphBuilder } from '../tensor/graph/graph.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../tensor/runtime/runtime.ts';
+import { adamwKernel } from '../tensor/runtime/wasm/adamw.ts';
 import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.ts';
 import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config-json.ts';
@@ -107,7 +108,9 @@ for (const model of MODELS) {
         `loss ${loss[0]} before step ${step}`,
       );
       t.ok(Math.abs(norm / adamw.grad_norms[step - 1] - 1) < 1e-4, `gradient norm ${norm} of step ${step}`);
-      adamwStep(parameters.flat, grads.flat, moments, step, clipFactor(norm, settings.clipNorm), settings);
+      const arrays = { weights: parameters.flat, gradients: grads.flat, ...moments };
+      const factors = adamwFactors(step, clipFactor(norm, settings.clipNorm), settings);
+      adamwKernel(arrays, factors, 0, parameters.flat.length);
       parameters.touch();
     }
   });

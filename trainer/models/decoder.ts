@@ -86,7 +86,10 @@ export function decoderSegments(config: DecoderConfig): DecoderSegments {
     },
     finishLayer(g, layer, hidden, mixed) {
       const prefix = layerPrefix(layer);
-      const output = linear(g, config, mixed, `${prefix}.self_attn.o_proj`, hiddenSize, config.outputBias);
+      const output = linear(g, config, mixed, `${prefix}.self_attn.o_proj`, {
+        outputs: hiddenSize,
+        bias: config.outputBias,
+      });
       const attended = g.add(hidden, output);
       const x = norm(g, config, attended, `${prefix}.post_attention_layernorm.weight`, hiddenSize);
       return g.add(attended, feedForward(g, config, x, `${prefix}.mlp`));
@@ -139,7 +142,10 @@ function projectHeads(
   const { headDimension } = config;
   const count = name === 'q' ? config.heads : config.keyValueHeads;
   const width = count * headDimension;
-  const projected = linear(g, config, x, `${prefix}.${name}_proj`, width, config.queryKeyValueBias);
+  const projected = linear(g, config, x, `${prefix}.${name}_proj`, {
+    outputs: width,
+    bias: config.queryKeyValueBias,
+  });
   if (name === 'v' || !config.queryKeyNorm) return projected;
   const perHead = g.reshape(projected, [x.shape[0], count, headDimension]);
   const weight = `${prefix}.${name}_norm.weight`;
@@ -147,10 +153,10 @@ function projectHeads(
 }
 
 function feedForward(g: GraphBuilder, config: DecoderConfig, x: Tensor, prefix: string): Tensor {
-  const { intermediateSize, feedForwardBias, hiddenSize } = config;
-  const gate = linear(g, config, x, `${prefix}.gate_proj`, intermediateSize, feedForwardBias);
-  const up = linear(g, config, x, `${prefix}.up_proj`, intermediateSize, feedForwardBias);
-  return linear(g, config, g.mul(g.silu(gate), up), `${prefix}.down_proj`, hiddenSize, feedForwardBias);
+  const { intermediateSize, feedForwardBias: bias, hiddenSize } = config;
+  const gate = linear(g, config, x, `${prefix}.gate_proj`, { outputs: intermediateSize, bias });
+  const up = linear(g, config, x, `${prefix}.up_proj`, { outputs: intermediateSize, bias });
+  return linear(g, config, g.mul(g.silu(gate), up), `${prefix}.down_proj`, { outputs: hiddenSize, bias });
 }
 
 function linear(
@@ -158,8 +164,7 @@ function linear(
   config: DecoderConfig,
   x: Tensor,
   name: string,
-  outputs: number,
-  bias: boolean,
+  { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
   const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });

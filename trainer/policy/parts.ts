@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
+import { pageBytes } from '../generation/cache/page-layout.ts';
 import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
 import { compileGrammar, type Grammars } from '../generation/grammar.ts';
-import { pageBytes } from '../generation/programs/attention-kernel.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { LoraConfig } from '../models/lora.ts';
 import {

@@ -52,94 +52,137 @@ export async function playEpisode(
   session: EnvironmentSession,
   setting: PlaySetting,
 ): Promise<Episode> {
-  const { described, prompt, agent, waits } = setting;
-  const { tag } = described;
+  const { described, prompt, agent, tokenizer } = setting;
   const context =
-    prompt.tokens && setting.tokenizer
+    prompt.tokens && tokenizer
       ? new EpisodeContext(prompt, prompt.tokens, setting.context, setting.newSequence, id =>
           agent.release(id),
         )
       : undefined;
-  const turns: Turn[] = [];
-  const past: PastTurn[] = [];
-  let actionCount = 0;
-  let over = false;
-  let success = false;
+  const play = new Play(plan, member, session, setting, context);
   let samples: EpisodeSample[] = [];
   try {
-    while (!over && turns.length < tag.maxTurns) {
+    while (!play.over && play.turns.length < described.tag.maxTurns) {
       setting.check();
-      const actionsLeft = tag.maxActionsPerTrajectory - actionCount;
-      const view = nextView(session.observation, actionsLeft, turns);
-      const step = context?.begin(view);
-      const asked = performance.now();
-      const reply = await agent.respond({
-        sequenceId: step?.sequenceId ?? -1,
-        append: step?.append ?? NO_TOKENS,
-        sampling: {
-          ...setting.sampling,
-          maxNewTokens: step?.maxNewTokens ?? prompt.task.responseLength,
-          stopTokenIds: prompt.tokens?.stopTokenIds ?? NO_TOKENS,
-        },
-        seed: mixSeed(setting.samplingSeed, plan.groupId, plan.seed, member, turns.length),
-        prime: prompt.prime,
-        episode: episodeView(plan, member, view, session, setting),
-        messages: () => promptMessages(prompt, view, past),
-      });
-      waits.agent += performance.now() - asked;
-      setting.check();
-
-      const text = replyText(reply, setting.tokenizer);
-      const rawResponse = reply.rawResponse ?? prompt.prime + text;
-      const parsed = parseResponse(rawResponse, prompt.format);
-      const mapped = mapActions(parsed.actions, described.actionNames);
-      const sent = performance.now();
-      const results = await session.act(mapped.slice(0, actionsLeft));
-      waits.environment += performance.now() - sent;
-      const executed = executedActions(mapped, results);
-      const last = results.at(-1);
-      actionCount += executed.length;
-      const valid = mapped.length - (results.length - executed.length);
-      success = last?.info.success === true;
-      over =
-        last !== undefined &&
-        (last.terminated || last.truncated || actionCount >= tag.maxActionsPerTrajectory);
-      const placed = context?.accept(sampledTokens(reply, text, prompt, setting.tokenizer), rawResponse);
-      turns.push({
-        state: view.state,
-        actionsLeft,
-        actions: executed,
-        reward: results.reduce((sum, result) => sum + result.reward, 0),
-        penalty: isPenalised(parsed.actions.length, valid) ? tag.formatPenalty : 0,
-        info: executed.length > 0 ? (last?.info as JsonObject) : {},
-        response: parsed.cleaned,
-        rawResponse,
-        tokens: placed?.tokens ?? [0, 0],
-        sample: placed?.sample ?? 0,
-        finishReason: reply.finishReason,
-      });
-      past.push({ view, response: parsed.cleaned });
+      await play.turn();
     }
   } finally {
     if (context) samples = context.finish();
   }
-  const last = samples.at(-1) ?? NO_ARRAYS;
-  return {
-    episodeId: `${tag.name}/${plan.seed}/${plan.groupId}.${member}`,
-    environmentId: tag.environmentId,
-    tag: tag.name,
-    groupId: plan.groupId,
-    member,
-    seed: plan.seed,
-    server: session.server,
-    turns,
-    success: over && success,
-    terminated: over,
-    truncated: over && !success,
-    finalState: session.observation,
-    ...last,
-    ...(samples.length > 1 ? { samples } : {}),
-  };
+  return play.episode(samples);
+}
+
+/** An episode while it is played. */
+class Play {
+  readonly turns: Turn[] = [];
+  over = false;
+  readonly #plan: GroupPlan;
+  readonly #member: number;
+  readonly #session: EnvironmentSession;
+  readonly #setting: PlaySetting;
+  /** Absent where nobody wants tokens. */
+  readonly #context: EpisodeContext | undefined;
+  readonly #past: PastTurn[] = [];
+  #actionCount = 0;
+  #success = false;
+
+  constructor(
+    plan: GroupPlan,
+    member: number,
+    session: EnvironmentSession,
+    setting: PlaySetting,
+    context: EpisodeContext | undefined,
+  ) {
+    this.#plan = plan;
+    this.#member = member;
+    this.#session = session;
+    this.#setting = setting;
+    this.#context = context;
+  }
+
+  /** Asks the agent, sends what it wants done, and records both. */
+  async turn(): Promise<void> {
+    const { described, prompt, tokenizer, waits } = this.#setting;
+    const { tag } = described;
+    const actionsLeft = tag.maxActionsPerTrajectory - this.#actionCount;
+    const view = nextView(this.#session.observation, actionsLeft, this.turns);
+    const reply = await this.#ask(view);
+    this.#setting.check();
+    const text = replyText(reply, tokenizer);
+    const rawResponse = reply.rawResponse ?? prompt.prime + text;
+    const parsed = parseResponse(rawResponse, prompt.format);
+    const mapped = mapActions(parsed.actions, described.actionNames);
+    const sent = performance.now();
+    const results = await this.#session.act(mapped.slice(0, actionsLeft));
+    waits.environment += performance.now() - sent;
+    const executed = executedActions(mapped, results);
+    const last = results.at(-1);
+    this.#actionCount += executed.length;
+    const valid = mapped.length - (results.length - executed.length);
+    this.#success = last?.info.success === true;
+    this.over =
+      last !== undefined &&
+      (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
+    const placed = this.#context?.accept(sampledTokens(reply, text, prompt, tokenizer), rawResponse);
+    this.turns.push({
+      state: view.state,
+      actionsLeft,
+      actions: executed,
+      reward: results.reduce((sum, result) => sum + result.reward, 0),
+      penalty: isPenalised(parsed.actions.length, valid) ? tag.formatPenalty : 0,
+      info: executed.length > 0 ? (last?.info as JsonObject) : {},
+      response: parsed.cleaned,
+      rawResponse,
+      tokens: placed?.tokens ?? [0, 0],
+      sample: placed?.sample ?? 0,
+      finishReason: reply.finishReason,
+    });
+    this.#past.push({ view, response: parsed.cleaned });
+  }
+
+  async #ask(view: TurnView): Promise<AgentReply> {
+    const { prompt, agent, waits, sampling, samplingSeed } = this.#setting;
+    const { groupId, seed } = this.#plan;
+    const step = this.#context?.begin(view);
+    const asked = performance.now();
+    const reply = await agent.respond({
+      sequenceId: step?.sequenceId ?? -1,
+      append: step?.append ?? NO_TOKENS,
+      sampling: {
+        ...sampling,
+        maxNewTokens: step?.maxNewTokens ?? prompt.task.responseLength,
+        stopTokenIds: prompt.tokens?.stopTokenIds ?? NO_TOKENS,
+      },
+      seed: mixSeed(samplingSeed, groupId, seed, this.#member, this.turns.length),
+      prime: prompt.prime,
+      episode: episodeView(this.#plan, this.#member, view, this.#session, this.#setting),
+      messages: () => promptMessages(prompt, view, this.#past),
+    });
+    waits.agent += performance.now() - asked;
+    return reply;
+  }
+
+  /** The record of the episode. */
+  episode(samples: readonly EpisodeSample[]): Episode {
+    const { tag } = this.#setting.described;
+    const { seed, groupId } = this.#plan;
+    return {
+      episodeId: `${tag.name}/${seed}/${groupId}.${this.#member}`,
+      environmentId: tag.environmentId,
+      tag: tag.name,
+      groupId,
+      member: this.#member,
+      seed,
+      server: this.#session.server,
+      turns: this.turns,
+      success: this.over && this.#success,
+      terminated: this.over,
+      truncated: this.over && !this.#success,
+      finalState: this.#session.observation,
+      ...(samples.at(-1) ?? NO_ARRAYS),
+      ...(samples.length > 1 ? { samples } : {}),
+    };
+  }
 }
 
 /** What a turn's prompt shows after the turns so far. */

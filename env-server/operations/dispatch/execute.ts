@@ -1,7 +1,9 @@
 import { performance } from 'node:perf_hooks';
-import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { Json } from '../../../shared/json.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import { fingerprint } from '../../sessions/replies.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
@@ -84,8 +86,30 @@ function route(
     : peers.perform(keeper, call.principal, call.request, operation, input);
 }
 
-/** Runs an operation in this process, whoever asked for it. */
+/** Runs an operation in this process, whoever asked for it, when the sessions of an earlier one are resumed. */
 export function run(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  return services.sessions.resumption
+    ? afterResumption(services, call, operation, input)
+    : runNow(services, call, operation, input);
+}
+
+async function afterResumption(
+  services: Services,
+  call: Call,
+  operation: Operation,
+  input: OperationInput,
+): Promise<unknown> {
+  await services.sessions.resumption;
+  services.sessions.requireServing();
+  return runNow(services, call, operation, input);
+}
+
+function runNow(
   services: Services,
   call: Call,
   operation: Operation,
@@ -125,6 +149,7 @@ function onSession(
 ): MaybePromise<unknown> {
   const session = services.sessions.find(call.principal, input.session_id as string, call.now);
   const key = keyOf(operation, input);
+  if (operation.keyed && key === undefined) services.sessions.requireRoom();
   const result =
     key === undefined
       ? session.exclusive(operation.handle, services, input)
@@ -143,9 +168,24 @@ function once(
   operation: SessionOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  return session.replies.once(key, operation.name, input, () =>
-    session.exclusive(operation.handle, services, input),
-  );
+  return session.replies.once(key, operation.name, input, () => {
+    services.sessions.requireRoom();
+    return session.exclusive(handleUnderKey, { key, services, operation }, input);
+  });
+}
+
+interface KeyedOperation {
+  readonly key: string;
+  readonly services: Services;
+  readonly operation: SessionOperation;
+}
+
+function handleUnderKey(
+  { key, services, operation }: KeyedOperation,
+  session: Session,
+  input: OperationInput,
+): MaybePromise<unknown> {
+  return session.underKey(key, operation.name, input, () => operation.handle(services, session, input));
 }
 
 function recordedLater(
@@ -169,12 +209,28 @@ function onServer(
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const work = () => atWorkplace(services, call, operation, input);
+  const { sessions } = services;
+  const work = () => {
+    if (operation.keyed && operation.tag === 'sessions') sessions.requireRoom();
+    return atWorkplace(services, call, operation, input);
+  };
   const key = keyOf(operation, input);
+  const { name: owner } = call.principal;
   const reply =
     key === undefined
       ? work()
-      : services.sessions.replies(call.principal.name).once(key, operation.name, input, work);
+      : sessions.replies(owner).once(key, operation.name, input, () =>
+          chain(work(), reply => {
+            const asked = fingerprint(input);
+            sessions.recorder?.clientReply(owner, {
+              key,
+              operation: operation.name,
+              asked,
+              reply: reply as Json,
+            });
+            return reply;
+          }),
+        );
   if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
   call.mark = performance.now();
   return reply;

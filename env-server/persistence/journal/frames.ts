@@ -24,6 +24,8 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const DELETE = 0x7f;
 const SMALLEST_BUFFER_BYTES = 64 * 1024;
+/** Memory of a larger turn is given back. */
+const LARGEST_KEPT_BYTES = 1024 * 1024;
 const MOST_BYTES_A_CHARACTER = 3;
 /** Up to this length a loop is faster than a call into zlib. */
 const SHORT_BYTES = 256;
@@ -66,7 +68,7 @@ export class FrameBuffer {
 
   clear(): void {
     this.#end = 0;
-    if (this.#bytes.length > SMALLEST_BUFFER_BYTES) this.#bytes = Buffer.allocUnsafe(SMALLEST_BUFFER_BYTES);
+    if (this.#bytes.length > LARGEST_KEPT_BYTES) this.#bytes = Buffer.allocUnsafe(SMALLEST_BUFFER_BYTES);
   }
 
   /** Puts frames before all others. */

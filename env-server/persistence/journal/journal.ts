@@ -108,6 +108,7 @@ export class Journal {
     }
     const total = this.bytesOnDisk + waiting;
     if (total >= maxBytes) {
+      this.#parts.onPressure();
       throw refusal(
         'storage_full',
         `the journal has ${total} bytes, the most it may have is ${maxBytes}; the next checkpoint makes room`,
@@ -178,7 +179,8 @@ export class Journal {
   }
 
   /**
-   * Writes what waits and closes the segment; the files stay until `release`, or for the next start.
+   * Writes what waits and closes the segment; what is added later is not written. The files stay until
+   * `release`, or for the next start.
    * @returns bytes that could not be written
    */
   close(): number {
@@ -191,8 +193,7 @@ export class Journal {
 
   readonly #endTurn = (): void => {
     this.#planned = false;
-    if (this.#closed) return;
-    if (!this.#retry.pending) this.#attempt();
+    if (!this.#retry.pending && !this.#closed) this.#attempt();
     else if (!this.#settings.synced) this.#deliverHeld();
     this.#parts.health.waiting('journal', this.bytesWaiting);
   };

@@ -99,6 +99,8 @@ export interface TransitionBody extends KeyFields {
   readonly terminated: boolean;
   readonly truncated: boolean;
   readonly info: JsonObject;
+  /** The step has begun another episode by itself. */
+  readonly restarted?: true;
 }
 
 export interface ResetBody extends KeyFields {

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import {
   closeSync,
   fsync,
@@ -16,6 +17,8 @@ import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
 export const JOURNAL_FOLDER = 'journal';
 
 const NUMBER_DIGITS = 10;
+/** Starts within one millisecond that are told apart. */
+const RUN_CHOICES = 2 ** 32;
 const NAME = /^(\d{10})-([0-9a-z]{1,32})-(\d{1,3})\.journal$/;
 const MARK = /^(\d{10}-[0-9a-z]{1,32}-\d{1,3}\.journal)\.(\d{1,3})of(\d{1,3})$/;
 
@@ -26,6 +29,11 @@ export interface JournalWriter {
   /** Of the process among those that serve together, and how many they are. */
   readonly index: number;
   readonly count: number;
+}
+
+/** A name for a start of the server, unlike those of earlier ones. */
+export function newRun(): string {
+  return Date.now().toString(36) + randomInt(RUN_CHOICES).toString(36);
 }
 
 /** A file of the journal: `<number>-<run>-<index>.journal`. */

@@ -50,7 +50,8 @@ export async function addOpenEnvRoutes(
   const play = new OpenEnvPlay(dispatcher);
   const mcp = new McpDesk(play, desk);
   const seats = new Seats(play, settings.maxSessions);
-  const services = { play, mcp, desk };
+  const { sessions } = dispatcher.services;
+  const services = { play, mcp, desk, deliver: (reply: () => void) => sessions.deliver(reply) };
   const beat = heartbeat(app, settings.heartbeatSeconds);
   const watch = (socket: WebSocket) => beat(socket as PacedWebSocket);
   for (const prefix of PREFIXES) {

@@ -24,6 +24,8 @@ export interface SocketServices {
   readonly play: OpenEnvPlay;
   readonly mcp: McpDesk;
   readonly desk: ProblemDesk;
+  /** Lets a reply leave when what was done before it is kept as the settings say. */
+  readonly deliver: (reply: () => void) => void;
 }
 
 /**
@@ -128,7 +130,7 @@ export abstract class SessionSocket {
       if (text === undefined) break;
       const reply = this.#seat && this.answer(text, this.#seat);
       const written = reply instanceof Promise ? await reply : reply;
-      if (written !== undefined) this.#send(written);
+      if (written !== undefined) this.services.deliver(() => this.#send(written));
       if (this.socket.isPaused && this.#waiting.length === 0) await this.#resume();
     }
     this.#busy = false;

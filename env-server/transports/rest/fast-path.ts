@@ -160,7 +160,9 @@ class FastPath {
 
   #answer(response: ServerResponse, sessionId: string | undefined, body: string | Buffer): void {
     (sessionId === undefined ? this.#batches : this.#steps).count++;
-    write(response, OK, JSON_TYPE, typeof body === 'string' ? `${body}\n` : body, []);
+    this.#parts.dispatcher.services.sessions.deliver(() =>
+      write(response, OK, JSON_TYPE, typeof body === 'string' ? `${body}\n` : body, []),
+    );
   }
 
   #fail(
@@ -173,7 +175,9 @@ class FastPath {
     const document = desk.document(error, { traceId: traceIdIn(headers), sessionId });
     const more = Object.entries(desk.headersOf(document)).flat();
     this.#parts.counts.add('POST', sessionId === undefined ? BATCH : STEP_ROUTE, document.status);
-    write(response, document.status, PROBLEM_TYPE, `${JSON.stringify(document)}\n`, more);
+    this.#parts.dispatcher.services.sessions.deliver(() =>
+      write(response, document.status, PROBLEM_TYPE, `${JSON.stringify(document)}\n`, more),
+    );
   }
 }
 

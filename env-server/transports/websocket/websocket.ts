@@ -222,8 +222,10 @@ class Connection<T, B, M> {
     if (messages.length === 0) return;
     this.#outgoing = [];
     this.#outgoingSize = 0;
-    if (this.#socket.readyState !== this.#socket.OPEN) return;
-    this.#stream.write(this.#protocol.frames(messages));
+    this.#dispatcher.services.sessions.deliver(() => {
+      if (this.#socket.readyState !== this.#socket.OPEN) return;
+      this.#stream.write(this.#protocol.frames(messages));
+    });
   };
 }
 

@@ -1,9 +1,9 @@
 import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
+import { advantagesOver, sampledPositions, whitened } from './gae.ts';
 import { turnOfToken } from './turns.ts';
-import { whiten } from './whiten.ts';
 
 /**
- * Two levels of generalised advantage estimation: over turns, then over the tokens of each turn.
+ * Two levels of generalized advantage estimation: over turns, then over the tokens of each turn.
  *
  * Over turn ends e_k: δ = r + γ_high·V(e_(k+1)) − V(e_k), A = δ + γ_high·λ·A_(k+1). The turn's return A + V becomes
  * the reward of its last token; inside the turn ordinary GAE with γ and λ runs to that token and stops there.
@@ -21,14 +21,7 @@ export const biLevelGae: AdvantageEstimator = {
       const { mask, values } = sequences[i];
       return array.map((a, t) => (mask[t] ? a + values![t] : 0));
     });
-    if (!settings.whiten) return { advantages, returns };
-    return {
-      advantages: whiten(
-        advantages,
-        sequences.map(sequence => sequence.mask),
-      ),
-      returns,
-    };
+    return whitened(sequences, { advantages, returns }, settings);
   },
 };
 
@@ -37,36 +30,28 @@ function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSett
   const values = sequence.values!;
   const { gamma, lambda } = settings;
   const turns = turnOfToken(sequence);
-  const ends = sequence.turnEnds!;
+  const turnEnds = sequence.turnEnds!;
   const targets = turnTargets(sequence, settings);
+  const positions = sampledPositions(mask);
+  const ends = positions.map(t => turnEnds[turns[t]] === t);
+  const own = advantagesOver({
+    rewards: positions.map((t, k) => (ends[k] ? targets[turns[t]] : rewards[t])),
+    values: positions.map(t => values[t]),
+    gamma,
+    lambdas: positions.map(() => lambda),
+    ends,
+  });
   const advantages = new Float64Array(mask.length);
-  let nextValue = 0;
-  let next = 0;
-  for (let t = mask.length - 1; t >= 0; t--) {
-    if (!mask[t]) continue;
-    const end = ends[turns[t]] === t;
-    const delta = end ? targets[turns[t]] - values[t] : rewards[t] + gamma * nextValue - values[t];
-    next = end ? delta : delta + gamma * lambda * next;
-    nextValue = values[t];
-    advantages[t] = next;
-  }
+  for (const [k, t] of positions.entries()) advantages[t] = own[k];
   return advantages;
 }
 
 /** Return of each turn at the high level. */
 function turnTargets(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
-  const values = sequence.values!;
-  const ends = sequence.turnEnds!;
   const { lambda, highLevelGamma } = settings;
-  const targets = new Float64Array(ends.length);
-  let nextValue = 0;
-  let next = 0;
-  for (let k = ends.length - 1; k >= 0; k--) {
-    const value = values[ends[k]];
-    const delta = sequence.rewards[ends[k]] + highLevelGamma * nextValue - value;
-    next = delta + highLevelGamma * lambda * next;
-    nextValue = value;
-    targets[k] = next + value;
-  }
-  return targets;
+  const turnEnds = sequence.turnEnds!;
+  const values = turnEnds.map(end => sequence.values![end]);
+  const rewards = turnEnds.map(end => sequence.rewards[end]);
+  const lambdas = turnEnds.map(() => lambda);
+  return advantagesOver({ rewards, values, gamma: highLevelGamma, lambdas }).map((a, k) => a + values[k]);
 }

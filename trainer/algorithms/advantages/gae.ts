@@ -1,9 +1,9 @@
-import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
+import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings, Advantages } from './estimator.ts';
 import { turnEnds } from './turns.ts';
 import { whiten } from './whiten.ts';
 
 /**
- * Generalised advantage estimation (Schulman et al., 2016) over sampled tokens.
+ * Generalized advantage estimation (Schulman et al., 2016) over sampled tokens.
  *
  * δ_t = r_t + γ·V′ − V_t and A_t = δ_t + γ·λ·A′, where V′ and A′ belong to the next *sampled* token: masked tokens
  * are stepped over, their entries hold A′ unchanged. R = A + V. Advantages are whitened over the batch.
@@ -16,34 +16,69 @@ import { whiten } from './whiten.ts';
 export const gae: AdvantageEstimator = {
   needs: ['values'],
   estimate(sequences, settings) {
-    const advantages = sequences.map(sequence => sequenceGae(sequence, settings));
+    const advantages = sequences.map(sequence => sequenceAdvantages(sequence, settings));
     const returns = advantages.map((array, i) => array.map((a, t) => a + sequences[i].values![t]));
-    if (!settings.whiten) return { advantages, returns };
-    return {
-      advantages: whiten(
-        advantages,
-        sequences.map(sequence => sequence.mask),
-      ),
-      returns,
-    };
+    return whitened(sequences, { advantages, returns }, settings);
   },
 };
 
-function sequenceGae(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
+function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
   const { mask, rewards } = sequence;
-  const values = sequence.values!;
   const { gamma, lambda, turnLambda = lambda } = settings;
   const ends = turnLambda === lambda ? new Set<number>() : new Set(turnEnds(sequence));
+  const positions = sampledPositions(mask);
+  const own = advantagesOver({
+    rewards: positions.map(t => rewards[t]),
+    values: positions.map(t => sequence.values![t]),
+    gamma,
+    lambdas: positions.map(t => (ends.has(t) ? turnLambda : lambda)),
+  });
   const advantages = new Float64Array(mask.length);
-  let nextValue = 0;
-  let next = 0;
+  let next = positions.length;
   for (let t = mask.length - 1; t >= 0; t--) {
-    if (mask[t]) {
-      const delta = rewards[t] + gamma * nextValue - values[t];
-      next = delta + gamma * (ends.has(t) ? turnLambda : lambda) * next;
-      nextValue = values[t];
-    }
-    advantages[t] = next;
+    if (mask[t]) next--;
+    advantages[t] = own[next] ?? 0;
   }
   return advantages;
+}
+
+/** Steps of one sequence in order, arrays of equal length. */
+export interface GaeSteps {
+  readonly rewards: readonly number[];
+  readonly values: readonly number[];
+  readonly gamma: number;
+  /** λ from each step to the next. */
+  readonly lambdas: readonly number[];
+  /** Steps after which nothing follows: the value of the next counts 0. None but the last when absent. */
+  readonly ends?: readonly boolean[];
+}
+
+/** A_k = δ_k + γ·λ_k·A_(k+1) with δ_k = r_k + γ·V_(k+1) − V_k, from the last step to the first. */
+export function advantagesOver({ rewards, values, gamma, lambdas, ends }: GaeSteps): Float64Array {
+  const advantages = new Float64Array(rewards.length);
+  let nextValue = 0;
+  let next = 0;
+  for (let k = rewards.length - 1; k >= 0; k--) {
+    if (ends?.[k]) [nextValue, next] = [0, 0];
+    const delta = rewards[k] + gamma * nextValue - values[k];
+    next = delta + gamma * lambdas[k] * next;
+    nextValue = values[k];
+    advantages[k] = next;
+  }
+  return advantages;
+}
+
+export function sampledPositions(mask: ArrayLike<number>): number[] {
+  return Array.from(mask, (on, t) => (on ? t : -1)).filter(t => t >= 0);
+}
+
+/** Advantages whitened over the batch, unless the settings say otherwise. */
+export function whitened(
+  sequences: readonly AdvantageSequence[],
+  { advantages, returns }: Advantages,
+  settings: AdvantageSettings,
+): Advantages {
+  if (!settings.whiten) return { advantages, returns };
+  const masks = sequences.map(({ mask }) => mask);
+  return { advantages: whiten(advantages, masks), returns };
 }

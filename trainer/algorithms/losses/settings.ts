@@ -34,7 +34,10 @@ export interface LossSettings {
   readonly offPolicy: OffPolicySettings;
 }
 
-/** The field's defaults: clip-higher 0.2/0.28, dual clip 3, token mean, entropy 0.001, KL off. */
+/**
+ * The field's defaults, and those of the configs: clip-higher 0.2/0.28, dual clip 3, token mean, entropy 0.001, KL off.
+ * Configs take `maxResponseLength` from the policy's context.
+ */
 export const DEFAULT_LOSS_SETTINGS: LossSettings = {
   policy: 'ppo',
   clipLow: 0.2,
@@ -44,6 +47,6 @@ export const DEFAULT_LOSS_SETTINGS: LossSettings = {
   maxResponseLength: 400,
   entropyCoefficient: 0.001,
   kl: { estimator: 'k3', coefficient: 0 },
-  value: { coefficient: 0.5, clip: 0.5 },
+  value: { coefficient: 1, clip: 0.5 },
   offPolicy: { kind: 'none' },
 };

@@ -1,6 +1,8 @@
 import Type from 'typebox';
+import { DEFAULT_ADVANTAGE_SETTINGS as ADVANTAGE } from '../../algorithms/advantages/estimator.ts';
 import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
 import {
+  DEFAULT_FILTER_SETTINGS as FILTER,
   FILTER_FILLS,
   FILTER_LOSS_SCALINGS,
   FILTER_MASSES,
@@ -9,20 +11,25 @@ import {
   FILTER_STRATEGIES,
 } from '../../algorithms/filters/settings.ts';
 import { RATIO_LOSSES } from '../../algorithms/losses/registry.ts';
-import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS } from '../../algorithms/losses/settings.ts';
+import {
+  AGGREGATIONS,
+  KL_ESTIMATORS,
+  DEFAULT_LOSS_SETTINGS as LOSS,
+  OFF_POLICY_KINDS,
+} from '../../algorithms/losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
 import { aboveZero, choice, count, flag, notNegative, orNull, positive, section, share } from './schema.ts';
 
 /** Which groups are trained on, and what makes the batch whole again. */
 const FilterConfig = Type.Object(
   {
-    strategy: choice(FILTER_STRATEGIES, 'none'),
-    value: notNegative(1),
+    strategy: choice(FILTER_STRATEGIES, FILTER.strategy),
+    value: notNegative(FILTER.value),
     /** The entropy scores cost a scoring pass of their own. */
-    score: choice(FILTER_SCORES, 'reward_std'),
-    order: choice(FILTER_ORDERS, 'largest'),
-    mass: choice(FILTER_MASSES, 'linear'),
-    include_zero: flag(true),
+    score: choice(FILTER_SCORES, FILTER.score),
+    order: choice(FILTER_ORDERS, FILTER.order),
+    mass: choice(FILTER_MASSES, FILTER.mass),
+    include_zero: flag(FILTER.includeZero),
     loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
     /** What makes the batch whole again; `none` trains on what is left. */
     fill: choice(['none', ...FILTER_FILLS], 'none'),
@@ -35,18 +42,18 @@ const FilterConfig = Type.Object(
 export const AlgorithmSettings = Type.Object(
   {
     advantage: choice(ADVANTAGES, 'gae'),
-    gamma: share(1),
+    gamma: share(ADVANTAGE.gamma),
     /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`). */
-    lambda: share(1),
-    turn_lambda: share(1),
-    high_level_gamma: share(0.95),
+    lambda: share(ADVANTAGE.lambda),
+    turn_lambda: share(ADVANTAGE.lambda),
+    high_level_gamma: share(ADVANTAGE.highLevelGamma),
     /** Weight of the step advantage in `gigpo`. */
-    step_weight: notNegative(1),
+    step_weight: notNegative(ADVANTAGE.stepWeight),
     /** Divide by the standard deviation in `gigpo`. */
-    std_normalize: flag(true),
+    std_normalize: flag(ADVANTAGE.stdNormalize),
     /** Let the reward-to-go of `reinforce_pp` pass from turn to turn. */
-    across_turns: flag(true),
-    whiten: flag(true),
+    across_turns: flag(ADVANTAGE.acrossTurns),
+    whiten: flag(ADVANTAGE.whiten),
     /** Advantages × the spread of the group, relative to the batch's largest. */
     soft_advantage_reweight: flag(false),
     /** Advantages ÷ the relative length of the sequence. */
@@ -76,17 +83,20 @@ export const AlgorithmSettings = Type.Object(
 
 export const LossConfig = Type.Object(
   {
-    policy: choice(RATIO_LOSSES, 'ppo'),
-    clip_low: notNegative(0.2),
-    clip_high: notNegative(0.28),
-    dual_clip: notNegative(3),
-    aggregation: choice(AGGREGATIONS, 'token_mean'),
+    policy: choice(RATIO_LOSSES, LOSS.policy),
+    clip_low: notNegative(LOSS.clipLow),
+    clip_high: notNegative(LOSS.clipHigh),
+    dual_clip: notNegative(LOSS.dualClip),
+    aggregation: choice(AGGREGATIONS, LOSS.aggregation),
     /** L of the aggregation `dr_grpo`, in tokens; null: `policy.context`. */
     max_response_length: orNull(Type.Integer({ minimum: 1 })),
-    entropy_coefficient: notNegative(0.001),
-    value_coefficient: notNegative(1),
-    value_clip: notNegative(0.5),
-    kl: Type.Object({ estimator: choice(KL_ESTIMATORS, 'k3'), coefficient: notNegative(0) }, section),
+    entropy_coefficient: notNegative(LOSS.entropyCoefficient),
+    value_coefficient: notNegative(LOSS.value.coefficient),
+    value_clip: notNegative(LOSS.value.clip),
+    kl: Type.Object(
+      { estimator: choice(KL_ESTIMATORS, LOSS.kl.estimator), coefficient: notNegative(LOSS.kl.coefficient) },
+      section,
+    ),
     /** Correction for tokens of older weights. `auto`: `tis` where collecting runs ahead of training, else `none`. */
     off_policy: Type.Object(
       {

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import {
   choice,
   count,
@@ -51,15 +52,15 @@ export type WarmStart = Static<typeof WarmStart>;
 const EarlyStopping = Type.Object(
   {
     /** Iterations in a row without a single kept group; 0 never. */
-    empty_batches: count(5),
+    empty_batches: count(STOPPING.emptyBatches),
     /** Stop when the in-group std stays under this share of the first ten iterations' mean … */
-    std_share: share(0.1),
+    std_share: share(STOPPING.stdShare),
     /** … for so many iterations; 0 never. */
-    std_steps: count(10),
+    std_steps: count(STOPPING.stdSteps),
     /** Stop when validation success stays under this … */
-    success_floor: share(0.01),
+    success_floor: share(STOPPING.successFloor),
     /** … for so many validations; 0 never. */
-    success_validations: count(5),
+    success_validations: count(STOPPING.successValidations),
   },
   section,
 );

@@ -2,15 +2,8 @@ import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { ropeTables } from '../../models/sequence-layout.ts';
 import { PAGE_BYTES } from '../../tensor/runtime/wasm/code.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
-import {
-  type AttentionKernel,
-  type AttentionPlaces,
-  compileAttention,
-  FUTURE_MASK,
-  layerBytes,
-  pageBytes,
-  RUN_WORDS,
-} from '../programs/attention-kernel.ts';
+import { type AttentionKernel, compileAttention } from './attention-kernel.ts';
+import { type AttentionPlaces, FUTURE_MASK, layerBytes, pageBytes, RUN_WORDS } from './page-layout.ts';
 import { PAGE_POSITIONS, PageTable } from './page-table.ts';
 
 const FLOAT_BYTES = 4;

@@ -22,6 +22,12 @@ export interface KernelProgramOptions {
   readonly cache: PagedCache;
 }
 
+/** Rows in the memory: the address of the first, and floats from one to the next. */
+interface RowPlace {
+  readonly at: number;
+  readonly stride: number;
+}
+
 /**
  * The decoder in WebAssembly kernels from end to end, over weights packed for them in the cache's memory. For small models,
  * where ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
@@ -80,6 +86,9 @@ export class KernelProgram implements DecodeProgram {
     }
     this.#packed = true;
     this.#embed(rows);
+    const hidden = { at: at.hidden, stride: hiddenStride };
+    const normed = { at: at.normed, stride: hiddenStride };
+    const gated = { at: at.gate, stride: middleStride };
     let count = rows;
     for (let layer = 0; layer < layers.length; layer++) {
       const { output, attendedNorm, gate, up, down } = layers[layer];
@@ -91,17 +100,17 @@ export class KernelProgram implements DecodeProgram {
         count = headCount;
       }
       const { mixed } = this.#cache.places;
-      this.#apply(output, count, mixed, output.inputs, at.hidden, hiddenStride, true);
+      this.#apply(output, count, { at: mixed, stride: output.inputs }, hidden, true);
       this.#normalize(attendedNorm, count);
-      this.#apply(gate, count, at.normed, hiddenStride, at.gate, middleStride);
-      this.#apply(up, count, at.normed, hiddenStride, at.up, middleStride);
+      this.#apply(gate, count, normed, gated);
+      this.#apply(up, count, normed, { at: at.up, stride: middleStride });
       this.#gatedSilu(at.gate, at.up, count * middleStride);
-      this.#apply(down, count, at.gate, middleStride, at.hidden, hiddenStride, true);
+      this.#apply(down, count, gated, hidden, true);
     }
     const { finalNorm, logits, value } = this.#places;
     this.#normalize(finalNorm, count);
-    this.#apply(logits, count, at.normed, hiddenStride, at.logits, this.logitsStride);
-    if (value !== null) this.#apply(value, count, at.normed, hiddenStride, at.values, this.valuesStride);
+    this.#apply(logits, count, normed, { at: at.logits, stride: this.logitsStride });
+    if (value !== null) this.#apply(value, count, normed, { at: at.values, stride: this.valuesStride });
   }
 
   #embed(rows: number): void {
@@ -121,9 +130,10 @@ export class KernelProgram implements DecodeProgram {
     const { inputNorm, query, key, value, headNorms } = this.#places.layers[layer];
     const { queries, keys, values } = this.#cache.places;
     this.#normalize(inputNorm, rows);
-    this.#apply(query, rows, at.normed, hiddenStride, queries, query.outputs);
-    this.#apply(key, rows, at.normed, hiddenStride, keys, key.outputs);
-    this.#apply(value, rows, at.normed, hiddenStride, values, value.outputs);
+    const normed = { at: at.normed, stride: hiddenStride };
+    this.#apply(query, rows, normed, { at: queries, stride: query.outputs });
+    this.#apply(key, rows, normed, { at: keys, stride: key.outputs });
+    this.#apply(value, rows, normed, { at: values, stride: value.outputs });
     if (headNorms === null) return;
     this.#normalizeHeads(headNorms.query, rows * this.#config.heads, queries);
     this.#normalizeHeads(headNorms.key, rows * this.#config.keyValueHeads, keys);
@@ -157,22 +167,20 @@ export class KernelProgram implements DecodeProgram {
   #apply(
     { weight, bias, inputs, outputs }: Linear,
     rows: number,
-    x: number,
-    xStride: number,
-    result: number,
-    resultStride: number,
+    x: RowPlace,
+    result: RowPlace,
     accumulate = false,
   ): void {
     this.#product({
       rows,
-      x,
-      xStride: xStride * FLOAT_BYTES,
+      x: x.at,
+      xStride: x.stride * FLOAT_BYTES,
       weight,
       inputs,
       outputs,
       bias,
-      result,
-      resultStride: resultStride * FLOAT_BYTES,
+      result: result.at,
+      resultStride: result.stride * FLOAT_BYTES,
       accumulate,
     });
   }

@@ -1,5 +1,4 @@
 import type { AdamwFactors } from '../../tensor/runtime/optimizer-step.ts';
-import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As torch.nn.utils.clip_grad_norm_ has it. */
@@ -33,26 +32,10 @@ export interface Moments {
 }
 
 /**
- * One step of AdamW (Loshchilov & Hutter, 2019) on elements [start, end), as torch.optim.AdamW computes it: decay first,
- * then the step with bias-corrected moments.
- *
+ * What a step of AdamW multiplies with.
  * @param step counts from 1
  * @param scale factor on the gradients, from {@link clipFactor}
  */
-export function adamwStep(
-  weights: Float32Array,
-  gradients: Float32Array,
-  moments: Moments,
-  step: number,
-  scale: number,
-  settings: OptimizerSettings,
-  start = 0,
-  end = weights.length,
-): void {
-  adamwKernel({ weights, gradients, ...moments }, adamwFactors(step, scale, settings), start, end);
-}
-
-/** What a step multiplies with. @param step counts from 1 */
 export function adamwFactors(step: number, scale: number, settings: OptimizerSettings): AdamwFactors {
   const { beta1, beta2, epsilon, learningRate, weightDecay } = settings;
   return {

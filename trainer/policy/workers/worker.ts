@@ -9,7 +9,8 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import { adamwFactors, adamwStep, blockSquares } from '../learning/adamw.ts';
+import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
+import { adamwFactors, blockSquares } from '../learning/adamw.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
@@ -165,8 +166,14 @@ class PolicyWorker {
           return null;
         }
         const [sum] = this.#gradients;
-        const moments = { first: this.#moments.first.flat, second: this.#moments.second.flat };
-        adamwStep(this.#weights.flat, sum, moments, step, scale, optimizer, slice.start, slice.end);
+        const { first, second } = this.#moments;
+        const arrays = {
+          weights: this.#weights.flat,
+          gradients: sum,
+          first: first.flat,
+          second: second.flat,
+        };
+        adamwKernel(arrays, adamwFactors(step, scale, optimizer), slice.start, slice.end);
         return null;
       }
       case 'download':

@@ -5,7 +5,7 @@ import {
 } from '../../graph/operations/attention/attention.ts';
 import type { AttentionGradientAttributes } from '../../graph/operations/attention/attention-gradient.ts';
 import type { Tensor } from '../../graph/tensor.ts';
-import { type LoweringContext, MICROSOFT } from './lowering-context.ts';
+import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
 
 /**
  * Queries taken at once in training: this many times the head size, but no fewer than the least. A block sees only the keys
@@ -35,11 +35,11 @@ interface SavedAttention {
   readonly value: string;
 }
 
-const saved = new WeakMap<LoweringContext, Map<Tensor, SavedAttention>>();
+const saved = new WeakMap<ModelBuilder, Map<Tensor, SavedAttention>>();
 
 /** Attention whose gradient nobody asks for is one fused kernel; else it is written out in blocks of queries. */
 export function lowerAttention(
-  context: LoweringContext,
+  context: ModelBuilder,
   node: Tensor,
   inputs: readonly string[],
   result: string,
@@ -52,7 +52,7 @@ export function lowerAttention(
 }
 
 function lowerFused(
-  context: LoweringContext,
+  context: ModelBuilder,
   node: Tensor,
   [q, k, v, bias]: readonly string[],
   result: string,
@@ -75,7 +75,7 @@ function lowerFused(
 }
 
 function lowerForTraining(
-  context: LoweringContext,
+  context: ModelBuilder,
   node: Tensor,
   [q, k, v, bias]: readonly string[],
   result: string,
@@ -91,23 +91,23 @@ function lowerForTraining(
   for (const [start, end] of blockBounds(sizes, attributes.causal)) {
     const count = end - start;
     const seen = attributes.causal ? end : keys;
-    const part = context.reshape(sliceOf(context, query, 3, start, end, queries), [
+    const part = context.reshape(sliceOf(context, query, 3, [start, end], queries), [
       batch,
       keyHeads,
       groups * count,
       size,
     ]);
-    const product = matmul(context, part, sliceOf(context, key, 2, 0, seen, keys), {
+    const product = matmul(context, part, sliceOf(context, key, 2, [0, seen], keys), {
       transB: 1,
       scale: attributes.scale,
     });
     let scores = context.reshape(product, [batch, keyHeads, groups, count, seen]);
     if (attributes.causal) scores = context.emit('Add', [scores, causalMask(context, start, end)]);
     if (bias !== undefined)
-      scores = context.emit('Add', [scores, biasOf(context, node.inputs[3], bias, start, end, seen)]);
+      scores = context.emit('Add', [scores, biasOf(context, node.inputs[3], bias, [start, end], seen)]);
     const shape = [batch, keyHeads, groups * count, seen];
     const weights = context.reshape(context.emit('Softmax', [scores], { attributes: { axis: -1 } }), shape);
-    const mixed = matmul(context, weights, sliceOf(context, value, 2, 0, seen, keys));
+    const mixed = matmul(context, weights, sliceOf(context, value, 2, [0, seen], keys));
     parts.push(context.reshape(mixed, [batch, keyHeads, groups, count, size]));
     blocks.push({ start, end, keys: seen, weights, queries: part });
   }
@@ -122,7 +122,7 @@ function lowerForTraining(
  * P ∘ (dO Vᵀ − rowsum(dO ∘ O)) (Dao et al., 2022); the subtraction rides in the product as one more column.
  */
 export function lowerAttentionGradient(
-  context: LoweringContext,
+  context: ModelBuilder,
   node: Tensor,
   [, , , result, upstream]: readonly string[],
 ): void {
@@ -150,20 +150,20 @@ export function lowerAttentionGradient(
     const { start, end } = block;
     const count = groups * (end - start);
     const rows = (x: string, width: number): string =>
-      context.reshape(sliceOf(context, x, 3, start, end, queries), [batch, keyHeads, count, width]);
+      context.reshape(sliceOf(context, x, 3, [start, end], queries), [batch, keyHeads, count, width]);
     if (wanted.has('value'))
       valueParts.push(matmul(context, block.weights, rows(upstreams, size), { transA: 1 }));
     if (extended === undefined || ones === undefined) continue;
     const shifted = matmul(
       context,
       rows(extended, size + 1),
-      sliceOf(context, ones, 2, 0, block.keys, keys),
+      sliceOf(context, ones, 2, [0, block.keys], keys),
       { transB: 1 },
     );
     const scores = context.emit('Mul', [block.weights, shifted]);
     const { scale } = attributes;
     if (wanted.has('query')) {
-      const part = matmul(context, scores, sliceOf(context, key, 2, 0, block.keys, keys), { scale });
+      const part = matmul(context, scores, sliceOf(context, key, 2, [0, block.keys], keys), { scale });
       queryParts.push(context.reshape(part, [batch, keyHeads, groups, end - start, size]));
     }
     if (wanted.has('key')) keyParts.push(matmul(context, scores, block.queries, { transA: 1, scale }));
@@ -182,7 +182,7 @@ export function lowerAttentionGradient(
 
 /** [dO, −rowsum(dO ∘ O)] by head: [batch, keyHeads, groups, queries, size + 1]. */
 function extend(
-  context: LoweringContext,
+  context: ModelBuilder,
   upstreams: string,
   result: string,
   upstream: string,
@@ -195,12 +195,12 @@ function extend(
 }
 
 /** Adds up tensors [batch, keyHeads, keys of the block, size] that all start at key 0 but end at different keys. */
-function sumPrefixes(context: LoweringContext, parts: readonly string[], blocks: readonly Block[]): string {
+function sumPrefixes(context: ModelBuilder, parts: readonly string[], blocks: readonly Block[]): string {
   const ends = [...new Set(blocks.map(block => block.keys))];
   const segments = ends.map((end, i) => {
     const start = i === 0 ? 0 : ends[i - 1];
     const pieces = parts.flatMap((part, j) =>
-      blocks[j].keys >= end ? [sliceOf(context, part, 2, start, end, blocks[j].keys)] : [],
+      blocks[j].keys >= end ? [sliceOf(context, part, 2, [start, end], blocks[j].keys)] : [],
     );
     return pieces.length === 1 ? pieces[0] : context.emit('Sum', pieces);
   });
@@ -215,18 +215,18 @@ function blockBounds({ queries, size }: AttentionSizes, causal: boolean): [numbe
 }
 
 /** [batch, queries, heads, size] → [batch, keyHeads, groups, queries, size] */
-function queriesByHead(context: LoweringContext, x: string, sizes: AttentionSizes): string {
+function queriesByHead(context: ModelBuilder, x: string, sizes: AttentionSizes): string {
   const { batch, queries, keyHeads, groups, size } = sizes;
   const byHead = context.emit('Transpose', [x], { attributes: { perm: [0, 2, 1, 3] } });
   return context.reshape(byHead, [batch, keyHeads, groups, queries, size]);
 }
 
 /** [batch, keys, keyHeads, size] → [batch, keyHeads, keys, size] */
-function keysByHead(context: LoweringContext, x: string): string {
+function keysByHead(context: ModelBuilder, x: string): string {
   return context.emit('Transpose', [x], { attributes: { perm: [0, 2, 1, 3] } });
 }
 
-function causalMask(context: LoweringContext, start: number, end: number): string {
+function causalMask(context: ModelBuilder, start: number, end: number): string {
   const mask = new Float32Array((end - start) * end);
   for (let query = start; query < end; query++) {
     mask.fill(MASKED_SCORE, (query - start) * end + query + 1, (query - start + 1) * end);
@@ -235,32 +235,30 @@ function causalMask(context: LoweringContext, start: number, end: number): strin
 }
 
 function biasOf(
-  context: LoweringContext,
+  context: ModelBuilder,
   bias: Tensor,
   name: string,
-  start: number,
-  end: number,
+  [start, end]: readonly [start: number, end: number],
   seen: number,
 ): string {
   const [batches, , queries, keys] = bias.shape;
-  const rows = queries === 1 ? name : sliceOf(context, name, 2, start, end, queries);
-  const part = keys === 1 ? rows : sliceOf(context, rows, 3, 0, seen, keys);
+  const rows = queries === 1 ? name : sliceOf(context, name, 2, [start, end], queries);
+  const part = keys === 1 ? rows : sliceOf(context, rows, 3, [0, seen], keys);
   return context.reshape(part, [batches, 1, 1, queries === 1 ? 1 : end - start, keys === 1 ? 1 : seen]);
 }
 
 function sliceOf(
-  context: LoweringContext,
+  context: ModelBuilder,
   x: string,
   axis: number,
-  start: number,
-  end: number,
+  [start, end]: readonly [start: number, end: number],
   extent: number,
 ): string {
   if (start === 0 && end === extent) return x;
   return context.emit('Slice', [x, context.int64([start]), context.int64([end]), context.int64([axis])]);
 }
 
-function concat(context: LoweringContext, parts: readonly string[], axis: number): string {
+function concat(context: ModelBuilder, parts: readonly string[], axis: number): string {
   return parts.length === 1 ? parts[0] : context.emit('Concat', parts, { attributes: { axis } });
 }
 
@@ -270,7 +268,7 @@ interface ProductOptions {
   readonly scale?: number;
 }
 
-function matmul(context: LoweringContext, a: string, b: string, options: ProductOptions = {}): string {
+function matmul(context: ModelBuilder, a: string, b: string, options: ProductOptions = {}): string {
   const { transA = 0, transB = 0, scale = 1 } = options;
   if (transA === 0 && transB === 0 && scale === 1) return context.emit('MatMul', [a, b]);
   const attributes = { transA, transB, alpha: { float: scale } };

@@ -3,11 +3,11 @@ import type { MatmulAttributes } from '../../graph/operations/reduction/matmul.t
 import type { ReduceAttributes } from '../../graph/operations/reduction/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
-import { type EmitOptions, LoweringContext, MICROSOFT } from './lowering-context.ts';
+import { type EmitOptions, MICROSOFT, ModelBuilder } from './model-builder.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 
 /** Emits the ONNX nodes of one graph node; the last one's result bears the name given. */
-type Lowering = (context: LoweringContext, node: Tensor, inputs: readonly string[], result: string) => void;
+type Lowering = (context: ModelBuilder, node: Tensor, inputs: readonly string[], result: string) => void;
 
 /** Rows up to which a scatter-add on several threads is a product with a one-hot matrix. */
 const ONE_HOT_ROWS = 128;
@@ -17,7 +17,7 @@ const ONE_HOT_ROWS = 128;
  * @param threads what the model will run on: some kernels give the same sums only on one
  */
 export function lower(graph: Graph, threads: number): OnnxModel {
-  const context = new LoweringContext(graph, threads);
+  const context = new ModelBuilder(graph, threads);
   for (const node of graph.nodes) {
     if (context.isLowered(node)) continue;
     if (node.operation === 'constant') {
@@ -79,7 +79,7 @@ const matmul: Lowering = (context, node, [a, b], result) => {
 };
 
 /** The addition of a bias per column, when that is all that becomes of a product of matrices. */
-function biasedSum(context: LoweringContext, product: Tensor): { node: Tensor; bias: string } | undefined {
+function biasedSum(context: ModelBuilder, product: Tensor): { node: Tensor; bias: string } | undefined {
   const users = context.usersOf(product);
   if (
     users.length !== 1 ||
@@ -130,7 +130,7 @@ const scatterAddRows: Lowering = (context, node, [updates, ids], result) => {
   context.reshape(sums, node.shape, result);
 };
 
-function oneHotSums(context: LoweringContext, ids: string, updates: string, rows: number): string {
+function oneHotSums(context: ModelBuilder, ids: string, updates: string, rows: number): string {
   const range = context.ints([...Array(rows).keys()], [1, rows]);
   const hits = context.emit('Cast', [context.emit('Equal', [ids, range])], {
     attributes: { to: TENSOR_TYPE.float32 },
@@ -139,7 +139,7 @@ function oneHotSums(context: LoweringContext, ids: string, updates: string, rows
 }
 
 function elementSums(
-  context: LoweringContext,
+  context: ModelBuilder,
   ids: string,
   updates: string,
   rows: number,
@@ -198,7 +198,7 @@ const rmsNormalize: Lowering = (context, node, [x], result) => {
 };
 
 /** The other operand of a binary node, when it is one value per column and already there to be read. */
-function columnOperand(context: LoweringContext, node: Tensor, operand: Tensor): string | undefined {
+function columnOperand(context: ModelBuilder, node: Tensor, operand: Tensor): string | undefined {
   const other = node.inputs.find(input => input !== operand);
   const width = operand.shape[operand.shape.length - 1];
   if (other === undefined || !sameShape(other.shape, [width]) || !context.isLowered(other)) return undefined;
@@ -213,7 +213,7 @@ const inverseRms: Lowering = (context, node, [x], result) => {
 };
 
 /** The sigmoid that silu and its gradient share; ONNX Runtime's own fused activation is slower than the two steps. */
-function sigmoidOf(context: LoweringContext, node: Tensor, x: string): string {
+function sigmoidOf(context: ModelBuilder, node: Tensor, x: string): string {
   const [argument] = node.inputs;
   const shared = context.usersOf(argument).find(user => user.operation === 'sigmoid');
   if (shared === undefined) return context.emit('Sigmoid', [x]);

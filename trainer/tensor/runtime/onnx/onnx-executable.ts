@@ -3,7 +3,7 @@ import type { Graph, Tensor, TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
 import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
-import { inputName, outputName } from './lowering-context.ts';
+import { inputName, outputName } from './model-builder.ts';
 import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
 
 /** What an executable takes from the runtime it belongs to. */

@@ -67,6 +67,24 @@ export type Product = (operands: ProductOperands) => void;
  */
 export function compileProduct(memory: WebAssembly.Memory): Product {
   const locals = new FunctionLocals(Array<'i32'>(10).fill('i32'));
+  const run = compileKernel(locals, productCode(locals), memory);
+  return operands =>
+    run(
+      operands.rows,
+      operands.inputs,
+      Math.ceil(operands.outputs / PANEL_OUTPUTS),
+      operands.x,
+      operands.xStride,
+      operands.weight,
+      operands.bias,
+      operands.result,
+      operands.resultStride,
+      Number(operands.accumulate),
+    );
+}
+
+/** The kernel's code: panels of outputs, in each the rows by tiles, in each tile the inputs. */
+function productCode(locals: FunctionLocals): Code[] {
   const [rows, inputs, panels, x, xStride, weight, bias, result, resultStride, accumulate] =
     locals.parameters;
   const [panel, row, input, at, from, to, tiledRows, tiledInputs] = locals.locals('i32', 8);
@@ -119,7 +137,7 @@ export function compileProduct(memory: WebAssembly.Memory): Product {
       forward(to, resultStride.get),
     ]),
   ];
-  const body = [
+  return [
     tiledRows.set(i32.and(rows.get, i32.const(-TILE_ROWS))),
     tiledInputs.set(i32.and(inputs.get, i32.const(-UNROLLED_INPUTS))),
     from.set(weight.get),
@@ -133,18 +151,4 @@ export function compileProduct(memory: WebAssembly.Memory): Product {
       forward(from, i32.mul(inputs.get, i32.const(PANEL_BYTES))),
     ),
   ];
-  const run = compileKernel(locals, body, memory);
-  return operands =>
-    run(
-      operands.rows,
-      operands.inputs,
-      Math.ceil(operands.outputs / PANEL_OUTPUTS),
-      operands.x,
-      operands.xStride,
-      operands.weight,
-      operands.bias,
-      operands.result,
-      operands.resultStride,
-      Number(operands.accumulate),
-    );
 }

@@ -175,7 +175,7 @@ function normProgram(layout: readonly ParameterInfo[], room: Room): Program {
     const [perRow, total] = [room.allocate(rows), room.allocate(1)];
     outputs.set(name, total);
     return [
-      ...foldRows('squares', gradient, rows, width, perRow, room),
+      ...foldRows('squares', gradient, { rows, count: width }, perRow, room),
       ...fold('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, room),
     ];
   });

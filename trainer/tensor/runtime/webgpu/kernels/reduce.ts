@@ -91,7 +91,7 @@ export type Fold = 'sum' | 'max';
 /** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` is for what lies between rounds. */
 export function fold(how: Fold, x: Value, cut: Cut, result: Value, room: Room): Step[] {
   const { outer, middle, inner } = cut;
-  if (inner === 1) return foldRows(how, x, outer, middle, result, room);
+  if (inner === 1) return foldRows(how, x, { rows: outer, count: middle }, result, room);
   const blocks = Math.ceil(middle / BLOCK);
   const target = blocks === 1 ? result : room.allocate(outer * blocks * inner);
   const steps = foldBlocks(how, x, cut, target, room);
@@ -145,8 +145,7 @@ export type RowFold = Fold | 'squares' | { readonly weightsAbove: Value };
 export function foldRows(
   how: RowFold,
   x: Value,
-  rows: number,
-  count: number,
+  { rows, count }: { readonly rows: number; readonly count: number },
   result: Value,
   room: Room,
 ): Step[] {
@@ -166,5 +165,8 @@ export function foldRows(
     return [kernel.step(size, [view, count, BLOCK], out)];
   });
   if (blocks === 1) return steps;
-  return [...steps, ...foldRows(how === 'max' ? 'max' : 'sum', target, rows, blocks, result, room)];
+  return [
+    ...steps,
+    ...foldRows(how === 'max' ? 'max' : 'sum', target, { rows, count: blocks }, result, room),
+  ];
 }

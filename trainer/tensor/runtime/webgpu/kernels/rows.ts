@@ -131,8 +131,7 @@ const sumUses = new Kernel(
 export function scatterAdd(
   updates: Value,
   ids: Value,
-  rows: number,
-  width: number,
+  { rows, width }: { readonly rows: number; readonly width: number },
   result: Value,
   room: Room,
 ): Step[] {
@@ -202,10 +201,8 @@ const rotate = new Kernel(
 /** Half-split rotary embedding of x [tokens, heads · size] by cos and sin [tokens, size / 2]. */
 export function rope(
   x: Value,
-  cos: Value,
-  sin: Value,
-  tokens: number,
-  size: number,
+  [cos, sin]: readonly [cos: Value, sin: Value],
+  { tokens, size }: { readonly tokens: number; readonly size: number },
   result: Value,
   room: Room,
 ): Step[] {

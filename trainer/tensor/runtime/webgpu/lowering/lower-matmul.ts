@@ -47,9 +47,7 @@ export function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
   };
   builder.add(
     ...product(
-      operand(a, left),
-      operand(b, b.shape),
-      builder.place(node),
+      { left: operand(a, left), right: operand(b, b.shape), result: builder.place(node) },
       sizes,
       attributes,
       builder.products,

@@ -11,7 +11,9 @@ import type { Step, Value } from './step.ts';
 export function repeat(builder: ProgramBuilder, value: Value, from: Shape, to: Shape): Value {
   if (sizeOf(from) === sizeOf(to)) return value;
   const result = builder.allocate(sizeOf(to));
-  builder.add(...copy(builder, to, value, 0, broadcastStrides(from, to), result, 0, stridesOf(to)));
+  builder.add(
+    ...copy(builder, to, { value, start: 0, strides: broadcastStrides(from, to) }, whole(result, to)),
+  );
   return result;
 }
 
@@ -21,7 +23,14 @@ export function lowerTranspose(builder: ProgramBuilder, node: Tensor): void {
   const strides = stridesOf(x.shape);
   const source = permutation.map(axis => strides[axis]);
   const value = builder.valueOf(x);
-  builder.add(...copy(builder, node.shape, value, 0, source, builder.place(node), 0, stridesOf(node.shape)));
+  builder.add(
+    ...copy(
+      builder,
+      node.shape,
+      { value, start: 0, strides: source },
+      whole(builder.place(node), node.shape),
+    ),
+  );
 }
 
 export function lowerSlice(builder: ProgramBuilder, node: Tensor): void {
@@ -31,7 +40,7 @@ export function lowerSlice(builder: ProgramBuilder, node: Tensor): void {
   const value = builder.valueOf(x);
   const from = start * strides[axis];
   builder.add(
-    ...copy(builder, node.shape, value, from, strides, builder.place(node), 0, stridesOf(node.shape)),
+    ...copy(builder, node.shape, { value, start: from, strides }, whole(builder.place(node), node.shape)),
   );
 }
 
@@ -43,7 +52,11 @@ export function lowerPad(builder: ProgramBuilder, node: Tensor): void {
   const result = builder.place(node);
   builder.add(...zeros(result, builder));
   builder.add(
-    ...copy(builder, x.shape, value, 0, stridesOf(x.shape), result, before * strides[axis], strides),
+    ...copy(builder, x.shape, whole(value, x.shape), {
+      value: result,
+      start: before * strides[axis],
+      strides,
+    }),
   );
 }
 
@@ -55,33 +68,34 @@ export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
   for (const part of node.inputs) {
     const value = builder.valueOf(part);
     builder.add(
-      ...copy(builder, part.shape, value, 0, stridesOf(part.shape), result, start * strides[axis], strides),
+      ...copy(builder, part.shape, whole(value, part.shape), {
+        value: result,
+        start: start * strides[axis],
+        strides,
+      }),
     );
     start += part.shape[axis];
   }
 }
 
-/** Copies a box of this shape; strides outermost first. */
-function copy(
-  room: Room,
-  shape: Shape,
-  source: Value,
-  sourceStart: number,
-  sourceStrides: readonly number[],
-  result: Value,
-  resultStart: number,
-  resultStrides: readonly number[],
-): Step[] {
-  const { extents, strides } = collapse(shape, [sourceStrides, resultStrides]);
+/** Where a box lies in an array; strides outermost first. */
+interface Box {
+  readonly value: Value;
+  readonly start: number;
+  readonly strides: readonly number[];
+}
+
+function whole(value: Value, shape: Shape): Box {
+  return { value, start: 0, strides: stridesOf(shape) };
+}
+
+/** Copies a box of this shape. */
+function copy(room: Room, shape: Shape, source: Box, result: Box): Step[] {
+  const { extents, strides } = collapse(shape, [source.strides, result.strides]);
   if (extents.length > MAX_COPY_AXES) {
     throw new RuntimeError(
       `the WebGPU runtime moves elements along at most ${MAX_COPY_AXES} axes; [${shape.join(',')}] needs ${extents.length}`,
     );
   }
-  return copyBox(
-    extents,
-    { value: source, start: sourceStart, strides: strides[0] },
-    { value: result, start: resultStart, strides: strides[1] },
-    room,
-  );
+  return copyBox(extents, { ...source, strides: strides[0] }, { ...result, strides: strides[1] }, room);
 }

@@ -122,7 +122,7 @@ function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowFold):
   const { rows, width } = rowsOf(x);
   return builder.share(`${key} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
     const result = builder.allocate(rows);
-    builder.add(...foldRows(how, builder.valueOf(x), rows, width, result, builder));
+    builder.add(...foldRows(how, builder.valueOf(x), { rows, count: width }, result, builder));
     return result;
   });
 }
@@ -195,7 +195,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   scatterAddRows: (builder, node) => {
     const [updates, ids] = node.inputs.map(input => builder.valueOf(input));
     const width = sizeOf(node.shape.slice(1));
-    builder.add(...scatterAdd(updates, ids, node.shape[0], width, builder.place(node), builder));
+    builder.add(...scatterAdd(updates, ids, { rows: node.shape[0], width }, builder.place(node), builder));
   },
   takeLast: (builder, node) => {
     const [x, ids] = node.inputs.map(input => builder.valueOf(input));
@@ -212,7 +212,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
   rope: (builder, node) => {
     const [x, cos, sin] = node.inputs.map(input => builder.valueOf(input));
     const [batch, time, , size] = node.shape;
-    builder.add(...rope(x, cos, sin, batch * time, size, builder.place(node), builder));
+    builder.add(...rope(x, [cos, sin], { tokens: batch * time, size }, builder.place(node), builder));
   },
   putRows: (builder, node) => {
     const [table, rows, places] = node.inputs;
@@ -246,7 +246,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     ];
     const walk = { extents: [width, rows], strides };
     builder.add(...pointwise('tempered', [own, shift, settings], walk, weights, builder));
-    builder.add(...drawRows(own, weights, settings, width, builder.place(node), builder));
+    builder.add(...drawRows({ logits: own, weights, settings }, width, builder.place(node), builder));
   },
   attention: lowerAttention,
   attentionGradient: lowerAttentionGradient,

@@ -1,5 +1,6 @@
 import type { Graph, Tensor, TypedArray } from '../../../graph/tensor.ts';
 import { sizeOf } from '../../../graph/tensor.ts';
+import { LoweringContext } from '../../lowering-context.ts';
 import type { Products } from '../device/precision.ts';
 import type { Room } from './parts.ts';
 import type { Step, Value } from './step.ts';
@@ -15,46 +16,19 @@ export interface Program {
 }
 
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
-export class ProgramBuilder implements Room {
-  readonly graph: Graph;
+export class ProgramBuilder extends LoweringContext<Value> implements Room {
   /** How the device multiplies matrices. */
   readonly products: Products;
   readonly most: number;
   readonly #steps: Step[] = [];
-  readonly #values = new Map<Tensor, Value>();
   readonly #constants = new Map<Value, Float32Array>();
-  readonly #users = new Map<Tensor, Tensor[]>();
   readonly #shared = new Map<string, Value>();
   #count = 0;
 
   constructor(graph: Graph, products: Products, most: number) {
-    this.graph = graph;
+    super(graph);
     this.products = products;
     this.most = most;
-    for (const node of graph.nodes) {
-      for (const input of node.inputs) {
-        const users = this.#users.get(input);
-        if (users === undefined) this.#users.set(input, [node]);
-        else users.push(node);
-      }
-    }
-  }
-
-  /** Nodes that read a tensor. */
-  usersOf(tensor: Tensor): readonly Tensor[] {
-    return this.#users.get(tensor) ?? [];
-  }
-
-  isLowered(tensor: Tensor): boolean {
-    return this.#values.has(tensor);
-  }
-
-  /** The array of a tensor that is lowered already. */
-  valueOf(tensor: Tensor): Value {
-    const value = this.#values.get(tensor);
-    if (value === undefined)
-      throw new Error(`the operation '${tensor.operation}' was read before it was lowered`);
-    return value;
   }
 
   /** An array that no tensor has yet. */
@@ -65,13 +39,8 @@ export class ProgramBuilder implements Room {
   /** A new array for a tensor. */
   place(tensor: Tensor): Value {
     const value = this.allocate(sizeOf(tensor.shape));
-    this.#values.set(tensor, value);
+    this.bind(tensor, value);
     return value;
-  }
-
-  /** Gives a tensor an array that is there already. */
-  bind(tensor: Tensor, value: Value): void {
-    this.#values.set(tensor, value);
   }
 
   /** The array under a key, made the first time it is asked for: what several nodes need computed once. */

@@ -59,7 +59,7 @@ export function queryGradient(
 ): Step {
   const sizes = sizesOf(operands, attributes);
   const groups: Groups = [Math.ceil(sizes.queries / TILE), sizes.heads, sizes.batch];
-  return backward('query', operands, upstream, attributes, sizes, [result], groups);
+  return backward('query', { ...operands, ...upstream }, attributes, sizes, { writes: [result], groups });
 }
 
 /** Gradients with respect to keys and values. */
@@ -72,7 +72,10 @@ export function keyValueGradients(
 ): Step {
   const sizes = sizesOf(operands, attributes);
   const groups: Groups = [Math.ceil(sizes.keys / TILE), sizes.keyHeads, sizes.batch];
-  return backward('keyValue', operands, upstream, attributes, sizes, [key, value], groups);
+  return backward('keyValue', { ...operands, ...upstream }, attributes, sizes, {
+    writes: [key, value],
+    groups,
+  });
 }
 
 function sizesOf({ q, k, v }: AttentionOperands, attributes: AttentionAttributes): AttentionSizes {
@@ -112,14 +115,12 @@ function dispatch(
 
 function backward(
   pass: 'query' | 'keyValue',
-  operands: AttentionOperands,
-  { upstream, logSums, dots }: AttentionUpstream,
+  operands: AttentionOperands & AttentionUpstream,
   attributes: AttentionAttributes,
   sizes: AttentionSizes,
-  writes: readonly Value[],
-  groups: Groups,
+  { writes, groups }: Pick<Step, 'writes' | 'groups'>,
 ): Step {
-  const { q, k, v, bias } = operands;
+  const { q, k, v, bias, upstream, logSums, dots } = operands;
   return {
     ...dispatch(pass, operands, attributes, sizes),
     reads: [...[q, k, v, bias, upstream].map(({ value }) => value), logSums, dots],
@@ -127,21 +128,20 @@ function backward(
     groups,
     runOnCpu([qs, ks, vs, biases, up, , shifts], results) {
       const inputs = [toNdArray(qs, q), toNdArray(ks, k), toNdArray(vs, v), toNdArray(biases, bias)];
-      gradientsOnCpu(inputs, up, shifts, attributes, sizes.size, pass, results);
+      gradientsOnCpu(pass, inputs, { upstream: up, shifts }, attributes, results);
     },
   };
 }
 
 function gradientsOnCpu(
-  inputs: readonly NdArray[],
-  upstream: Float32Array,
-  shifts: Float32Array,
-  attributes: AttentionAttributes,
-  size: number,
   pass: 'query' | 'keyValue',
+  inputs: readonly NdArray[],
+  { upstream, shifts }: { readonly upstream: Float32Array; readonly shifts: Float32Array },
+  attributes: AttentionAttributes,
   results: readonly Float32Array[],
 ): void {
   const [q, k, v, bias] = inputs;
+  const size = q.shape[q.shape.length - 1];
   const sums = results.map(({ length }) => new Float64Array(length));
   forEachQuery(inputs, attributes, bias, ({ queryOffset, keyOffset, weights }) => {
     weights.forEach((weight, key) => {

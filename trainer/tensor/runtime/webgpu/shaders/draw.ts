@@ -215,9 +215,11 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_inde
  * @param result [rows, {@link DRAW_RESULTS}]
  */
 export function drawRows(
-  logits: Value,
-  weights: Value,
-  settings: Value,
+  {
+    logits,
+    weights,
+    settings,
+  }: { readonly logits: Value; readonly weights: Value; readonly settings: Value },
   width: number,
   result: Value,
   room: Room,

@@ -116,9 +116,7 @@ interface Piece {
  * @param products how the device multiplies
  */
 export function product(
-  left: Value,
-  right: Value,
-  result: Value,
+  { left, right, result }: { readonly left: Value; readonly right: Value; readonly result: Value },
   sizes: ProductSizes,
   { transposeA, transposeB, scale }: MatmulAttributes,
   products: Products,

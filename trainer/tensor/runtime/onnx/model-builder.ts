@@ -1,4 +1,5 @@
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
+import { LoweringContext } from '../lowering-context.ts';
 import type { OnnxAttribute, OnnxInitializer, OnnxModel, OnnxNode, OnnxValue } from './model-proto.ts';
 
 /** ONNX's own domain, and ONNX Runtime's contributed kernels. */
@@ -11,57 +12,29 @@ export interface EmitOptions {
   readonly attributes?: Readonly<Record<string, OnnxAttribute>>;
 }
 
-/** Collects the ONNX model while a graph is lowered: names of values, nodes, initialisers. */
-export class LoweringContext {
-  readonly graph: Graph;
+/** Collects the ONNX model while a graph is lowered: names of values, nodes, initializers. */
+export class ModelBuilder extends LoweringContext<string> {
   /** Threads the model will run on. */
   readonly threads: number;
   readonly #nodes: OnnxNode[] = [];
   readonly #initializers: OnnxInitializer[] = [];
   readonly #initializerNames = new Map<string, string>();
-  readonly #values = new Map<Tensor, string>();
   readonly #outputNames = new Map<Tensor, string>();
-  readonly #users = new Map<Tensor, Tensor[]>();
   #count = 0;
 
   constructor(graph: Graph, threads: number) {
-    this.graph = graph;
+    super(graph);
     this.threads = threads;
-    for (const [name, tensor] of graph.inputs) this.#values.set(tensor, inputName(name));
-    for (const [name, tensor] of graph.parameters) this.#values.set(tensor, inputName(name));
+    for (const [name, tensor] of [...graph.inputs, ...graph.parameters]) this.bind(tensor, inputName(name));
     for (const [name, tensor] of graph.outputs) {
-      if (!this.#values.has(tensor) && !this.#outputNames.has(tensor))
+      if (!this.isLowered(tensor) && !this.#outputNames.has(tensor))
         this.#outputNames.set(tensor, outputName(name));
     }
-    for (const node of graph.nodes) {
-      for (const input of node.inputs) {
-        const users = this.#users.get(input);
-        if (users === undefined) this.#users.set(input, [node]);
-        else users.push(node);
-      }
-    }
-  }
-
-  /** Nodes that read a tensor. */
-  usersOf(tensor: Tensor): readonly Tensor[] {
-    return this.#users.get(tensor) ?? [];
-  }
-
-  /** ONNX name of a tensor already lowered. */
-  valueOf(tensor: Tensor): string {
-    const name = this.#values.get(tensor);
-    if (name === undefined)
-      throw new Error(`the operation '${tensor.operation}' was read before it was lowered`);
-    return name;
   }
 
   /** Whether the graph gives this value out, so that it has to exist by itself. */
   isOutput(tensor: Tensor): boolean {
     return this.#outputNames.has(tensor);
-  }
-
-  isLowered(tensor: Tensor): boolean {
-    return this.#values.has(tensor);
   }
 
   /** Name under which the result of a tensor is to be emitted: a graph output's where it is one. */
@@ -71,10 +44,6 @@ export class LoweringContext {
 
   freshName(): string {
     return `t${this.#count++}`;
-  }
-
-  bind(tensor: Tensor, name: string): void {
-    this.#values.set(tensor, name);
   }
 
   /** Adds a node of one result; its name is `result`, or a fresh one. */

@@ -1,8 +1,9 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
-import { PAGE_POSITIONS } from '../cache/page-table.ts';
-import { type AttentionShape, compileAttention, FUTURE_MASK, pageBytes } from './attention-kernel.ts';
+import { compileAttention } from './attention-kernel.ts';
+import { type AttentionShape, FUTURE_MASK, pageBytes } from './page-layout.ts';
+import { PAGE_POSITIONS } from './page-table.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;

@@ -1,0 +1,145 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { JsonObject } from '../shared/json.ts';
+import type { Body } from '../test/app.test-data.ts';
+import { type ServerProcess, startServer } from '../test/process.test-data.ts';
+import { until } from '../test/until.test-data.ts';
+
+/** A server that is killed in the midst of its work, and what its clients were told. */
+
+t.setTimeout(300_000);
+
+const CLIENTS = 6;
+/** Steps that each client is to be told of before the server is killed. */
+const LEAST_STEPS = 12;
+
+/** What a client was told, and what it asked last without a reply. */
+interface Player {
+  readonly id: string;
+  readonly told: Body[];
+  asked: { readonly key: string; readonly action: string } | undefined;
+}
+
+const ACTIONS = ['Left', 'Up', 'Right', 'Down'];
+
+/** Plays with a key for each step until the server is gone. */
+async function play({ ask }: ServerProcess, player: Player): Promise<void> {
+  for (let i = 0; ; i++) {
+    const action = ACTIONS[i % ACTIONS.length];
+    player.asked = { key: `k${i}`, action };
+    try {
+      const { status, body } = await step(ask, player, player.asked);
+      if (status !== 200) throw new Error(JSON.stringify(body));
+      player.told.push(body);
+    } catch {
+      return;
+    }
+    player.asked = undefined;
+  }
+}
+
+const step = (ask: ServerProcess['ask'], { id }: Player, { key, action }: { key: string; action: string }) =>
+  ask('POST', `/v1/sessions/${id}/step`, { action }, { 'idempotency-key': key });
+
+async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => Promise<unknown>) {
+  const data = t.testdir();
+  const all = ['--data', data, '--log-level', 'info', ...flags];
+  const first = await startServer(t, all);
+  const game = { env_id: 'Game2048-v0', seed: 5, wrappers: [{ name: 'auto_reset' }], count: 2 };
+  const players: Player[] = [];
+  const opened: { key: string; body: Body }[] = [];
+  while (players.length < CLIENTS) {
+    const key = `open ${players.length}`;
+    const { body } = await first.ask('POST', '/v1/sessions', game, { 'idempotency-key': key });
+    opened.push({ key, body });
+    for (const { session_id } of body.sessions as unknown as Body[]) {
+      players.push({ id: String(session_id), told: [], asked: undefined });
+    }
+  }
+  const [snapshots, resets] = [new Map<string, string>(), new Map<string, Body>()];
+  for (const { id } of players.slice(0, 2)) {
+    const { body } = await first.ask('POST', `/v1/sessions/${id}/reset`, { seed: 9 });
+    resets.set(id, body);
+    const taken = await first.ask('POST', `/v1/sessions/${id}/snapshot`, {}, { 'idempotency-key': 'snap' });
+    snapshots.set(id, String(taken.body.snapshot_id));
+  }
+  const cloned = await first.ask(
+    'POST',
+    `/v1/sessions/${players[0].id}/clone`,
+    {},
+    { 'idempotency-key': 'clone' },
+  );
+  const [{ session_id: clone }] = cloned.body.sessions as unknown as Body[];
+  const closed = await first.ask('POST', '/v1/sessions', { env_id: 'Bandit-v0' });
+  await first.ask('DELETE', `/v1/sessions/${closed.body.session_id}`);
+
+  const playing = players.map(player => play(first, player));
+  await until(() => players.every(({ told }) => told.length >= LEAST_STEPS));
+  await kill(first);
+  await Promise.all(playing);
+
+  const again = await startServer(t, all);
+  for (const { key, body } of opened) {
+    t.same(
+      (await again.ask('POST', '/v1/sessions', game, { 'idempotency-key': key })).body,
+      body,
+      'opened once',
+    );
+  }
+  for (const player of players) {
+    const { body: found } = await again.ask('GET', `/v1/sessions/${player.id}`);
+    const last = player.told.at(-1)!;
+    const ahead = Number(found.step) - Number(last.step);
+    t.ok(ahead === 0 || (ahead === 1 && player.asked), `told of step ${last.step}, stands at ${found.step}`);
+    if (player.asked) {
+      const { status, body } = await step(again.ask, player, player.asked);
+      t.match({ status, step: body.step }, { status: 200, step: Number(last.step) + 1 }, 'carried out once');
+      const repeated = await step(again.ask, player, player.asked);
+      t.same(repeated.body, body);
+    }
+    const lines = (await again.ask('GET', `/v1/sessions/${player.id}/trajectory`)).text.trimEnd().split('\n');
+    const records = lines.map(line => JSON.parse(line) as JsonObject);
+    const { observation, step: at } = last as unknown as { observation: string; step: number };
+    const record = records.find(({ step }) => step === at);
+    // What auto_reset has left behind is in no trajectory.
+    if (record && Number(records[0].step) < at)
+      t.equal(record.observation, observation, 'it is the same game');
+    t.match(await again.ask('GET', `/v1/sessions/${closed.body.session_id}`), { status: 410 });
+  }
+  for (const [id, snapshot_id] of snapshots) {
+    const taken = await again.ask('POST', `/v1/sessions/${id}/snapshot`, {}, { 'idempotency-key': 'snap' });
+    t.equal(taken.body.snapshot_id as unknown, snapshot_id);
+    const { body } = await again.ask('POST', `/v1/sessions/${id}/restore`, { snapshot_id });
+    t.equal(body.observation, resets.get(id)!.observation);
+  }
+  t.same(
+    (await again.ask('POST', `/v1/sessions/${players[0].id}/clone`, {}, { 'idempotency-key': 'clone' })).body,
+    cloned.body,
+  );
+  t.equal((await again.ask('GET', `/v1/sessions/${clone}`)).status, 200);
+  t.same(await again.end('SIGTERM'), { code: 0, signal: null });
+  t.same(
+    readdirSync(join(data, 'journal')).filter(name => name.endsWith('.journal')),
+    [],
+    'an end in order leaves no journal',
+  );
+}
+
+const killAll = (server: ServerProcess) => server.end('SIGKILL');
+
+t.test('kill -9 between checkpoints loses nothing that was acknowledged', async t =>
+  crash(t, ['--checkpoint-seconds', '0'], killAll),
+);
+
+t.test('kill -9 amid checkpoints, with the journal on the disk', async t =>
+  crash(t, ['--checkpoint-seconds', '0.02', '--durability', 'fsync'], killAll),
+);
+
+t.test('kill -9 of all processes of a server', async t =>
+  crash(t, ['--workers', '2', '--checkpoint-seconds', '0'], async server => {
+    const pids = server.lines.flatMap(line => /"worker_pid":(\d+)/.exec(line)?.[1] ?? []).map(Number);
+    for (const pid of pids) process.kill(pid, 'SIGKILL');
+    await server.end('SIGKILL');
+  }),
+);
