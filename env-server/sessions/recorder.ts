@@ -1,5 +1,4 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
-import type { RandomState } from '../../shared/random.ts';
+import type { Json } from '../../shared/json.ts';
 import { RecordTooLarge } from '../persistence/journal/frames.ts';
 import type { Journal } from '../persistence/journal/journal.ts';
 import {
@@ -8,24 +7,10 @@ import {
   type RecordBody,
   type RecordKind,
 } from '../persistence/journal/records.ts';
-import { actionsOf, logOf } from './action-log.ts';
 import type { EndedSession } from './ended.ts';
-import { type EpisodeState, type Restart, weighed } from './episode.ts';
+import type { EpisodeState } from './episode.ts';
+import { type Recorder, recordedEpisode } from './recorded-episode.ts';
 import type { Session } from './session.ts';
-
-/** An episode in a record: with all of its actions. */
-interface RecordedEpisode {
-  readonly state: Json;
-  readonly random: RandomState;
-  readonly step: number;
-  readonly totalReward: number;
-  readonly terminated: boolean;
-  readonly truncated: boolean;
-  readonly failed: boolean;
-  readonly info: JsonObject;
-  readonly restart: Restart | null;
-  readonly actions: readonly Json[];
-}
 
 export interface RecorderParts {
   /** Which definition an environment id stands for now. */
@@ -39,7 +24,7 @@ export interface RecorderParts {
 }
 
 /** Journals what sessions do. It counts the records of each session, and records nothing before `begin` and after `end`. */
-export class SessionRecorder {
+export class SessionRecorder implements Recorder<Session> {
   readonly #journal: Journal;
   readonly #parts: RecorderParts;
   #active = false;
@@ -134,29 +119,4 @@ export class SessionRecorder {
       this.#parts.onReplyTooLarge();
     }
   }
-}
-
-/** An episode as records hold it. */
-export function recordedEpisode({
-  log,
-  restart,
-  seed: _seed,
-  options: _options,
-  bytes: _bytes,
-  ...rest
-}: EpisodeState): JsonObject {
-  const recorded: RecordedEpisode = { ...rest, restart: restart ?? null, actions: actionsOf(log) };
-  return recorded as unknown as JsonObject;
-}
-
-/** The episode of a record. */
-export function episodeOfRecord(seed: number, options: JsonObject, recorded: JsonObject): EpisodeState {
-  const { restart, actions, ...rest } = recorded as unknown as RecordedEpisode;
-  return weighed({
-    ...rest,
-    seed,
-    options,
-    restart: restart ?? undefined,
-    log: logOf(actions)(actions.length),
-  });
 }

@@ -11,7 +11,7 @@ import type { EndedSession, Ending } from './ended.ts';
 import type { EpisodeState } from './episode.ts';
 import type { SessionManager } from './manager.ts';
 import type { Share } from './placement.ts';
-import { episodeOfRecord } from './recorder.ts';
+import { episodeOfRecord } from './recorded-episode.ts';
 import type { Session } from './session.ts';
 import type { StoredSession } from './stored-session.ts';
 

@@ -16,7 +16,7 @@ import {
 } from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { LiveEpisode, type Stage } from './live-episode.ts';
-import { recordedEpisode, type SessionRecorder } from './recorder.ts';
+import { type Recorder, recordedEpisode } from './recorded-episode.ts';
 import { fingerprint, type ReplyHolder, ReplyMemory } from './replies.ts';
 import type { SessionContent, SessionImage } from './session-image.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
@@ -48,7 +48,7 @@ export interface SessionSettings {
   /** Its owner's. */
   readonly account: ByteAccount;
   /** Where it is journaled. */
-  readonly recorder?: SessionRecorder;
+  readonly recorder?: Recorder<Session>;
   /** By the wall clock, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
   readonly ttlMs: number;
@@ -98,7 +98,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   #tail: Promise<void> | undefined;
   #waiting = 0;
   #rolledBack = false;
-  readonly #recorder: SessionRecorder | undefined;
+  readonly #recorder: Recorder<Session> | undefined;
   /** Records of it in the journal. */
   recorded = 0;
   /** Of the operation that runs, until a record has it. */

@@ -118,8 +118,9 @@ async function remote(t: Test, headers: JsonObject) {
 }
 
 const bytesIn = (folder: string) =>
-  readdirSync(folder)
-    .map(name => readFileSync(join(folder, name), 'latin1'))
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(entry => readFileSync(join(entry.parentPath, entry.name), 'latin1'))
     .join('\n');
 
 t.test('a header reaches its service and nobody else: no file, reply, log line or metric', async t => {
