@@ -8,6 +8,8 @@ import { type Latencies, Probe } from './probe.ts';
 
 const FLOODER = fileURLToPath(new URL('./flooder.ts', import.meta.url));
 const LOOK_MS = 50;
+/** A server that was just started compiles its code while the attack begins; that is not measured. */
+const WARM_UP_MS = 2000;
 /** Until what the attack left behind is cleared away. */
 const AFTER_MS = 1500;
 
@@ -44,6 +46,7 @@ export async function flood(
   await probe.start();
   const before = rssOf(pid);
   const end = await beginAttack(number, origin);
+  await delay(WARM_UP_MS);
   probe.forget();
   let peak = before;
   for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(LOOK_MS)) {

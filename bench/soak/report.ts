@@ -23,6 +23,10 @@ export function reportText(reports: readonly StageReport[]): string {
     ['sessions opened just before a kill, and gone', ({ ledger }) => String(ledger.lost)],
     ['problems, by code', ({ ledger }) => [...ledger.problems].map(([code, n]) => `${code} ${n}`).join(', ')],
     ['memory, warm → later', ({ rssBytes }) => (rssBytes ? rssBytes.map(inMb).join(' → ') : '')],
+    [
+      'p99 ms of another client: without a flood, during floods',
+      ({ floods }) => floods.map(({ livez, step }) => Math.max(livez.p99, step.p99).toFixed(0)).join(', '),
+    ],
     ['left open at the end', ({ leaked }) => (leaked === undefined ? '' : String(leaked))],
     ['**violations**', ({ violations }) => String(violations.length)],
   ];

@@ -57,6 +57,11 @@ t.test('memory that grows is noticed, a peak is not', async t => {
   t.equal(warmAndLater([1, 2, 3]), undefined, 'too few to tell');
 });
 
+const latencies = (p99: number) => {
+  const some = { count: 100, p50: 1, p99, most: p99 };
+  return { name: 'flood', livez: some, step: some, rssBytes: [1, 2, 1] as const };
+};
+
 t.test('the report has a column for every stage, and says what was wrong', async t => {
   const ledger = {
     steps: 100,
@@ -78,6 +83,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
     seconds: 10,
     rssBytes: [100 * 1024 * 1024, 104 * 1024 * 1024],
     leaked: 0,
+    floods: [latencies(2), latencies(30)],
     violations: [],
     cut: false,
   };
@@ -91,6 +97,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| \| 1 workers \| 2 workers \(cut short\) \|$/m);
   t.match(text, /^\| steps\/s \| 10 \| 10 \|$/m);
   t.match(text, /^\| problems, by code \| wrong_step 7 \|/m);
+  t.match(text, /^\| p99 ms of another client: .* \| 2, 30 \|/m);
   t.match(text, /^\| memory, warm → later \| 100 MB → 104 MB \|/m);
   t.match(text, /^\| \*\*violations\*\* \| 0 \| 1 \|\n2 workers: a step was lost$/m);
 });

@@ -5,10 +5,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ProblemCode } from '../../env-server/problems.ts';
 import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
+import type { FloodReport } from '../floods/flood.ts';
 import { ServerProcess } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import { doorFor } from './door.ts';
-import { type Fault, faultsOf, MEMORY_FROM, MEMORY_TO } from './faults.ts';
+import { type Fault, faultsOf, floods, MEMORY_FROM, MEMORY_TO } from './faults.ts';
 import { gamesFor, registerGames } from './games.ts';
 import type { Ledger } from './ledger.ts';
 import { grewBy, warmAndLater } from './memory.ts';
@@ -19,6 +20,8 @@ const MS_PER_S = 1000;
 const CHECKPOINT_S = 1;
 const CHECKPOINT_LATE_S = 10;
 const MOST_NOTED = 5;
+/** What a flood may add to the 99th percentile of another client's requests. */
+const MOST_MS = 50;
 /** Looks at the server in a stage. */
 const LOOKS = 50;
 /** How long clients get to close what they have. */
@@ -45,6 +48,8 @@ export interface StageReport {
   readonly rssBytes: readonly [warm: number, later: number] | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
   readonly leaked: number | undefined;
+  /** What another client noticed of each flood; the first is without one. */
+  readonly floods: readonly FloodReport[];
   readonly violations: readonly string[];
   readonly cut: boolean;
 }
@@ -88,6 +93,7 @@ class Stage {
   readonly #violations: string[] = [];
   readonly #kills: number[] = [];
   readonly #rss: number[] = [];
+  readonly #floods: FloodReport[] = [];
   readonly #name: string;
   #drops = 0;
   #deaths = 0;
@@ -143,6 +149,7 @@ class Stage {
       seconds,
       rssBytes,
       leaked,
+      floods: this.#floods,
       violations: this.#violations,
       cut,
     };
@@ -180,10 +187,14 @@ class Stage {
     const { seconds, workers } = this.#settings;
     const total = Math.ceil(seconds);
     const faults = faultsOf(workers);
+    const flooding = floods();
     this.#progress.begin(this.#name, total, 0);
     while ((elapsed() < seconds || faults.length > 0) && !signal.aborted) {
       const share = elapsed() / seconds;
-      if (faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
+      if (flooding[0] && share >= flooding[0].at) {
+        this.#progress.note(`${this.#name}: flood: ${flooding[0].name}`);
+        this.#notice(await flooding.shift()!.run(this.#server));
+      } else if (faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
       else if (share >= MEMORY_FROM && share < MEMORY_TO) {
         this.#rss.push((await this.#server.vitals()).rssBytes);
       }
@@ -195,6 +206,17 @@ class Stage {
       await delay((seconds * MS_PER_S) / LOOKS);
     }
     this.#progress.end();
+  }
+
+  /** Another client must be answered as quickly as without a flood, or nearly. */
+  #notice(report: FloodReport): void {
+    this.#floods.push(report);
+    const worst = ({ livez, step }: FloodReport) => Math.max(livez.p99, step.p99);
+    const without = worst(this.#floods[0]);
+    if (worst(report) <= without + MOST_MS) return;
+    this.#violate(
+      `${report.name}: another client waits ${worst(report).toFixed(0)} ms (99th percentile), without a flood ${without.toFixed(0)} ms`,
+    );
   }
 
   async #happen({ name, kills, run }: Fault): Promise<void> {

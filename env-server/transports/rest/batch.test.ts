@@ -122,3 +122,27 @@ t.test('with `wait` a batch does not wait for stragglers, and names them', async
   t.same(later.body.pending, []);
   t.equal(later.results[0].result.step, 1, 'its key gets the reply');
 });
+
+t.test(
+  'a batch whose replies are very long ends early, and says which items were not carried out',
+  async t => {
+    const app = await testApp(t);
+    const one = await app.ask('POST', '/v1/batch', { items: [{ op: 'list_environments' }] });
+    const items = new Array(Math.ceil((40 * 1024 * 1024) / one.text.length)).fill({
+      op: 'list_environments',
+    });
+    const session_id = await app.open();
+    items.push({ op: 'step', session_id, action: 'add' });
+    const reply = await app.ask('POST', '/v1/batch', { items });
+    t.equal(reply.status, 200);
+    t.ok(reply.text.length < 34 * 1024 * 1024);
+    const results = reply.body.results as unknown as { ok: boolean; error?: { code: string } }[];
+    t.equal(results.length, items.length);
+    t.equal(results[0].ok, true);
+    t.match(results.at(-1), {
+      ok: false,
+      error: { code: 'too_many_requests', detail: /was not carried out/ },
+    });
+    t.match(await app.ask('GET', `/v1/sessions/${session_id}`), { body: { step: 0 } });
+  },
+);
