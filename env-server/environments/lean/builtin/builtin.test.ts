@@ -26,8 +26,7 @@ t.test('every generated theorem is proved by the proof that comes with it, step 
         const proof = theorem.proof.slice(0, count);
         const { status, messages } = await builtinBackend('arithmetic').check(theorem, proof);
         const wanted = count === theorem.proof.length ? 'proved' : 'accepted';
-        if (status !== wanted)
-          t.fail(`${theorem.statement} ${proof}: ${status} ${messages}`);
+        if (status !== wanted) t.fail(`${theorem.statement} ${proof}: ${status} ${messages}`);
       }
     }
   }
@@ -114,7 +113,7 @@ t.test('goals that hold are proved', async t => {
     ],
   ];
   for (const [statement, ...tactics] of proofs) {
-    const { status, messages } = verdict(statement, ...tactics);
+    const { status, messages } = await verdict(statement, ...tactics);
     t.equal(status, 'proved', `${statement} ${messages}`);
   }
 });
@@ -155,11 +154,11 @@ t.test('goals that do not hold, and steps that do not follow, are rejected', asy
       t.throws(() => readStatement(statement), { name: 'LeanError' });
       continue;
     }
-    const { status } = verdict(statement, ...tactics);
+    const { status } = await verdict(statement, ...tactics);
     t.equal(status, 'rejected', statement);
   }
   for (const name of ['constructor', 'toString', '__proto__', 'hasOwnProperty']) {
-    const { status } = verdict('theorem a (p : Prop) : p := by', name);
+    const { status } = await verdict('theorem a (p : Prop) : p := by', name);
     t.equal(status, 'rejected', name);
   }
 });
