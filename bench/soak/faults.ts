@@ -6,14 +6,18 @@ export interface Fault {
   readonly name: string;
   /** When, in shares of the stage. */
   readonly at: number;
-  /** What was not stored may be gone. */
+  /** Connections break, and nothing that was acknowledged may be gone. */
   readonly kills: boolean;
   run(server: ServerProcess, workers: number): Promise<void>;
 }
 
-/** The undisturbed time, in which memory is looked at; in shares of the stage. */
+/** The time without restarts, in which memory is looked at; in shares of the stage. */
 export const MEMORY_FROM = 0.15;
 export const MEMORY_TO = 0.55;
+
+/** The floods begin, and how long they take; memory is looked at before and after them. In shares of the stage. */
+export const FLOODS_FROM = 0.28;
+export const FLOODS_SHARE = 0.14;
 
 /** Until the others have noticed that a worker is missing. */
 const NOTICED_MS = 1000;

@@ -96,7 +96,11 @@ t.test('the age of the last checkpoint is a metric, and absent before the first'
 t.test('livez and readyz say which version runs', async t => {
   const { ask } = await testApp(t);
   t.same((await ask('GET', '/livez')).body, { status: 'ok', version: VERSION });
-  t.same((await ask('GET', '/readyz')).body, { status: 'ok', version: VERSION });
+  t.match((await ask('GET', '/readyz')).body, {
+    status: 'ok',
+    version: VERSION,
+    persistence: { state: 'ok' },
+  });
   t.match(VERSION, /^\d+\.\d+\.\d+/);
 });
 
