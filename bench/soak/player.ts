@@ -119,8 +119,8 @@ export class Player {
   #afterKill(pending: Pending): Pending {
     this.#kills = this.#ledger.kills;
     const { op } = pending.item;
-    // What is closed already cannot be looked at.
-    const atOnce = op === 'close' || (op === 'step' && this.#random.chance(0.5));
+    // What is closed already cannot be looked at, and a look may be under way since an earlier kill.
+    const atOnce = op === 'close' || op === 'get' || (op === 'step' && this.#random.chance(0.5));
     return atOnce ? pending : this.#lookAgain(pending);
   }
 

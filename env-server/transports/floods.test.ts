@@ -149,6 +149,21 @@ t.test('a client that takes no replies gets no more of them made', async t => {
   t.ok(made < count / 2, `${made} were made`);
 });
 
+t.test('what waits of a client that is cut is not carried out, and does not hold up its end', async t => {
+  const app = await listening(t);
+  const session_id = await app.open(ROOM);
+  const flooder = await dial(t, app, '/v1/ws');
+  for (let i = 0; i < PAIRS; i++) {
+    flooder.send({ id: 2 * i, op: 'step', session_id, action: 1 + (i % 4) });
+    flooder.send({ id: 2 * i + 1, op: 'render', session_id, mode: 'png' });
+  }
+  await flooder.next();
+  flooder.socket.terminate();
+  await until(async () => (await app.ask('GET', '/metrics')).text.includes('ragen_websockets 0\n'));
+  const { step } = (await app.ask('GET', `/v1/sessions/${session_id}`)).body;
+  t.ok(Number(step) < PAIRS, `${step} steps were taken`);
+});
+
 t.test('a refused connection is closed although its client keeps it open and had more to send', async t => {
   const app = await listening(t);
   const socket = await rawSocket(t, app);

@@ -8,6 +8,8 @@ const MOST_UNSENT_BYTES = 4 * 1024 * 1024;
 /** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
 const MOST_WAITING_BYTES = 1024 * 1024;
 const MOST_WAITING_BYTES_IN_ALL = 64 * 1024 * 1024;
+/** The code of a connection that ended without a close frame. */
+const CUT = 1006;
 /** What a frame takes besides its payload. */
 const FRAME_BYTES = 200;
 
@@ -60,11 +62,18 @@ export class PacedWebSocket extends WebSocket {
   }
 
   override emit(event: string | symbol, ...values: unknown[]): boolean {
+    // Nobody is there for the replies, and the end would wait for all the work that is left.
+    if (event === 'close' && values[0] === CUT) this.#forget();
     if (event === 'message' || event === 'ping' || (event === 'close' && this.#isBusy)) {
       this.#receive({ event, values, bytes: FRAME_BYTES + bytesOf(values[0]) });
       return true;
     }
     return super.emit(event, ...values);
+  }
+
+  override terminate(): void {
+    this.#forget();
+    super.terminate();
   }
 
   /** No more messages until {@link resume}. */
@@ -94,6 +103,17 @@ export class PacedWebSocket extends WebSocket {
     }
   }
 
+  /** Drops the frames that wait; its end is told none the less. */
+  #forget(): void {
+    let end: Frame | undefined;
+    while (this.#frames.length > 0) {
+      const frame = this.#frames.shift()!;
+      this.#count(-frame.bytes);
+      if (frame.event === 'close') end = frame;
+    }
+    if (end) this.#receive(end);
+  }
+
   #count(bytes: number): void {
     this.#bytes += bytes;
     waitingInAll += bytes;
@@ -118,7 +138,12 @@ export class PacedWebSocket extends WebSocket {
   }
 
   readonly #handle = (): void => {
-    const { event, values, bytes } = this.#frames.shift()!;
+    const frame = this.#frames.shift();
+    if (!frame) {
+      this.#isScheduled = false;
+      return;
+    }
+    const { event, values, bytes } = frame;
     this.#count(-bytes);
     try {
       if (event === 'ping') this.#pong(values[0] as Buffer);
