@@ -22,6 +22,7 @@ interface Options {
   readonly ttl: number;
   readonly workers: number[];
   readonly seed: number;
+  readonly limitMs: number;
 }
 
 const options = new Command('soak')
@@ -32,6 +33,7 @@ const options = new Command('soak')
   .option('--clients <n>', 'connections at once', number(1), 16)
   .option('--workers <n,…>', 'processes of the server, a stage for each number', toNumbers, [1, 2])
   .option('--ttl <n>', 'idle seconds after which sessions expire', number(1), 10)
+  .option('--limit-ms <n>', "most that the p99 of another client's requests may be in a flood", number(1), 50)
   .option('--seed <n>', 'of all that is drawn', number(0), 1)
   .parse()
   .opts<Options>();
@@ -50,9 +52,11 @@ const progress = openProgress(process.stderr);
 const reports: StageReport[] = [];
 for (const workers of options.workers) {
   if (stopped.signal.aborted) break;
-  const { clients, ttl: ttlSeconds, seed } = options;
+  const { clients, ttl: ttlSeconds, seed, limitMs } = options;
   const seconds = options.seconds / options.workers.length;
-  reports.push(await runStage({ workers, seconds, clients, ttlSeconds, seed }, progress, stopped.signal));
+  reports.push(
+    await runStage({ workers, seconds, clients, ttlSeconds, seed, limitMs }, progress, stopped.signal),
+  );
 }
 console.log(reportText(reports));
 process.exitCode = reports.some(({ violations }) => violations.length > 0) || stopped.signal.aborted ? 1 : 0;

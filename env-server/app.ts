@@ -99,6 +99,8 @@ const CLOSE_MS = 2000;
 const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** How often Node looks for those that take longer; its default is half a minute. */
+const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
 const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
@@ -184,7 +186,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     // Node would answer with nothing but a status.
-    http: { requireHostHeader: false },
+    http: { requireHostHeader: false, connectionsCheckingInterval: SLOW_REQUESTS_CHECK_MS },
     clientErrorHandler: (error, socket) => desk.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.

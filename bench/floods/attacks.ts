@@ -160,6 +160,22 @@ export const ATTACKS: readonly Attack[] = [
     },
   },
   {
+    name: 'snapshots of long episodes, by batches',
+    async run(origin) {
+      const action = 'x'.repeat(2000);
+      for (;;) {
+        const session_id = await openSession(origin, {
+          env_id: 'MetaMathQA-v0',
+          wrappers: [{ name: 'auto_reset' }],
+        });
+        const step = { op: 'step', session_id, action };
+        await post(origin, '/v1/batch', { items: Array(600).fill(step) });
+        await post(origin, '/v1/batch', { items: Array(1024).fill({ op: 'snapshot', session_id }) });
+        await fetch(`${origin}/v1/sessions/${session_id}`, { method: 'DELETE' });
+      }
+    },
+  },
+  {
     name: 'pipelining: five connections, GET /v1/envs',
     run: origin => requests(origin, 5, 'GET /v1/envs'),
   },

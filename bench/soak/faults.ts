@@ -1,6 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { attackNamed } from '../floods/attacks.ts';
-import { type FloodReport, flood } from '../floods/flood.ts';
 import type { ServerProcess } from '../server-process.ts';
 
 /** Something that happens to the server. */
@@ -8,22 +6,18 @@ export interface Fault {
   readonly name: string;
   /** When, in shares of the stage. */
   readonly at: number;
-  /** What was not stored may be gone. */
+  /** Connections break, and nothing that was acknowledged may be gone. */
   readonly kills: boolean;
   run(server: ServerProcess, workers: number): Promise<void>;
 }
 
-/** One client floods the server, and the others go on. */
-export interface Flood {
-  readonly name: string;
-  /** When, in shares of the stage. */
-  readonly at: number;
-  run(server: ServerProcess): Promise<FloodReport>;
-}
-
-/** The undisturbed time, in which memory is looked at; in shares of the stage. */
+/** The time without restarts, in which memory is looked at; in shares of the stage. */
 export const MEMORY_FROM = 0.15;
 export const MEMORY_TO = 0.55;
+
+/** The floods begin, and how long they take; memory is looked at before and after them. In shares of the stage. */
+export const FLOODS_FROM = 0.28;
+export const FLOODS_SHARE = 0.14;
 
 /** Until the others have noticed that a worker is missing. */
 const NOTICED_MS = 1000;
@@ -62,24 +56,4 @@ const WORKER: Fault = {
 /** What happens to a server of so many workers, in the order of time. */
 export function faultsOf(workers: number): Fault[] {
   return workers === 1 ? [SIGTERM, SIGKILL] : [SIGTERM, SIGKILL, WORKER];
-}
-
-/** Floods begin when memory is no longer looked at, and end before the first kill where a stage is long enough. */
-const FLOODS_FROM = MEMORY_TO;
-const FLOOD_SECONDS = 3;
-/** What of the attacks is kept up in a soak; the first is none, for comparison. */
-const FLOODS = [
-  'none',
-  'pictures:',
-  'pings:',
-  'batches of 4,096 pictures',
-  'pipelining: five connections, pictures',
-];
-
-export function floods(): Flood[] {
-  return FLOODS.map(name => ({
-    name,
-    at: FLOODS_FROM,
-    run: server => flood(attackNamed(name), server.origin, server.pid, FLOOD_SECONDS),
-  }));
 }

@@ -4,15 +4,13 @@ import type { ProblemCode } from '../../env-server/problems.ts';
 export interface Ledger {
   steps: number;
   retries: number;
-  rollbacks: number;
-  lost: number;
+  /** Sessions that were gone because nobody had used them for long. */
+  expired: number;
   verified: number;
   replayed: number;
   readonly problems: Map<ProblemCode, number>;
   /** How often the server, or a part of it, was killed. */
   kills: number;
-  /** Whether the server may have forgotten a session opened at this time (of `performance.now`), because it was killed. */
-  mayForget(openedAt: number): boolean;
   /** Idle time after which sessions may have expired, in milliseconds. */
   readonly ttlMs: number;
 }

@@ -12,7 +12,6 @@ import {
   requireSteps,
   requireTrajectory,
   type Taken,
-  upTo,
   withStep,
 } from './record.ts';
 
@@ -49,7 +48,9 @@ const AGAIN = new Set<ProblemCode>([
 ]);
 /** Problems of a service that may hang up. */
 const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
-const GONE = new Set<ProblemCode>(['unknown_session', 'session_lost', 'session_expired']);
+const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
+/** Operations that begin another episode. */
+const BEGIN = new Set(['reset', 'restore']);
 const MOST_STEPS = 60;
 
 /**
@@ -64,15 +65,12 @@ export class Player {
   #asked = 0;
   #pending: Pending | undefined;
   #sessionId = '';
-  #openedAt = 0;
   #askedAt = 0;
   /** When what was last done was asked for. */
   #usedAt = 0;
   /** Kills after which it has looked where its session stands. */
   #kills = 0;
   #episode: Episode | undefined;
-  /** Episodes of this session, for a server that goes back to an earlier one. */
-  #past = new Map<string, Episode>();
   #snapshots: { readonly id: string; readonly episode: Episode }[] = [];
   #failed = false;
   /** Sessions to be closed that nobody plays. */
@@ -117,10 +115,13 @@ export class Player {
     return id !== undefined && (id === this.#sessionId || id === this.#replay?.sessionId);
   }
 
-  /** Who lost a server asks where its session stands; a step may be sent at once, the server refuses it. */
+  /** Who lost a server asks where its session stands; a step may be sent at once, its key has it done once. */
   #afterKill(pending: Pending): Pending {
     this.#kills = this.#ledger.kills;
-    return pending.item.op === 'step' && this.#random.chance(0.5) ? pending : this.#lookAgain(pending);
+    const { op } = pending.item;
+    // What is closed already cannot be looked at.
+    const atOnce = op === 'close' || (op === 'step' && this.#random.chance(0.5));
+    return atOnce ? pending : this.#lookAgain(pending);
   }
 
   /**
@@ -158,13 +159,8 @@ export class Player {
       this.#ledger.retries++;
       return;
     }
-    if (code === 'session_rolled_back') {
-      this.#ledger.rollbacks++;
-      this.#pending = this.#lookAgain(pending);
-      return;
-    }
     if (this.#mayBeGone(code)) {
-      this.#ledger.lost++;
+      this.#ledger.expired++;
       if (pending.item.session_id === this.#spare[0]) {
         this.#spare.shift();
         this.#pending = undefined;
@@ -180,10 +176,8 @@ export class Player {
   }
 
   #mayBeGone(code: ProblemCode): boolean {
-    if (!GONE.has(code)) return false;
     // Later on nobody remembers that it has expired.
-    const expired = code !== 'session_lost' && performance.now() - this.#usedAt > this.#ledger.ttlMs;
-    return expired || (code !== 'session_expired' && this.#ledger.mayForget(this.#openedAt));
+    return GONE.has(code) && performance.now() - this.#usedAt > this.#ledger.ttlMs;
   }
 
   /** Everything of its session is gone. */
@@ -191,7 +185,6 @@ export class Player {
     this.#pending = undefined;
     this.#sessionId = '';
     this.#episode = undefined;
-    this.#past.clear();
     this.#snapshots = [];
     this.#replay = undefined;
     this.#failed = false;
@@ -208,18 +201,17 @@ export class Player {
           this.#replay = undefined;
           return;
         }
-        this.#snapshots = [];
-        this.#failed = false;
-        const id = String(detail.episode_id);
-        const known = id === this.#episode?.id ? this.#episode : this.#past.get(id);
-        const step = Number(detail.step);
-        if (!known || step > known.steps.length) {
-          // What was under way had been done: its key gives the reply.
-          this.#pending = interrupted;
-          return;
+        const known = this.#episode;
+        // What was under way may have been done: its key gives the reply.
+        this.#pending = interrupted;
+        if (known?.id !== detail.episode_id) {
+          if (BEGIN.has(interrupted.item.op)) return;
+          throw new Error(
+            `the server went from episode ${known?.id} to ${String(detail.episode_id)} by itself`,
+          );
         }
-        this.#episode = upTo(known, step);
-        requireSame(this.#episode, detail);
+        if (Number(detail.step) === known.steps.length + 1 && interrupted.item.op === 'step') return;
+        requireSame(known, detail);
       },
     };
   }
@@ -231,7 +223,6 @@ export class Player {
     if (this.#sessionId === '') {
       return this.#ask('create', { ...this.#game.create, ...this.#seed() }, result => {
         this.#sessionId = String(result.session_id);
-        this.#openedAt = this.#usedAt;
         this.#begin(result);
       });
     }
@@ -270,8 +261,6 @@ export class Player {
         requireSame({ ...episode, id: String(clone.episode_id) }, clone);
         // Some are left for the server to clear away.
         if (this.#random.chance(0.7)) this.#spare.push(String(clone.session_id));
-        // What may be forgotten of its sessions is counted from the newest.
-        this.#openedAt = this.#usedAt;
       });
     }
     if (draw < 0.93) return this.#reset();
@@ -340,7 +329,6 @@ export class Player {
     if (replay.sessionId === '') {
       return this.#ask('create', { ...this.#game.create, seed: episode.seed }, result => {
         replay.sessionId = String(result.session_id);
-        this.#openedAt = this.#usedAt;
       });
     }
     if (steps.length < episode.steps.length) {
@@ -376,6 +364,5 @@ export class Player {
 
   #keep(episode: Episode): void {
     this.#episode = episode;
-    this.#past.set(episode.id, episode);
   }
 }

@@ -51,11 +51,6 @@ export function isOver({ steps }: Episode): boolean {
   return last !== undefined && (last.terminated || last.truncated);
 }
 
-/** The first so many steps. */
-export function upTo(episode: Episode, steps: number): Episode {
-  return { ...episode, steps: episode.steps.slice(0, steps) };
-}
-
 /**
  * What the server says of where a session stands.
  * @throws Error when its client saw another thing

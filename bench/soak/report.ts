@@ -1,8 +1,17 @@
+import type { Latencies } from '../floods/probe.ts';
+import { median } from '../median.ts';
 import { inMb } from './memory.ts';
 import type { StageReport } from './stage.ts';
 
 /** Violations that are shown of one stage. */
 const MOST_SHOWN = 10;
+
+/** The median of the medians, and the largest 99th percentile. */
+function inMs(latencies: readonly Latencies[] | undefined): string {
+  if (!latencies?.length) return '';
+  const most = Math.max(...latencies.map(({ p99 }) => p99));
+  return `${median(latencies.map(({ p50 }) => p50)).toFixed(1)} / ${most.toFixed(1)}`;
+}
 
 /** The table of a soak, and what was wrong. */
 export function reportText(reports: readonly StageReport[]): string {
@@ -19,14 +28,12 @@ export function reportText(reports: readonly StageReport[]): string {
     ['connections cut', ({ drops }) => String(drops)],
     ['clients that died', ({ deaths }) => String(deaths)],
     ['requests asked again', ({ ledger }) => String(ledger.retries)],
-    ['sessions rolled back by a kill', ({ ledger }) => String(ledger.rollbacks)],
-    ['sessions opened just before a kill, and gone', ({ ledger }) => String(ledger.lost)],
+    ['sessions that expired before they were used again', ({ ledger }) => String(ledger.expired)],
     ['problems, by code', ({ ledger }) => [...ledger.problems].map(([code, n]) => `${code} ${n}`).join(', ')],
     ['memory, warm → later', ({ rssBytes }) => (rssBytes ? rssBytes.map(inMb).join(' → ') : '')],
-    [
-      'p99 ms of another client: without a flood, during floods',
-      ({ floods }) => floods.map(({ livez, step }) => Math.max(livez.p99, step.p99).toFixed(0)).join(', '),
-    ],
+    ['memory, most during floods', ({ floods }) => (floods ? inMb(floods.peakBytes) : '')],
+    ['/livez during floods, p50 / p99 ms', ({ floods }) => inMs(floods?.seen.map(({ livez }) => livez))],
+    ['step during floods, p50 / p99 ms', ({ floods }) => inMs(floods?.seen.map(({ step }) => step))],
     ['left open at the end', ({ leaked }) => (leaked === undefined ? '' : String(leaked))],
     ['**violations**', ({ violations }) => String(violations.length)],
   ];

@@ -57,24 +57,18 @@ t.test('memory that grows is noticed, a peak is not', async t => {
   t.equal(warmAndLater([1, 2, 3]), undefined, 'too few to tell');
 });
 
-const latencies = (p99: number) => {
-  const some = { count: 100, p50: 1, p99, most: p99 };
-  return { name: 'flood', livez: some, step: some, rssBytes: [1, 2, 1] as const };
-};
-
 t.test('the report has a column for every stage, and says what was wrong', async t => {
   const ledger = {
     steps: 100,
     retries: 1,
-    rollbacks: 2,
-    lost: 3,
+    expired: 3,
     verified: 4,
     replayed: 5,
     kills: 1,
     problems: new Map([['wrong_step' as const, 7]]),
     ttlMs: 1000,
   };
-  const settings = { workers: 1, seconds: 10, clients: 4, ttlSeconds: 1, seed: 1 };
+  const settings = { workers: 1, seconds: 10, clients: 4, ttlSeconds: 1, seed: 1, limitMs: 50 };
   const report: StageReport = {
     settings,
     ledger,
@@ -82,8 +76,14 @@ t.test('the report has a column for every stage, and says what was wrong', async
     deaths: 7,
     seconds: 10,
     rssBytes: [100 * 1024 * 1024, 104 * 1024 * 1024],
+    floods: {
+      peakBytes: 150 * 1024 * 1024,
+      seen: [20, 40].map(p99 => {
+        const latencies = { count: 9, p50: p99 / 10, p99, most: p99 };
+        return { name: 'a flood', livez: latencies, step: latencies };
+      }),
+    },
     leaked: 0,
-    floods: [latencies(2), latencies(30)],
     violations: [],
     cut: false,
   };
@@ -97,7 +97,8 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| \| 1 workers \| 2 workers \(cut short\) \|$/m);
   t.match(text, /^\| steps\/s \| 10 \| 10 \|$/m);
   t.match(text, /^\| problems, by code \| wrong_step 7 \|/m);
-  t.match(text, /^\| p99 ms of another client: .* \| 2, 30 \|/m);
   t.match(text, /^\| memory, warm → later \| 100 MB → 104 MB \|/m);
+  t.match(text, /^\| memory, most during floods \| 150 MB \|/m);
+  t.match(text, /^\| step during floods, p50 \/ p99 ms \| 4\.0 \/ 40\.0 \|/m);
   t.match(text, /^\| \*\*violations\*\* \| 0 \| 1 \|\n2 workers: a step was lost$/m);
 });

@@ -5,27 +5,27 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ProblemCode } from '../../env-server/problems.ts';
 import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
-import type { FloodReport } from '../floods/flood.ts';
 import { ServerProcess } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import { doorFor } from './door.ts';
-import { type Fault, faultsOf, floods, MEMORY_FROM, MEMORY_TO } from './faults.ts';
+import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM, MEMORY_TO } from './faults.ts';
+import { type FloodSeen, floods } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
 import type { Ledger } from './ledger.ts';
 import { grewBy, warmAndLater } from './memory.ts';
 import { slowService } from './service.ts';
 
 const MS_PER_S = 1000;
-/** What sessions may lack after a kill: the time between checkpoints and what a busy machine adds to it. */
 const CHECKPOINT_S = 1;
-const CHECKPOINT_LATE_S = 10;
 const MOST_NOTED = 5;
-/** What a flood may add to the 99th percentile of another client's requests. */
-const MOST_MS = 50;
 /** Looks at the server in a stage. */
 const LOOKS = 50;
 /** How long clients get to close what they have. */
 const CLOSING_S = 60;
+/** Between two looks at the memory during floods. */
+const PEAK_LOOK_MS = 250;
+/** Until what a flood left behind is cleared away. */
+const AFTER_FLOODS_MS = 1500;
 /** Who was refused a connection may hear of it a little later than the server is back. */
 const ECHO_MS = 200;
 
@@ -35,21 +35,23 @@ export interface StageSettings {
   readonly clients: number;
   readonly ttlSeconds: number;
   readonly seed: number;
+  /** What the 99th percentile of another client's requests may be during a flood. */
+  readonly limitMs: number;
 }
 
 export interface StageReport {
   readonly settings: StageSettings;
-  readonly ledger: Omit<Ledger, 'mayForget'>;
+  readonly ledger: Ledger;
   readonly drops: number;
   readonly deaths: number;
   /** Seconds played, without those in which the server was away. */
   readonly seconds: number;
-  /** Memory of all processes when warm, and at the end of the undisturbed time. */
+  /** Memory of all processes when warm, and after the floods. */
   readonly rssBytes: readonly [warm: number, later: number] | undefined;
+  /** What another client noticed of each flood, and the most memory in the meantime; undefined where there was none. */
+  readonly floods: { readonly seen: readonly FloodSeen[]; readonly peakBytes: number } | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
   readonly leaked: number | undefined;
-  /** What another client noticed of each flood; the first is without one. */
-  readonly floods: readonly FloodReport[];
   readonly violations: readonly string[];
   readonly cut: boolean;
 }
@@ -91,10 +93,9 @@ class Stage {
   readonly #progress: Progress;
   readonly #ledger: Ledger;
   readonly #violations: string[] = [];
-  readonly #kills: number[] = [];
   readonly #rss: number[] = [];
-  readonly #floods: FloodReport[] = [];
   readonly #name: string;
+  #floods: StageReport['floods'];
   #drops = 0;
   #deaths = 0;
   #away = false;
@@ -108,18 +109,15 @@ class Stage {
     this.#server = server;
     this.#progress = progress;
     this.#name = settings.workers === 1 ? '1 process' : `${settings.workers} workers`;
-    const most = (CHECKPOINT_S + CHECKPOINT_LATE_S) * MS_PER_S;
     this.#ledger = {
       steps: 0,
       retries: 0,
-      rollbacks: 0,
-      lost: 0,
+      expired: 0,
       verified: 0,
       replayed: 0,
       kills: 0,
       problems: new Map<ProblemCode, number>(),
       ttlMs: settings.ttlSeconds * MS_PER_S,
-      mayForget: openedAt => this.#kills.some(at => at > openedAt && at - openedAt < most),
     };
   }
 
@@ -148,8 +146,8 @@ class Stage {
       deaths: this.#deaths,
       seconds,
       rssBytes,
-      leaked,
       floods: this.#floods,
+      leaked,
       violations: this.#violations,
       cut,
     };
@@ -187,14 +185,11 @@ class Stage {
     const { seconds, workers } = this.#settings;
     const total = Math.ceil(seconds);
     const faults = faultsOf(workers);
-    const flooding = floods();
     this.#progress.begin(this.#name, total, 0);
     while ((elapsed() < seconds || faults.length > 0) && !signal.aborted) {
       const share = elapsed() / seconds;
-      if (flooding[0] && share >= flooding[0].at) {
-        this.#progress.note(`${this.#name}: flood: ${flooding[0].name}`);
-        this.#notice(await flooding.shift()!.run(this.#server));
-      } else if (faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
+      if (faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
+      else if (share >= FLOODS_FROM && this.#floods === undefined) await this.#flood(signal);
       else if (share >= MEMORY_FROM && share < MEMORY_TO) {
         this.#rss.push((await this.#server.vitals()).rssBytes);
       }
@@ -208,23 +203,35 @@ class Stage {
     this.#progress.end();
   }
 
-  /** Another client must be answered as quickly as without a flood, or nearly. */
-  #notice(report: FloodReport): void {
-    this.#floods.push(report);
-    const worst = ({ livez, step }: FloodReport) => Math.max(livez.p99, step.p99);
-    const without = worst(this.#floods[0]);
-    if (worst(report) <= without + MOST_MS) return;
-    this.#violate(
-      `${report.name}: another client waits ${worst(report).toFixed(0)} ms (99th percentile), without a flood ${without.toFixed(0)} ms`,
+  /** One client floods the server while all others play on; their connections hold. */
+  async #flood(signal: AbortSignal): Promise<void> {
+    const { seconds, limitMs } = this.#settings;
+    let peakBytes = 0;
+    const over = new AbortController();
+    const watching = (async () => {
+      while (!over.signal.aborted) {
+        peakBytes = Math.max(peakBytes, (await this.#server.vitals()).rssBytes);
+        await delay(PEAK_LOOK_MS);
+      }
+    })();
+    const seen = await floods(this.#server.origin, seconds * FLOODS_SHARE, signal, name =>
+      this.#progress.note(`${this.#name}: flood: ${name}`),
     );
+    over.abort();
+    await watching;
+    this.#floods = { seen, peakBytes };
+    for (const { name, livez, step } of seen) {
+      const worst = Math.max(livez.p99, step.p99);
+      if (worst > limitMs)
+        this.#violate(`${name}: another client's p99 was ${worst.toFixed(1)} ms, above ${limitMs}`);
+    }
+    await delay(AFTER_FLOODS_MS);
   }
 
   async #happen({ name, kills, run }: Fault): Promise<void> {
     this.#progress.note(`${this.#name}: ${name}`);
     const kill = () => {
-      if (!kills) return;
-      this.#kills.push(performance.now());
-      this.#ledger.kills++;
+      if (kills) this.#ledger.kills++;
     };
     this.#away = true;
     this.#faults++;

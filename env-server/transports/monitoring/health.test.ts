@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
 import { VERSION } from '../../../shared/version.ts';
-import { isProblem, testApp } from '../../../test/app.test-data.ts';
+import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 
@@ -77,10 +78,29 @@ t.test('an environment adds few samples, and an upgrade is a request too', async
   t.ok(added <= 50, `${added} samples`);
 });
 
+t.test('the age of the last checkpoint is a metric, and absent before the first', async t => {
+  const agesOf = async ({ ask }: TestApp) =>
+    [...(await ask('GET', '/metrics')).text.matchAll(/^ragen_checkpoint_age_seconds (\S+)$/gm)].map(
+      ([, age]) => Number(age),
+    );
+  const rare = await testApp(t, { data: t.testdir(), checkpointSeconds: 3600 });
+  await rare.open();
+  t.same(await agesOf(rare), []);
+  const often = await testApp(t, { data: t.testdir(), checkpointSeconds: 0.01 });
+  await often.open();
+  await until(async () => (await agesOf(often)).length > 0);
+  const ages = await agesOf(often);
+  t.ok(ages.length === 1 && ages[0] >= 0 && ages[0] < 3600, `${ages} s`);
+});
+
 t.test('livez and readyz say which version runs', async t => {
   const { ask } = await testApp(t);
   t.same((await ask('GET', '/livez')).body, { status: 'ok', version: VERSION });
-  t.same((await ask('GET', '/readyz')).body, { status: 'ok', version: VERSION });
+  t.match((await ask('GET', '/readyz')).body, {
+    status: 'ok',
+    version: VERSION,
+    persistence: { state: 'ok' },
+  });
   t.match(VERSION, /^\d+\.\d+\.\d+/);
 });
 

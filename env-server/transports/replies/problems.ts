@@ -15,6 +15,7 @@ export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 const FORM = 'application/x-www-form-urlencoded';
 
 const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
+const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 
 /** What Fastify's own errors mean in ours. */
 const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
@@ -62,9 +63,7 @@ export class ProblemDesk {
       socket.destroy();
       return;
     }
-    const detail =
-      error.code === HEADER_OVERFLOW ? `the headers are larger than ${maxHeaderSize} bytes` : error.message;
-    const document = this.document(new Problem('bad_request', detail));
+    const document = this.document(new Problem('bad_request', whatIsWrong(error)));
     const body = `${JSON.stringify(document)}\n`;
     const headers = {
       ...REPLY_HEADERS,
@@ -133,6 +132,14 @@ function explained(error: unknown, { headers, routeOptions }: FastifyRequest): u
     default:
       return error;
   }
+}
+
+/** What Node could not read as a request. */
+function whatIsWrong({ code, message }: Error & { code?: string }): string {
+  if (code === HEADER_OVERFLOW) return `the headers are larger than ${maxHeaderSize} bytes`;
+  if (code === REQUEST_TIMEOUT)
+    return 'the request was not there whole within the time that a server waits for one';
+  return message;
 }
 
 function toProblem(error: unknown): Problem {
