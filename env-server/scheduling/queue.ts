@@ -1,31 +1,44 @@
 /** Places of items that were taken are given back after so many. */
 const MOST_TAKEN = 1024;
+/** Places that an empty queue keeps. */
+const MOST_KEPT = 64;
 
 /** First in, first out, and in front for what comes back. */
 export class Queue<T> {
+  /** Places are used again once it is empty, so that a queue of few items allocates nothing. */
   #items: (T | undefined)[] = [];
   #head = 0;
+  #tail = 0;
 
   get length(): number {
-    return this.#items.length - this.#head;
+    return this.#tail - this.#head;
   }
 
   push(item: T): void {
-    this.#items.push(item);
+    this.#items[this.#tail++] = item;
   }
 
   unshift(item: T): void {
-    if (this.#head > 0) this.#items[--this.#head] = item;
-    else this.#items.unshift(item);
+    if (this.#head > 0) {
+      this.#items[--this.#head] = item;
+    } else {
+      this.#items.unshift(item);
+      this.#tail++;
+    }
   }
 
   shift(): T | undefined {
+    if (this.#head === this.#tail) return undefined;
     const item = this.#items[this.#head];
-    if (item === undefined) return undefined;
     this.#items[this.#head++] = undefined;
-    if (this.#head === this.#items.length || this.#head > MOST_TAKEN) {
-      this.#items = this.#items.slice(this.#head);
+    if (this.#head > MOST_TAKEN) {
+      this.#items = this.#items.slice(this.#head, this.#tail);
+      this.#tail -= this.#head;
       this.#head = 0;
+    } else if (this.#head === this.#tail) {
+      this.#head = 0;
+      this.#tail = 0;
+      if (this.#items.length > MOST_KEPT) this.#items = [];
     }
     return item;
   }

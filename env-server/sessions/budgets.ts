@@ -46,6 +46,11 @@ export class ByteBudget {
     this.limits = resolveByteLimits(limits);
   }
 
+  /** Whether so many bytes more would exceed the limit of the process. */
+  isShort(bytes: number): boolean {
+    return this.used + bytes > this.limits.maxBytes;
+  }
+
   /** What the replies that one session remembers may take: they are given up before sessions are. */
   get replyBytesOfSession(): number {
     const share = (this.limits.maxBytesPerClient * REPLY_SHARE) / Math.max(1, this.sessions);
@@ -56,14 +61,12 @@ export class ByteBudget {
 /** Estimated memory of what one client holds. */
 export class ByteAccount {
   readonly #budget: ByteBudget;
+  readonly limits: ByteLimits;
   used = 0;
 
   constructor(budget: ByteBudget) {
     this.#budget = budget;
-  }
-
-  get limits(): ByteLimits {
-    return this.#budget.limits;
+    this.limits = budget.limits;
   }
 
   get replyBytesOfSession(): number {
@@ -98,8 +101,7 @@ export class ByteAccount {
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoomToPlay(bytes: number): void {
-    const { maxBytesPerClient, maxBytes } = this.#budget.limits;
-    if (this.used + bytes <= maxBytesPerClient && this.#budget.used + bytes <= maxBytes) return;
+    if (this.used + bytes <= this.limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
     this.#require(bytes, ROOM_TO_PLAY);
   }
 

@@ -228,7 +228,8 @@ export class LiveEpisode {
     this.terminated = transition.terminated;
     this.truncated = isTruncated(variant, transition, this.stepCount);
     this.info = info;
-    this.#stage.grow(this.log.append(action, actionBytes));
+    const logged = this.log.append(action, actionBytes);
+    if (logged > 0) this.#stage.grow(logged);
     this.#head ??= headOfText(id, this.id);
     const { stepCount, terminated, truncated } = this;
     const result = new LiveResult(

@@ -77,6 +77,8 @@ export class Session implements Expiring, Stage, ReplyHolder {
   /** Gives one of its times by the wall clock, in milliseconds since the epoch. */
   readonly wall: (time: number) => number;
   readonly #account: ByteAccount;
+  /** Bytes that it may take. */
+  readonly mostBytes: number;
   /** Estimated memory, in bytes. */
   bytes = SESSION_BYTES;
   /** What the store has of it; undefined where nothing is stored. */
@@ -119,6 +121,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
     this.ttlMs = settings.ttlMs;
     this.deadline = settings.deadline;
     this.#account = settings.account;
+    this.mostBytes = settings.account.limits.maxBytesPerSession;
     this.#recorder = settings.recorder;
     this.#account.add(SESSION_BYTES);
     if (past) this.#recall(past);
@@ -141,11 +144,6 @@ export class Session implements Expiring, Stage, ReplyHolder {
   /** Bytes that it may still take. */
   get room(): number {
     return this.mostBytes - this.bytes;
-  }
-
-  /** Bytes that it may take. */
-  get mostBytes(): number {
-    return this.#account.limits.maxBytesPerSession;
   }
 
   /** Bytes that its replies may take. */

@@ -15,14 +15,16 @@ const SHORT_STRING = 128;
  */
 export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number {
   if (typeof value !== 'object' || value === null) return leafSize(value);
+  // Most data has few objects in it: a list of those to come is made only where there are any.
+  let stack: object[] | undefined;
   let bytes = 0;
-  const stack: object[] = [value];
-  for (let item = stack.pop(); item !== undefined && bytes < most; item = stack.pop()) {
+  for (let item: object | undefined = value; item !== undefined && bytes < most; item = stack?.pop()) {
     if (Array.isArray(item)) {
       bytes += ARRAY_BYTES + SLOT_BYTES * item.length;
       for (const element of item) {
-        if (typeof element === 'object' && element !== null) stack.push(element);
-        else if (typeof element !== 'number') bytes += leafSize(element);
+        if (typeof element === 'number') continue;
+        if (typeof element === 'object' && element !== null) (stack ??= []).push(element);
+        else bytes += leafSize(element);
       }
     } else if (ArrayBuffer.isView(item)) {
       bytes += OBJECT_BYTES + item.byteLength;
@@ -31,7 +33,7 @@ export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number 
       for (const key in item) {
         const member = (item as { readonly [key: string]: unknown })[key];
         bytes += SLOT_BYTES + key.length;
-        if (typeof member === 'object' && member !== null) stack.push(member);
+        if (typeof member === 'object' && member !== null) (stack ??= []).push(member);
         else bytes += leafSize(member);
       }
     }

@@ -27,6 +27,8 @@ const BATCH = '/v1/batch';
 const PLAIN_TYPES = new Set(['application/json', JSON_TYPE]);
 /** Headers that ask for something unusual. */
 const UNUSUAL = ['upgrade', 'expect', 'transfer-encoding', 'content-encoding', 'origin'] as const;
+/** Parts of a step that its body does not hold. */
+const ELSEWHERE = ['session_id', 'request_key'] as const;
 const OK = 200;
 const PAIRS = Object.entries(REPLY_HEADERS).flat();
 
@@ -58,12 +60,14 @@ export function addFastPath(app: FastifyInstance, parts: FastPathParts): void {
 class FastPath {
   readonly #parts: FastPathParts;
   readonly #step: ReturnType<Dispatcher['find']>;
+  readonly #stepShape: string;
   readonly #steps: RequestCount;
   readonly #batches: RequestCount;
 
   constructor(parts: FastPathParts) {
     this.#parts = parts;
     this.#step = parts.dispatcher.find('step');
+    this.#stepShape = shapeOf(this.#step.operation);
     this.#steps = parts.counts.counter('POST', STEP_ROUTE, OK);
     this.#batches = parts.counts.counter('POST', BATCH, OK);
   }
@@ -138,7 +142,7 @@ class FastPath {
   #stepOf(request: IncomingMessage, principal: Principal, sessionId: string, body: unknown) {
     const { operation, checkRest, serialise } = this.#step;
     const { services } = this.#parts.dispatcher;
-    const input = restInput(body, ['session_id', 'request_key'], shapeOf(operation));
+    const input = restInput(body, ELSEWHERE, this.#stepShape);
     input.session_id = sessionId;
     const key = request.headers['idempotency-key'];
     if (key !== undefined) input.request_key = key;
