@@ -21,7 +21,7 @@ export const PACKAGES = {
     '@opentelemetry/exporter-trace-otlp-proto',
     '@opentelemetry/resources',
     '@opentelemetry/sdk-trace',
-    'amaro',
+    '@swc/wasm-typescript',
     'commander',
     'cookie',
     'fastest-levenshtein',

@@ -69,6 +69,6 @@ async function makeAsset(path: string): Promise<Asset> {
 
 async function withoutTypes(source: string, filename: string): Promise<string> {
   // A server whose page nobody opens does not load the parser.
-  const { transformSync } = await import('amaro');
+  const { transformSync } = await import('@swc/wasm-typescript');
   return transformSync(source, { mode: 'strip-only', filename }).code;
 }

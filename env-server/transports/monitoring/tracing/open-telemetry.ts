@@ -13,12 +13,7 @@ import {
 } from '@opentelemetry/api';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
-import {
-  detectResources,
-  resourceAttributesEnvDetector,
-  resourceFromAttributes,
-  serviceNameEnvDetector,
-} from '@opentelemetry/resources';
+import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -57,9 +52,8 @@ export class OpenTelemetry implements Tracing {
     const quiet = () => undefined;
     diag.setLogger({ error: tell, warn: tell, info: quiet, debug: quiet, verbose: quiet }, DiagLogLevel.WARN);
     const named = resourceFromAttributes({ 'service.name': SERVICE_NAME });
-    const detectors = [resourceAttributesEnvDetector, serviceNameEnvDetector];
     this.#provider = new TracerProvider({
-      resource: named.merge(detectResources({ detectors })),
+      resource: named.merge(detectResources({ detectors: [envDetector] })),
       sampler: samplerOf(settings.sampler),
       spanProcessors: [
         new BatchSpanProcessor({
