@@ -13,6 +13,8 @@ const ENTRY_BYTES = 160;
 const KEPT_SHARE = 7 / 8;
 /** Of a reply that is not there yet. */
 const NO_NUMBER = -1;
+/** Of replies that came from the store; requests are numbered from 1. */
+const NO_REQUEST = 0;
 const RETRY_AFTER_SECONDS = 60;
 
 interface Entry {
@@ -24,6 +26,8 @@ interface Entry {
   /** Counts the replies of a memory in the order in which they came. */
   number: number;
   bytes: number;
+  /** Number of the request it came in; replies of one request are never dropped for one another. */
+  readonly request: number;
   /** Of its key, where that is known already. */
   readonly hash: KeyHash | undefined;
 }
@@ -88,7 +92,15 @@ export class ReplyMemory {
   /** Takes over what was stored. */
   recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
     for (const { number, key, operation, asked, reply } of replies) {
-      const entry: Entry = { operation, asked, reply, number, bytes: 0, hash: undefined };
+      const entry: Entry = {
+        operation,
+        asked,
+        reply,
+        number,
+        bytes: 0,
+        request: NO_REQUEST,
+        hash: undefined,
+      };
       this.#entries.set(key, entry);
       this.#count = Math.max(this.#count, number + 1);
       this.#weigh(key, entry);
@@ -128,12 +140,14 @@ export class ReplyMemory {
    * The stored reply, or what `work` returns, stored.
    * @throws Problem `key_reused` when the key was used for something else, `request_key_expired` when its reply was
    * dropped, `too_many_requests` when no more dropped keys can be remembered
+   * @param request number of the request that asks; the replies of a batch stay until the next request
    */
   once(
     key: string,
     operation: string,
     input: object,
     work: () => MaybePromise<unknown>,
+    request = NO_REQUEST,
   ): MaybePromise<unknown> {
     const known = this.#entries.get(key);
     if (known) {
@@ -145,7 +159,7 @@ export class ReplyMemory {
     const hash = this.#dropped.size > 0 || this.#droppedBefore ? hashOf(key) : undefined;
     if (hash) this.#requireNew(key, hash);
     const reply = work();
-    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, hash };
+    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request, hash };
     this.#entries.set(key, entry);
     if (reply instanceof Promise) this.#await(key, entry, reply);
     else this.#keep(key, entry);
@@ -156,7 +170,7 @@ export class ReplyMemory {
   remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
     const hash = hashOf(key);
     if (this.#entries.has(key) || this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) return;
-    const entry: Entry = { operation, asked, reply, number: NO_NUMBER, bytes: 0, hash };
+    const entry: Entry = { operation, asked, reply, number: NO_NUMBER, bytes: 0, request: NO_REQUEST, hash };
     this.#entries.set(key, entry);
     this.#keep(key, entry);
   }
@@ -204,7 +218,7 @@ export class ReplyMemory {
   #keep(key: string, entry: Entry): void {
     entry.number = this.#count++;
     this.#weigh(key, entry);
-    this.#trim();
+    this.#trim(entry.request);
   }
 
   #weigh(key: string, entry: Entry): void {
@@ -214,12 +228,12 @@ export class ReplyMemory {
   }
 
   /** Drops the oldest replies when there is no room, some at a time. */
-  #trim(): void {
+  #trim(request: number): void {
     const most = this.#holder.replyBytes;
     if (this.#kept <= most) return;
     const before = this.#dropped.bytes;
-    for (const [key, { number, bytes, hash }] of this.#entries) {
-      if (this.#kept <= most * KEPT_SHARE) break;
+    for (const [key, { number, bytes, hash, request: from }] of this.#entries) {
+      if (this.#kept <= most * KEPT_SHARE || (from !== NO_REQUEST && from === request)) break;
       if (number === NO_NUMBER) continue;
       this.#entries.delete(key);
       this.#kept -= bytes;

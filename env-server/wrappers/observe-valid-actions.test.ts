@@ -1,6 +1,8 @@
 import t from 'tap';
 import { bandit } from '../environments/bandit/bandit.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { resolveConfig } from '../environments/core/settings.ts';
+import { observationSpaces } from '../environments/core/spaces.ts';
 import { countdown } from '../environments/countdown/countdown.ts';
 import { begin } from './wrapped.test-data.ts';
 
@@ -27,7 +29,9 @@ t.test('refuses an environment that lists none', async t => {
 t.test('the observation space has room for the list', async t => {
   const bare = await begin([]);
   const play = await begin([{ name: 'observe_valid_actions' }]);
-  const lengthOf = ({ environment: { spec } }: typeof play) =>
-    spec.observationSpace.type === 'Text' ? spec.observationSpace.maxLength : 0;
+  const lengthOf = ({ environment }: typeof play) => {
+    const { text } = observationSpaces(environment, resolveConfig(environment, {}));
+    return text.type === 'Text' ? text.maxLength : 0;
+  };
   t.ok(lengthOf(play) - lengthOf(bare) >= String(play.see()).length - String(bare.see()).length);
 });

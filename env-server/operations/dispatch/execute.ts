@@ -153,7 +153,7 @@ function onSession(
   const result =
     key === undefined
       ? session.exclusive(operation.handle, services, input)
-      : once(key, services, session, operation, input);
+      : once({ key, services, operation, request: call.request }, session, input);
   if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
   const start = call.mark;
   call.mark = performance.now();
@@ -161,23 +161,20 @@ function onSession(
   return result;
 }
 
-function once(
-  key: string,
-  services: Services,
-  session: Session,
-  operation: SessionOperation,
-  input: OperationInput,
-): MaybePromise<unknown> {
-  return session.replies.once(key, operation.name, input, () => {
-    services.sessions.requireRoom();
-    return session.exclusive(handleUnderKey, { key, services, operation }, input);
-  });
-}
-
 interface KeyedOperation {
   readonly key: string;
   readonly services: Services;
   readonly operation: SessionOperation;
+  readonly request: number;
+}
+
+function once(keyed: KeyedOperation, session: Session, input: OperationInput): MaybePromise<unknown> {
+  const { key, services, operation, request } = keyed;
+  const work = () => {
+    services.sessions.requireRoom();
+    return session.exclusive(handleUnderKey, keyed, input);
+  };
+  return session.replies.once(key, operation.name, input, work, request);
 }
 
 function handleUnderKey(
@@ -219,17 +216,18 @@ function onServer(
   const reply =
     key === undefined
       ? work()
-      : sessions.replies(owner).once(key, operation.name, input, () =>
-          chain(work(), reply => {
-            const asked = fingerprint(input);
-            sessions.recorder?.clientReply(owner, {
-              key,
-              operation: operation.name,
-              asked,
-              reply: reply as Json,
-            });
-            return reply;
-          }),
+      : sessions.replies(owner).once(
+          key,
+          operation.name,
+          input,
+          () =>
+            chain(work(), reply => {
+              const asked = fingerprint(input);
+              const record = { key, operation: operation.name, asked, reply: reply as Json };
+              sessions.recorder?.clientReply(owner, record);
+              return reply;
+            }),
+          call.request,
         );
   if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
   call.mark = performance.now();
