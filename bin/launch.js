@@ -1,0 +1,37 @@
+import { spawn } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const NEEDED = 24;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/**
+ * Runs a program of the package: in this process where its Node is new enough, else in the Node of the package `node`,
+ * which npm installs with this one.
+ * @param {string} program below dist/
+ */
+export async function launch(program) {
+  const file = new URL(`../dist/${program}`, import.meta.url);
+  if (Number.parseInt(process.versions.node, 10) >= NEEDED) {
+    await import(file.href);
+    return;
+  }
+  const node = dirname(createRequire(import.meta.url).resolve('node/package.json'));
+  const binary = join(node, 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
+  const child = spawn(binary, [fileURLToPath(file), ...process.argv.slice(2)], { stdio: 'inherit' });
+  child.on('error', error => {
+    console.error(
+      `This Node is ${process.version}, and ragen needs ${NEEDED}; the one it brings along does not start: ${error.message}`,
+    );
+    process.exitCode = 1;
+  });
+  for (const signal of SIGNALS) {
+    // A terminal sends its interrupt to both processes.
+    process.on(signal, () => (signal === 'SIGINT' && process.stdin.isTTY ? undefined : child.kill(signal)));
+  }
+  child.on('exit', (code, signal) => {
+    process.exitCode = code ?? 128 + constants.signals[signal];
+  });
+}

@@ -1,0 +1,37 @@
+/**
+ * Writes dist/, which the package holds instead of TypeScript, because Node strips no types below node_modules: JavaScript
+ * and declarations at the paths of their sources, and beside them the files that programs read.
+ */
+import { execFileSync } from 'node:child_process';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '..');
+const DIST = join(ROOT, 'dist');
+/** Folders whose files programs read where they lie. */
+const FOLDERS = ['configs', 'env-server', 'shared', 'trainer'];
+/** The server strips types off the sources of its pages, and does so here, too. */
+const PAGES = /^(env-server\/web\/page|shared\/web)\/.*(?<!\.test(-data)?)\.ts$/;
+const NOT_READ = /\.(ts|md)$|\.test-data\./;
+/** Files that a program names by URL, which the compiler leaves as they are. */
+const URL_OF_SOURCE = /(new URL\('[^']+)\.ts(', import\.meta\.url\))/g;
+
+const filesBelow = (folder: string): string[] =>
+  readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile() && !entry.parentPath.includes('__pycache__'))
+    .map(entry => join(entry.parentPath, entry.name).slice(ROOT.length + 1));
+
+rmSync(DIST, { recursive: true, force: true });
+execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.package.json'], {
+  cwd: ROOT,
+  stdio: 'inherit',
+});
+for (const file of filesBelow('dist').filter(name => name.endsWith('.js'))) {
+  const code = readFileSync(join(ROOT, file), 'utf8');
+  const named = code.replace(URL_OF_SOURCE, '$1.js$2');
+  if (named !== code) writeFileSync(join(ROOT, file), named);
+}
+for (const file of ['openapi/schema.d.ts', 'package.json', ...FOLDERS.flatMap(filesBelow)]) {
+  if (!NOT_READ.test(file) || PAGES.test(file) || file.endsWith('.d.ts'))
+    cpSync(join(ROOT, file), join(DIST, file));
+}

@@ -1,0 +1,106 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { VERSION } from '../shared/version.ts';
+import { listening } from './process.test-data.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+
+const PROGRAM = `
+import { createApp, createRegistry, type Environment, Random } from 'ragen/env-server';
+import { EnvServer } from 'ragen/client';
+import { ConfigError, loadRunSettings } from 'ragen/trainer';
+
+const registry = createRegistry();
+const reset: Environment['reset'] | undefined = registry.find('Bandit-v0')?.reset;
+const { server: app } = await createApp({}, { registry });
+const url: string = await app.listen({ host: '127.0.0.1', port: 0 });
+const server = new EnvServer({ url });
+const { session_id } = await server.call('create', { env_id: 'FrozenLake-v0', seed: 7 });
+const { reward } = await server.call('step', { session_id, action: 'Up' });
+await server.close();
+await app.close();
+let refusal = '';
+try { loadRunSettings(process.argv[2], ['seeed=1']); } catch (error) { refusal = (error as ConfigError).message; }
+console.log(JSON.stringify({ reward: reward satisfies number, reset: typeof reset, refusal, int: Random.fromSeed(1).integer(1) }));
+`;
+
+/** An empty folder in which the packed tarball is installed, its dependencies linked from the repository's. */
+function installed(folder: string): string {
+  const packed: readonly { filename: string }[] = JSON.parse(
+    execFileSync('npm', ['pack', '--json', '--silent', '--pack-destination', folder], {
+      cwd: ROOT,
+      encoding: 'utf8',
+    }),
+  );
+  const modules = join(folder, 'node_modules');
+  const target = join(modules, 'ragen');
+  mkdirSync(target, { recursive: true });
+  execFileSync('tar', ['xzf', join(folder, packed[0].filename), '-C', target, '--strip-components=1']);
+  const { dependencies } = JSON.parse(readFileSync(join(target, 'package.json'), 'utf8'));
+  for (const name of [...Object.keys(dependencies), '@types/node']) {
+    if (name.includes('/')) mkdirSync(join(modules, name.split('/')[0]), { recursive: true });
+    symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
+  }
+  return target;
+}
+
+t.test('the package works where only its tarball is installed', { timeout: 300_000 }, async t => {
+  const folder = t.testdir({ 'package.json': '{"type":"module"}', 'program.ts': PROGRAM });
+  const target = installed(folder);
+  const run = (...args: string[]): string =>
+    execFileSync(process.execPath, args, {
+      cwd: folder,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+  const bin = (name: string) => join(target, 'bin', `${name}.js`);
+
+  await t.test('it holds no tests, and the entries as JavaScript with declarations', async t => {
+    const files = readdirSync(join(target, 'dist'), { recursive: true, encoding: 'utf8' });
+    t.same(
+      files.filter(file => /\.test(-data)?\./.test(file)),
+      [],
+    );
+    for (const entry of ['env-server/index', 'trainer/client/index', 'trainer/index']) {
+      t.ok(files.includes(`${entry}.js`) && files.includes(`${entry}.d.ts`), entry);
+    }
+  });
+
+  await t.test('both programs say version and help', async t => {
+    t.equal(run(bin('ragen-env-server'), '--version').trim(), VERSION);
+    t.equal(run(bin('ragen'), '--version').trim(), VERSION);
+    t.match(run(bin('ragen'), '--help'), /ragen train configs\/quickstart\.yaml/);
+  });
+
+  await t.test('the server serves sessions, scripts and pages', async t => {
+    const child = spawn(process.execPath, [bin('ragen-env-server'), '--port', '0'], { cwd: folder });
+    t.teardown(() => child.kill('SIGKILL'));
+    const { origin } = await listening(child);
+    const post = (path: string, body: object) =>
+      fetch(`${origin}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      });
+    t.equal((await post('/v1/sessions', { env_id: 'Sokoban-v0', seed: 1 })).status, 201);
+    const page = await (await fetch(origin)).text();
+    const [, script] = /src="([^"]+)"/.exec(page)!;
+    const source = await fetch(new URL(script, origin));
+    t.match(source.headers.get('content-type'), /javascript/);
+    t.match(await source.text(), /import /);
+  });
+
+  await t.test('a program on the three entries type-checks and runs', async t => {
+    const options = '--noEmit --strict --skipLibCheck --module nodenext --target es2024 --types node'.split(
+      ' ',
+    );
+    run(join(ROOT, 'node_modules/typescript/bin/tsc'), ...options, 'program.ts');
+    t.match(JSON.parse(run('program.ts', join(target, 'dist/configs/quickstart.yaml'))), {
+      reward: Number,
+      reset: 'function',
+      refusal: /seeed/,
+    });
+  });
+});
