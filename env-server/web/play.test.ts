@@ -149,7 +149,9 @@ t.test('the server checks settings while they are written', { skip }, async t =>
   await page.getByText(/Wrappers is not JSON/).waitFor();
   await wrappers.pressSequentially('"time_limi"}]');
   t.equal(await wrappers.inputValue(), '[{"name": "time_limi"}]', 'a half-written value is left in peace');
-  await page.getByText(/unknown wrapper "time_limi"; available: .*time_limit/).waitFor();
+  await page
+    .getByText(/unknown wrapper "time_limi", did you mean `time_limit`\?; available: .*time_limit/)
+    .waitFor();
   await wrappers.fill('[{"name": "time_limit", "options": {"max_steps": 2}}]');
   await page.getByLabel('Options of the start').fill('{"start": [0, 0], "goal": [9, 9]}');
   const apply = page.getByRole('button', { name: 'Start over with these settings' });
