@@ -23,8 +23,10 @@ export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number 
       bytes += ARRAY_BYTES + SLOT_BYTES * item.length;
       for (const element of item) {
         if (typeof element === 'number') continue;
-        if (typeof element === 'object' && element !== null) (stack ??= []).push(element);
-        else bytes += leafSize(element);
+        if (typeof element === 'object' && element !== null) {
+          stack ??= [];
+          stack.push(element);
+        } else bytes += leafSize(element);
       }
     } else if (ArrayBuffer.isView(item)) {
       bytes += OBJECT_BYTES + item.byteLength;
@@ -33,8 +35,10 @@ export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number 
       for (const key in item) {
         const member = (item as { readonly [key: string]: unknown })[key];
         bytes += SLOT_BYTES + key.length;
-        if (typeof member === 'object' && member !== null) (stack ??= []).push(member);
-        else bytes += leafSize(member);
+        if (typeof member === 'object' && member !== null) {
+          stack ??= [];
+          stack.push(member);
+        } else bytes += leafSize(member);
       }
     }
   }
