@@ -11,6 +11,10 @@ export interface Latencies {
   readonly most: number;
 }
 
+type Answer =
+  | { readonly ok: true; readonly result: { readonly session_id: string } }
+  | { readonly ok: false; readonly error: { readonly code: string } };
+
 /** A well-behaved client: asks now and then, one request at a time, and notes how long each takes. */
 export class Probe {
   readonly #origin: string;
@@ -30,13 +34,18 @@ export class Probe {
   async start(): Promise<void> {
     const socket = new WebSocket(`${this.#origin.replace('http', 'ws')}/v1/ws`);
     await once(socket, 'open');
-    const ask = async (frame: object): Promise<{ result: { session_id: string; terminated?: boolean } }> => {
+    const ask = async (frame: object): Promise<Answer> => {
       socket.send(JSON.stringify({ id: 1, ...frame }));
       const [reply] = (await once(socket, 'message')) as [Buffer];
       return JSON.parse(reply.toString());
     };
     const config = { p_frozen: 1, max_steps: 10_000 };
-    const { session_id } = (await ask({ op: 'create', env_id: 'FrozenLake-v0', config })).result;
+    let opened = await ask({ op: 'create', env_id: 'FrozenLake-v0', config });
+    for (; !opened.ok && opened.error.code === 'too_many_sessions'; await delay(this.#pauseMs)) {
+      opened = await ask({ op: 'create', env_id: 'FrozenLake-v0', config });
+    }
+    if (!opened.ok) throw new Error(`the probe got no session: ${JSON.stringify(opened.error)}`);
+    const { session_id } = opened.result;
     this.#running = Promise.all([
       this.#repeat(this.#lives, () => this.#live()),
       this.#repeat(this.#steps, () => ask({ op: 'step', session_id, action: 1 })),
