@@ -1,5 +1,4 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { RandomState } from '../../shared/random.ts';
 import type { RecordBody, RecordKind } from '../persistence/journal/records.ts';
 import { actionsOf, logOf } from './action-log.ts';
 import { type EpisodeState, type Restart, weighed } from './episode.ts';
@@ -10,15 +9,7 @@ export interface Recorder<S> {
 }
 
 /** An episode in a record: with all of its actions. */
-interface RecordedEpisode {
-  readonly state: Json;
-  readonly random: RandomState;
-  readonly step: number;
-  readonly totalReward: number;
-  readonly terminated: boolean;
-  readonly truncated: boolean;
-  readonly failed: boolean;
-  readonly info: JsonObject;
+interface RecordedEpisode extends Omit<EpisodeState, 'seed' | 'options' | 'restart' | 'log' | 'bytes'> {
   readonly restart: Restart | null;
   readonly actions: readonly Json[];
 }

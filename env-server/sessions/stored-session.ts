@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { type LogPosition, logOf } from './action-log.ts';
@@ -57,17 +56,7 @@ export interface StoredSession extends StoredSettings {
 export type StoredPosition = readonly [chunk: number, count: number];
 
 /** An episode as it is written; its actions are written elsewhere, once. */
-export interface StoredEpisode {
-  readonly seed: number;
-  readonly options: JsonObject;
-  readonly state: Json;
-  readonly random: RandomState;
-  readonly step: number;
-  readonly totalReward: number;
-  readonly terminated: boolean;
-  readonly truncated: boolean;
-  readonly failed: boolean;
-  readonly info: JsonObject;
+export interface StoredEpisode extends Omit<EpisodeState, 'restart' | 'log' | 'bytes'> {
   readonly restart: Restart | null;
   readonly log: StoredPosition | null;
 }
