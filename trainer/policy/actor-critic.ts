@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
+  ContinuationRequest,
   GradientSettings,
   Policy,
   Score,
@@ -50,6 +51,13 @@ export class ActorCritic implements Policy {
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     return this.actor.score(sequences, settings);
+  }
+
+  scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]> {
+    return this.actor.scoreContinuations(requests, settings);
   }
 
   estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {

@@ -11,7 +11,12 @@ import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpo
 import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
-import { checkSequence, checkTemperature, haveReturns } from './learning/sequence-checks.ts';
+import {
+  checkContinuations,
+  checkSequence,
+  checkTemperature,
+  haveReturns,
+} from './learning/sequence-checks.ts';
 import {
   type LocalPolicyOptions,
   type ModelState,
@@ -20,6 +25,7 @@ import {
   workerSetups,
 } from './parts.ts';
 import type {
+  ContinuationRequest,
   GradientSettings,
   Policy,
   Score,
@@ -142,6 +148,18 @@ export class LocalPolicy implements Policy {
   scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#assertAdapted();
     return this.#score(sequences, settings, true);
+  }
+
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings: ScoreSettings = { temperature: 1 },
+  ): Promise<Float64Array[]> {
+    this.#assertOpen();
+    checkTemperature(settings.temperature);
+    requests.forEach((request, index) => {
+      checkContinuations(request, this, `request ${index}`);
+    });
+    return this.#inTurn(() => this.#crew.scoreContinuations(requests, settings.temperature));
   }
 
   /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */

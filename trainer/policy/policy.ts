@@ -26,6 +26,15 @@ export interface Policy {
   /** Log-probabilities, entropies and values of given sequences under the current weights. */
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
 
+  /**
+   * log p(continuation | prompt) in nats, summed over the continuation's tokens, under the current weights: an array for each
+   * request. Every prompt goes through the model once, whatever the number of its continuations. No grammar is applied.
+   */
+  scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]>;
+
   /** Values of the states before masked tokens, by a critic of its own; absent where there is none. */
   estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
 
@@ -53,6 +62,14 @@ export interface ScoreRequest {
   readonly mask: Uint8Array;
   /** Grammar the masked tokens were sampled under; each run of the mask is one response. */
   readonly grammar?: string;
+}
+
+/** Token sequences that follow one prompt. */
+export interface ContinuationRequest {
+  /** At least one token. */
+  readonly prompt: Int32Array;
+  /** At least one token each; prompt and continuation together fit the policy. */
+  readonly continuations: readonly Int32Array[];
 }
 
 export interface ScoreSettings {

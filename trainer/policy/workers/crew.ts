@@ -2,7 +2,7 @@ import type { GenerateRequest, Generation } from '../../generation/generation.ts
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { cutIntoSlices } from '../parts.ts';
-import type { Score, ScoreRequest } from '../policy.ts';
+import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
 import type { Slice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
@@ -84,6 +84,32 @@ export class Crew {
     return scores;
   }
 
+  /** @see ContinuationRequest */
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    temperature: number,
+  ): Promise<Float64Array[]> {
+    const sums = new Array<Float64Array>(requests.length);
+    const costs = requests.map(({ prompt, continuations }) =>
+      continuations.reduce((tokens, { length }) => tokens + length, prompt.length),
+    );
+    await Promise.all(
+      dealSequences(costs, this.#workers.length).map(async (share, w) => {
+        if (share.length === 0) return;
+        const own = share.map(index => compactRequest(requests[index]));
+        const results = await this.#workers[w].run({
+          kind: 'scoreContinuations',
+          requests: own,
+          temperature,
+        });
+        share.forEach((index, i) => {
+          sums[index] = results[i];
+        });
+      }),
+    );
+    return sums;
+  }
+
   /**
    * Adds up the gradient of a batch in the order of the workers, and leaves it to them.
    * @returns its norm and the metrics, summed
@@ -126,6 +152,10 @@ export class Crew {
       this.#workers.length,
     );
   }
+}
+
+function compactRequest({ prompt, continuations }: ContinuationRequest): ContinuationRequest {
+  return { prompt: Int32Array.from(prompt), continuations: continuations.map(ids => Int32Array.from(ids)) };
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {

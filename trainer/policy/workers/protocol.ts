@@ -4,7 +4,7 @@ import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import type { OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+import type { ContinuationRequest, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
 
 /** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
 export interface WorkerSetup {
@@ -58,6 +58,11 @@ export type WorkerTask =
       /** With the reference's adapters instead of the policy's. */
       readonly reference: boolean;
     }
+  | {
+      readonly kind: 'scoreContinuations';
+      readonly requests: readonly ContinuationRequest[];
+      readonly temperature: number;
+    }
   | { readonly kind: 'gradients'; readonly task: GradientTask }
   | { readonly kind: 'reduce'; readonly slice: Slice }
   | {
@@ -75,6 +80,7 @@ export type WorkerTask =
 /** What each task answers. */
 export interface TaskResults {
   readonly score: Score[];
+  readonly scoreContinuations: Float64Array[];
   readonly gradients: Record<string, number>;
   readonly reduce: null;
   readonly apply: null;

@@ -11,6 +11,7 @@ import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-s
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
+import { ContinuationProgram } from '../learning/continuation-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
@@ -32,6 +33,7 @@ class PolicyWorker {
   readonly #engine: GenerationEngine;
   readonly #gradientProgram: GradientProgram;
   readonly #scoreProgram: ScoreProgram;
+  readonly #continuationProgram: ContinuationProgram;
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
@@ -73,6 +75,7 @@ class PolicyWorker {
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
+    this.#continuationProgram = new ContinuationProgram(options);
     this.#referenceProgram =
       base && reference
         ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
@@ -150,6 +153,8 @@ class PolicyWorker {
           task.sequences,
           task.temperature,
         );
+      case 'scoreContinuations':
+        return this.#continuationProgram.run(task.requests, task.temperature);
       case 'gradients':
         this.#held = true;
         this.#learner ??=
