@@ -1,6 +1,6 @@
 import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
-import { mean, unbiasedStd } from '../algorithms/statistics.ts';
+import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -10,6 +10,8 @@ import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
 import { countOnes } from './sequences/mask.ts';
 
+const STD_CV = 'rollout/in_group_reward_std_cv';
+
 /** What the filter made of the groups of one collection. */
 export interface Filtered {
   /** The groups that are kept, whole, in their order. */
@@ -18,7 +20,14 @@ export interface Filtered {
   readonly groups: number;
   /** Mean in-group std of the returns before filtering; 0 for groups of one. */
   readonly groupStd: number;
+  /** In-group std of the returns before filtering, of every group. */
+  readonly groupStds: readonly number[];
   readonly metrics: Metrics;
+}
+
+/** The episodes of the groups that are kept, in their order. */
+export function keptEpisodes({ kept }: Filtered): Episode[] {
+  return kept.flat().map(({ episode }) => episode);
 }
 
 /**
@@ -47,7 +56,8 @@ export function filterEpisodes(
     kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
     groups: groups.length,
     groupStd: groups.length === 0 ? 0 : mean(stds),
-    metrics: { ...filtered.metrics },
+    groupStds: stds,
+    metrics: { ...filtered.metrics, [STD_CV]: variation(stds) },
   };
 }
 
@@ -70,9 +80,12 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   for (const name of ['rollout/filter_kept_count', 'rollout/filter_zero_count']) {
     metrics[name] = rounds.reduce((sum, round) => sum + round.metrics[name], 0);
   }
+  const groupStds = rounds.flatMap(round => round.groupStds);
+  metrics[STD_CV] = variation(groupStds);
   return {
     kept,
     groups,
+    groupStds,
     metrics,
     groupStd: weighted(
       round => round.groupStd,
@@ -92,4 +105,10 @@ export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSett
   }));
   const values = normalizeRewards(rewards, normalization);
   return episodes.map((episode, i) => ({ episode, normalized: values[i] }));
+}
+
+/** Coefficient of variation: population standard deviation / mean; 0 where the mean is. */
+function variation(values: readonly number[]): number {
+  const center = values.length === 0 ? 0 : mean(values);
+  return center === 0 ? 0 : populationStd(values) / center;
 }

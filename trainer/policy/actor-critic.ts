@@ -3,6 +3,7 @@ import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
   ContinuationRequest,
+  GradientDecomposition,
   GradientSettings,
   Policy,
   Score,
@@ -77,8 +78,11 @@ export class ActorCritic implements Policy {
     return { ...criticMetrics(learnt), ...(await this.actor.update(batch, settings)) };
   }
 
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
-    return this.actor.measure(batch, settings);
+  decomposeGradients(
+    batches: readonly UpdateBatch[],
+    settings: GradientSettings,
+  ): Promise<GradientDecomposition> {
+    return this.actor.decomposeGradients(batches, settings);
   }
 
   holdingGeneration<T>(work: () => Promise<T>): Promise<T> {

@@ -1,4 +1,5 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { LossComponent } from '../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 
@@ -41,8 +42,14 @@ export interface Policy {
   /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
-  /** The metrics that an update with this batch would have, `actor/grad_norm` among them. The weights stay as they are. */
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics>;
+  /**
+   * The gradients of the loss's components over each batch, as if it were the whole optimizer step, and their inner products.
+   * Weights, optimizer and what is sampled stay as they are.
+   */
+  decomposeGradients(
+    batches: readonly UpdateBatch[],
+    settings: GradientSettings,
+  ): Promise<GradientDecomposition>;
 
   /**
    * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
@@ -86,6 +93,22 @@ export interface Score {
 
 export interface UpdateBatch {
   readonly sequences: readonly TrainingSequence[];
+}
+
+/** Gradients by what they come from; the vectors themselves stay with the policy. */
+export interface GradientDecomposition {
+  /** Components whose coefficient is above 0, for each batch; batch after batch. */
+  readonly gradients: readonly ComponentGradient[];
+  /** ⟨g_i, g_j⟩ of all gradients, row-major; 0 between the task and a regularizer, which nobody asks for. */
+  readonly products: Float64Array;
+}
+
+export interface ComponentGradient {
+  /** Which of the batches. */
+  readonly batch: number;
+  readonly component: LossComponent;
+  /** This component of the loss, its coefficient included. */
+  readonly loss: number;
 }
 
 /** What a gradient depends on besides the batch. */

@@ -11,6 +11,7 @@ export interface RunFolder {
   /** The config as resolved. */
   readonly config: string;
   readonly metrics: string;
+  readonly tables: string;
   readonly tensorboard: string;
   readonly trajectories: string;
   readonly checkpoints: string;
@@ -26,6 +27,7 @@ export function runFolderAt(path: string): RunFolder {
     path,
     config: join(path, 'config.yaml'),
     metrics: join(path, 'metrics.jsonl'),
+    tables: join(path, 'tables.jsonl'),
     tensorboard: join(path, 'tensorboard'),
     trajectories: join(path, 'trajectories'),
     checkpoints: join(path, 'checkpoints'),

@@ -39,7 +39,7 @@ export async function trainRun(
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
   };
   const tracker = openTracker(
-    run.metrics,
+    run,
     done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
     configuredSinks(run.path, settings, note),

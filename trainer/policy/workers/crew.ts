@@ -1,4 +1,6 @@
+import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { cutIntoSlices } from '../parts.ts';
@@ -20,6 +22,8 @@ export interface SharedVectors {
  */
 export class Crew {
   readonly #workers: readonly WorkerHandle[];
+  /** Elements of the vector that is learnt. */
+  readonly #length: number;
   readonly #slices: readonly Slice[];
   readonly #squares: Float64Array;
   /** Worker of each open sequence. */
@@ -28,6 +32,7 @@ export class Crew {
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
+    this.#length = length;
     this.#slices = cutIntoSlices(length, workers.length);
     this.#squares = squares;
     this.#homeCounts = workers.map(() => 0);
@@ -129,6 +134,43 @@ export class Crew {
       norm: Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0)),
       metrics: sumMetrics(parts),
     };
+  }
+
+  /**
+   * Gradients of the loss's components over several batches, each dealt out to all workers.
+   * @param newStore makes room for a gradient that a worker adds up
+   * @returns the components of each batch's loss, and the inner products of all gradients
+   */
+  async decompose(
+    tasks: readonly GradientTask[],
+    components: readonly LossComponent[],
+    newStore: () => SharedParameters,
+  ): Promise<{ readonly losses: Record<string, number>[]; readonly products: Float64Array }> {
+    const parts = this.#workers.map(() => components.map(component => ({ component, store: newStore() })));
+    const count = tasks.length * components.length;
+    const vectors = new SharedArrayBuffer(count * this.#length * Float32Array.BYTES_PER_ELEMENT);
+    const losses: Record<string, number>[] = [];
+    for (const [index, task] of tasks.entries()) {
+      const shares = this.#deal(task.sequences);
+      const found = await Promise.all(
+        this.#workers.map((worker, w) => {
+          const sequences = shares[w].map(sequence => compact(task.sequences[sequence]));
+          return worker.run({ kind: 'decompose', task: { ...task, sequences }, into: parts[w] });
+        }),
+      );
+      losses.push(sumMetrics(found));
+      const first = index * components.length;
+      await this.onSlices(slice => ({ kind: 'collectGradients', slice, parts, vectors, first }));
+    }
+    const kinds = tasks.flatMap(() => components.map(component => (component === 'task' ? 0 : 1)));
+    const products = new Float64Array(count ** 2);
+    const found = await Promise.all(
+      this.#workers.map((worker, w) =>
+        worker.run({ kind: 'gradientProducts', slice: this.#slices[w], vectors, kinds }),
+      ),
+    );
+    for (const part of found) for (let i = 0; i < products.length; i++) products[i] += part[i];
+    return { losses, products };
   }
 
   /** Has every worker do the same. */

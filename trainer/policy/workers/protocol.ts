@@ -1,3 +1,4 @@
+import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
@@ -41,6 +42,12 @@ export interface WorkerSetup {
   readonly version: number;
 }
 
+/** Where a worker leaves its gradients of each component. */
+export type ComponentStores = readonly {
+  readonly component: LossComponent;
+  readonly store: SharedParameters;
+}[];
+
 /** A part [start, end) of the flat vector of weights. */
 export interface Slice {
   readonly start: number;
@@ -66,6 +73,27 @@ export type WorkerTask =
   | { readonly kind: 'gradients'; readonly task: GradientTask }
   | { readonly kind: 'reduce'; readonly slice: Slice }
   | {
+      readonly kind: 'decompose';
+      readonly task: GradientTask;
+      readonly into: ComponentStores;
+    }
+  | {
+      readonly kind: 'collectGradients';
+      readonly slice: Slice;
+      /** Of every worker, in order. */
+      readonly parts: readonly ComponentStores[];
+      readonly vectors: SharedArrayBuffer;
+      /** Where the first component goes among the vectors; the others follow. */
+      readonly first: number;
+    }
+  | {
+      readonly kind: 'gradientProducts';
+      readonly slice: Slice;
+      readonly vectors: SharedArrayBuffer;
+      /** Vectors of one kind are multiplied with each other. */
+      readonly kinds: readonly number[];
+    }
+  | {
       readonly kind: 'apply';
       readonly slice: Slice;
       readonly step: number;
@@ -83,6 +111,9 @@ export interface TaskResults {
   readonly scoreContinuations: Float64Array[];
   readonly gradients: Record<string, number>;
   readonly reduce: null;
+  readonly decompose: Record<string, number>;
+  readonly collectGradients: null;
+  readonly gradientProducts: Float64Array;
   readonly apply: null;
   readonly download: null;
   readonly hold: null;

@@ -12,8 +12,10 @@ import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
 import { ContinuationProgram } from '../learning/continuation-program.ts';
+import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
+import { collectGradients, gradientProducts } from './gradient-vectors.ts';
 import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
 
 /**
@@ -32,6 +34,7 @@ class PolicyWorker {
   readonly #squares: Float64Array;
   readonly #engine: GenerationEngine;
   readonly #gradientProgram: GradientProgram;
+  readonly #decompositionProgram: DecompositionProgram;
   readonly #scoreProgram: ScoreProgram;
   readonly #continuationProgram: ContinuationProgram;
   /** Null where there are no adapters to exchange. */
@@ -74,6 +77,7 @@ class PolicyWorker {
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
+    this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
     this.#continuationProgram = new ContinuationProgram(options);
     this.#referenceProgram =
@@ -160,6 +164,17 @@ class PolicyWorker {
         this.#learner ??=
           (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
         return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
+      case 'decompose': {
+        const totals = task.into.map(
+          ({ component, store }) => [component, ParameterStore.fromShared(store).flat] as const,
+        );
+        return this.#decompositionProgram.run(task.task, new Map(totals));
+      }
+      case 'collectGradients':
+        collectGradients(task);
+        return null;
+      case 'gradientProducts':
+        return gradientProducts(task, this.#weights.flat.length);
       case 'reduce':
         if (this.#learner === null) this.#reduce(task.slice);
         else this.#squares[0] = await this.#learner.sumOfSquares();
