@@ -7,7 +7,7 @@ import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
 import { parseJson } from '../replies/json.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { API_VERSION } from '../rest/openapi.ts';
 import { capacityOf } from './capacity.ts';
 import { countable, InvalidMessage } from './faults.ts';
@@ -21,7 +21,7 @@ import {
   rpcId,
   rpcSuccess,
 } from './json-rpc.ts';
-import type { OpenEnvPlay, Seat } from './play.ts';
+import type { OpenEnvPlay, PlayedSession } from './play.ts';
 import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
 /** Revisions of the Model Context Protocol that begin with `initialize`, the newest first. */
@@ -35,7 +35,7 @@ export interface McpCaller {
   readonly principal: Principal;
   readonly envId: string;
   /** The session that the client plays: that of its socket, or the one its `initialize` opened. */
-  readonly seat?: Seat;
+  readonly played?: PlayedSession;
   /** The session is the socket's and ends with it. */
   readonly isSocket?: boolean;
 }
@@ -51,13 +51,13 @@ export interface McpOutcome {
 const NO_REPLY: McpOutcome = {};
 
 /** MCP and OpenEnv's additions to it: an environment as a tool, and sessions that outlive a request. */
-export class McpDesk {
+export class McpServer {
   readonly #play: OpenEnvPlay;
-  readonly #desk: ProblemDesk;
+  readonly #problemHandler: ProblemHandler;
 
-  constructor(play: OpenEnvPlay, desk: ProblemDesk) {
+  constructor(play: OpenEnvPlay, problemHandler: ProblemHandler) {
     this.#play = play;
-    this.#desk = desk;
+    this.#problemHandler = problemHandler;
   }
 
   /** Answers a message or a batch of them, with errors where it must; never throws. */
@@ -93,7 +93,7 @@ export class McpDesk {
   /** Whatever was thrown, as an error of JSON-RPC; counted and logged. */
   errorOf(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
-    this.#desk.document(countable(error));
+    this.#problemHandler.document(countable(error));
     if (error instanceof InvalidMessage) return new RpcError('invalidParams', error.message);
     const problem = problemOf(error);
     if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
@@ -145,7 +145,7 @@ export class McpDesk {
   /** Agrees on a version and opens the session that the client plays, unless its socket has one. */
   async #initialize(
     { protocolVersion: wanted }: JsonObject,
-    { principal, envId, seat, isSocket = false }: McpCaller,
+    { principal, envId, played, isSocket = false }: McpCaller,
   ): Promise<{ result: JsonObject; sessionId?: string }> {
     if (typeof wanted !== 'string') {
       throw new RpcError('invalidParams', "'protocolVersion' must be a string");
@@ -156,8 +156,8 @@ export class McpDesk {
       'get_environment',
       { env_id: envId },
     );
-    const opened = seat && isSocket ? undefined : await this.#play.open(principal, envId);
-    const first = opened?.shown ?? (await this.#play.look(principal, seat!));
+    const opened = played && isSocket ? undefined : await this.#play.open(principal, envId);
+    const first = opened?.stepReply ?? (await this.#play.look(principal, played!));
     return {
       result: {
         protocolVersion: MCP_VERSIONS.includes(wanted) ? wanted : MCP_VERSIONS[0],
@@ -165,12 +165,12 @@ export class McpDesk {
         serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
         instructions: `${instruction}\n\nAct with the tool ${TOOL}. You see:\n${textOf(first.observation)}`,
       },
-      ...(opened && { sessionId: opened.seat.sessionId }),
+      ...(opened && { sessionId: opened.played.sessionId }),
     };
   }
 
-  async #list({ principal, envId, seat }: McpCaller): Promise<JsonObject> {
-    const tools = await toolsOf(this.#play, principal, envId, seat);
+  async #list({ principal, envId, played }: McpCaller): Promise<JsonObject> {
+    const tools = await toolsOf(this.#play, principal, envId, played);
     return {
       tools: tools.map(({ name, description, schema }) => ({ name, description, inputSchema: schema })),
     };
@@ -184,9 +184,9 @@ export class McpDesk {
     }
     if (!isObject(fields)) throw new RpcError('invalidParams', "'arguments' must be an object");
     const { principal, envId } = caller;
-    const seat = caller.seat ?? (await this.#seatOf(params, caller));
-    if (seat) return toolResult(await this.#play.step(principal, seat, fields));
-    const { seat: passing } = await this.#play.open(principal, envId);
+    const played = caller.played ?? (await this.#seatOf(params, caller));
+    if (played) return toolResult(await this.#play.step(principal, played, fields));
+    const { played: passing } = await this.#play.open(principal, envId);
     try {
       return toolResult(await this.#play.step(principal, passing, fields));
     } finally {
@@ -194,26 +194,33 @@ export class McpDesk {
     }
   }
 
-  async #create({ principal, envId, seat, isSocket }: McpCaller): Promise<JsonObject> {
-    const { sessionId } = isSocket && seat ? seat : (await this.#play.open(principal, envId)).seat;
+  async #create({ principal, envId, played, isSocket }: McpCaller): Promise<JsonObject> {
+    const { sessionId } = isSocket && played ? played : (await this.#play.open(principal, envId)).played;
     return { session_id: sessionId };
   }
 
   async #close(params: JsonObject, caller: McpCaller): Promise<JsonObject> {
-    if (caller.isSocket && params.session_id !== undefined && params.session_id === caller.seat?.sessionId) {
+    if (
+      caller.isSocket &&
+      params.session_id !== undefined &&
+      params.session_id === caller.played?.sessionId
+    ) {
       throw new RpcError(
         'invalidRequest',
         'Cannot close active WebSocket-managed session via MCP method; close the socket',
       );
     }
-    const seat = await this.#seatOf(params, caller);
-    if (!seat) throw new RpcError('invalidParams', "Invalid params - 'session_id' is required");
-    await this.#play.close(caller.principal, seat);
-    return { session_id: seat.sessionId, closed: true };
+    const played = await this.#seatOf(params, caller);
+    if (!played) throw new RpcError('invalidParams', "Invalid params - 'session_id' is required");
+    await this.#play.close(caller.principal, played);
+    return { session_id: played.sessionId, closed: true };
   }
 
   /** The session that the parameters name, if they do. */
-  async #seatOf({ session_id: id }: JsonObject, { principal, envId }: McpCaller): Promise<Seat | undefined> {
+  async #seatOf(
+    { session_id: id }: JsonObject,
+    { principal, envId }: McpCaller,
+  ): Promise<PlayedSession | undefined> {
     if (id === undefined) return undefined;
     if (typeof id !== 'string' || id === '') {
       throw new RpcError('invalidParams', "'session_id' must be the id of a session");
