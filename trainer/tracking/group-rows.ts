@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { GroupsRow } from '../../shared/runs/format.ts';
+import type { GroupsRow } from '../../shared/dashboard/run-files.ts';
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** Appends the groups of an iteration to `groups.jsonl`. */

@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import type { JsonObject } from '../../shared/json.ts';
 import {
   HEARTBEAT_S,
   type RunDescription,
@@ -7,7 +6,8 @@ import {
   type RunState,
   type RunStatus,
   type ValidationPoint,
-} from '../../shared/runs/format.ts';
+} from '../../shared/dashboard/run-files.ts';
+import type { JsonObject } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from './atomic-file.ts';
 import type { Progress } from './progress.ts';

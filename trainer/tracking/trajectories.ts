@@ -1,6 +1,6 @@
 import { join } from 'node:path';
+import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
 import type { Json } from '../../shared/json.ts';
-import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/runs/format.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 

@@ -1,4 +1,4 @@
-import type { GroupRecord } from '../../shared/runs/format.ts';
+import type { GroupRecord } from '../../shared/dashboard/run-files.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { recordsTrajectories } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';

@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../shared/config.ts';
+import { RUN_FILES } from '../../shared/dashboard/run-files.ts';
 import type { Json } from '../../shared/json.ts';
-import { RUN_FILES } from '../../shared/runs/format.ts';
 import { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 
