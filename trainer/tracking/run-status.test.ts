@@ -65,7 +65,7 @@ t.test('a folder that cannot be written costs a note', async t => {
   const notes: string[] = [];
   const status = new RunStatusFile(join(folder, 'run', 'status.json'), settings, {
     ...silentProgress,
-    note: text => notes.push(text),
+    warn: text => notes.push(text),
   });
   rmSync(join(folder, 'run'), { recursive: true });
   status.progress.begin('training', 10, 0);

@@ -110,8 +110,11 @@ export class RunStatusFile {
       end: () => this.#progress.end(),
       note: text => {
         this.#progress.note(text);
-        const notes = [...this.#status.notes, this.#note(text)].slice(-KEPT_NOTES);
-        this.#change({ notes });
+        this.#keep(text);
+      },
+      warn: text => {
+        this.#progress.warn(text);
+        this.#keep(text);
       },
     };
   }
@@ -160,6 +163,10 @@ export class RunStatusFile {
     this.#change({ validations: thinnedOut([...before, point]) });
   }
 
+  #keep(text: string): void {
+    this.#change({ notes: [...this.#status.notes, this.#note(text)].slice(-KEPT_NOTES) });
+  }
+
   #note(text: string): RunNote {
     return { time: this.#time(), text };
   }
@@ -182,7 +189,7 @@ export class RunStatusFile {
     } catch (error) {
       if (this.#refused) return;
       this.#refused = true;
-      this.#progress.note(`${this.#file} cannot be written: ${(error as Error).message}; the run goes on`);
+      this.#progress.warn(`${this.#file} cannot be written: ${(error as Error).message}; the run goes on`);
     }
   }
 }
