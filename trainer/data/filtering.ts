@@ -20,9 +20,17 @@ export interface Filtered {
   readonly groups: number;
   /** Mean in-group std of the returns before filtering; 0 for groups of one. */
   readonly groupStd: number;
-  /** In-group std of the returns before filtering, of every group. */
-  readonly groupStds: readonly number[];
   readonly metrics: Metrics;
+  /** Every group with what the filter went by, in their order. */
+  readonly scored: readonly ScoredGroup[];
+}
+
+/** A group before the filter. */
+export interface ScoredGroup {
+  readonly episodes: readonly Episode[];
+  readonly score: number;
+  /** Unbiased standard deviation of the returns; 0 for groups of one. */
+  readonly std: number;
 }
 
 /** The episodes of the groups that are kept, in their order. */
@@ -56,8 +64,8 @@ export function filterEpisodes(
     kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
     groups: groups.length,
     groupStd: groups.length === 0 ? 0 : mean(stds),
-    groupStds: stds,
     metrics: { ...filtered.metrics, [STD_CV]: variation(stds) },
+    scored: groups.map((episodes, i) => ({ episodes, score: filtered.scores[i], std: stds[i] })),
   };
 }
 
@@ -80,13 +88,13 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   for (const name of ['rollout/filter_kept_count', 'rollout/filter_zero_count']) {
     metrics[name] = rounds.reduce((sum, round) => sum + round.metrics[name], 0);
   }
-  const groupStds = rounds.flatMap(round => round.groupStds);
-  metrics[STD_CV] = variation(groupStds);
+  const scored = rounds.flatMap(round => round.scored);
+  metrics[STD_CV] = variation(scored.map(({ std }) => std));
   return {
     kept,
     groups,
-    groupStds,
     metrics,
+    scored,
     groupStd: weighted(
       round => round.groupStd,
       round => round.groups,
