@@ -160,7 +160,7 @@ function onSession(
   if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
   const start = call.mark;
   call.mark = performance.now();
-  session.variant.tally.record(operation.name, (call.mark - start) / MS_PER_S);
+  session.variant.counters.record(operation.name, (call.mark - start) / MS_PER_S);
   return result;
 }
 
@@ -198,7 +198,7 @@ function recordedLater(
 ): Promise<unknown> {
   const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
   return inTime(result, timeout, () => late(operation, timeout)).then(value => {
-    session.variant.tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+    session.variant.counters.record(operation.name, (performance.now() - start) / MS_PER_S);
     return value;
   });
 }

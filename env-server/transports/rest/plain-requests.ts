@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import type { Lane } from '../../scheduling/turns.ts';
+import type { Lane } from '../../scheduling/fair-scheduler.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Authenticator } from '../access/auth.ts';

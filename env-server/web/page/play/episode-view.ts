@@ -2,16 +2,16 @@ import type { Json } from '../../../../shared/json.ts';
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import { formatAddress } from '../address.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
-import { Turns } from '../client/turns.ts';
+import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
 import { Board } from '../components/board.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { stepReport } from '../components/step-report.ts';
-import { Lobby, type PlayRequest } from '../watch/lobby.ts';
 import { ActionPad } from './action-pad.ts';
-import type { Episode, Move } from './episode.ts';
-import { Guide } from './guide.ts';
+import { EnvironmentIntro, type PlayRequest } from './environment-intro.ts';
+import type { Episode, PlayedStep } from './episode.ts';
 import { keyOf } from './keys.ts';
+import { PolicyControls } from './policy-controls.ts';
 
 /** Actions that wait for the one under way; more of them are a key held down. */
 const MOST_WAITING = 4;
@@ -24,17 +24,17 @@ const GONE: ReadonlySet<string | undefined> = new Set([
   'session_closed',
 ]);
 
-interface StageOptions {
+interface EpisodeViewOptions {
   /** Reads out to those who do not see the page. */
   readonly announce: (text: string) => void;
   /** Is told of every change of the episode. */
-  readonly onchange: (moves: readonly Move[]) => void;
+  readonly onchange: (moves: readonly PlayedStep[]) => void;
 }
 
 /** Where an environment is played. Owns the episode that is under way. */
-export class Stage {
+export class EpisodeView {
   readonly #client: Client;
-  readonly #options: StageOptions;
+  readonly #options: EpisodeViewOptions;
   readonly #title = h('h1', { tabindex: -1 });
   readonly #note = new ProblemNote();
   readonly #board = new Board();
@@ -72,19 +72,19 @@ export class Stage {
     this.#before,
     this.#play,
   );
-  #lobby: Lobby | undefined;
+  #lobby: EnvironmentIntro | undefined;
   #pad: ActionPad | undefined;
-  #guide: Guide | undefined;
+  #guide: PolicyControls | undefined;
   #episode: Episode | undefined;
   /** The session ended on the server; the next start opens another one. */
   #gone = false;
   /** Episodes that the server was asked for; the last one counts. */
   #beginning = 0;
   #waiting = 0;
-  readonly #turns = new Turns();
+  readonly #queue = new SerialQueue();
   #turn = 0;
 
-  constructor(client: Client, options: StageOptions) {
+  constructor(client: Client, options: EpisodeViewOptions) {
     this.#client = client;
     this.#options = options;
   }
@@ -104,7 +104,7 @@ export class Stage {
       const path = environmentPath(request.envId);
       const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
       if (turn !== this.#turn) return;
-      this.#lobby = new Lobby(this.#client, environment, request, {
+      this.#lobby = new EnvironmentIntro(this.#client, environment, request, {
         title: this.#title,
         startOver: seed => this.#startOver(seed),
         reset: seed => this.#reset(seed),
@@ -150,7 +150,7 @@ export class Stage {
     try {
       const begun = this.#begin(lobby, seed);
       // What is done next is done in the new episode.
-      this.#turns.take(() => Promise.allSettled([begun]));
+      this.#queue.take(() => Promise.allSettled([begun]));
       await begun;
       if (turn === this.#turn && old !== this.#episode) await old?.close();
     } catch (error) {
@@ -158,7 +158,7 @@ export class Stage {
     }
   }
 
-  async #begin(lobby: Lobby, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
+  async #begin(lobby: EnvironmentIntro, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
     const turn = this.#turn;
     this.#beginning++;
     try {
@@ -176,7 +176,7 @@ export class Stage {
     this.#gone = false;
     this.#note.clear();
     this.#pad = new ActionPad(environment, action => this.#act(action));
-    this.#guide = new Guide(environment, {
+    this.#guide = new PolicyControls(environment, {
       plan: policy => episode.plan(policy),
       act: action => this.#act(action),
       say: this.#options.announce,
@@ -194,7 +194,7 @@ export class Stage {
       return;
     }
     this.#guide?.stop();
-    const done = await this.#turns.take(() => this.#attempt(episode => episode.reset(seed)));
+    const done = await this.#queue.take(() => this.#attempt(episode => episode.reset(seed)));
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
 
@@ -202,7 +202,7 @@ export class Stage {
   #act(action: Json): Promise<boolean> {
     if (this.#waiting >= MOST_WAITING) return Promise.resolve(false);
     this.#waiting++;
-    return this.#turns.take(async () => {
+    return this.#queue.take(async () => {
       this.#waiting--;
       const before = this.#episode?.moves.length;
       if (!(await this.#attempt(episode => episode.step(action)))) return false;
@@ -216,7 +216,7 @@ export class Stage {
 
   async #goBack(): Promise<void> {
     this.#guide?.stop();
-    const undone = await this.#turns.take(async () => {
+    const undone = await this.#queue.take(async () => {
       return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
     });
     if (undone) this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);

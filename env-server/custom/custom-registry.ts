@@ -1,19 +1,19 @@
 import type { Logger } from 'pino';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { StoredEnvironment } from '../persistence/store.ts';
-import { buildEnvironment, type Workshop } from './build.ts';
+import { type BuildContext, buildEnvironment } from './builder.ts';
 import { dependentsOf, type StoredEnvironments } from './compositions.ts';
 import type { Definition } from './definition.ts';
 import { Endpoint } from './remote/endpoint.ts';
 
 /** The custom environments that a process knows of, offered in its registry as far as they can be made. */
-export class Shelf {
-  readonly #workshop: Workshop;
+export class CustomRegistry {
+  readonly #context: BuildContext;
   readonly #log: Logger;
   readonly #stored = new Map<string, StoredEnvironment>();
 
-  constructor(workshop: Workshop, log: Logger) {
-    this.#workshop = workshop;
+  constructor(context: BuildContext, log: Logger) {
+    this.#context = context;
     this.#log = log;
   }
 
@@ -24,7 +24,7 @@ export class Shelf {
 
   /** Offers what a store holds now: takes what is new or changed, drops what is gone, and makes anew what is composed from either. */
   follow(rows: readonly StoredEnvironment[]): void {
-    const { registry } = this.#workshop;
+    const { registry } = this.#context;
     const present = new Set(rows.map(({ envId }) => envId));
     const affected: StoredEnvironment[] = [];
     for (const [envId, gone] of this.#stored) {
@@ -52,7 +52,7 @@ export class Shelf {
       before = waiting.length;
       waiting = waiting.filter(stored => {
         try {
-          this.#workshop.registry.register(this.#build(stored));
+          this.#context.registry.register(this.#build(stored));
           return false;
         } catch (error) {
           failures.set(stored, error);
@@ -71,7 +71,7 @@ export class Shelf {
 
   #build({ envId, definition, facts }: StoredEnvironment): AnyEnvironment {
     this.#warnOfHeaders(envId, definition as unknown as Definition);
-    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#workshop);
+    return buildEnvironment(envId, definition as unknown as Definition, facts, this.#context);
   }
 
   /** An environment whose headers cannot be had is offered, and says so to those who play it. */
@@ -79,7 +79,7 @@ export class Shelf {
     if (definition.kind !== 'remote') return;
     try {
       // Its getter reads them.
-      void new Endpoint(envId, definition, this.#workshop.network).headers;
+      void new Endpoint(envId, definition, this.#context.network).headers;
     } catch (error) {
       this.#log.error({ env_id: envId }, (error as Error).message);
     }
@@ -88,13 +88,13 @@ export class Shelf {
   /** Offers an environment that was made already, and others that were made again because of it. */
   put(stored: StoredEnvironment, environments: readonly AnyEnvironment[]): void {
     this.#stored.set(stored.envId, stored);
-    for (const environment of environments) this.#workshop.registry.register(environment);
+    for (const environment of environments) this.#context.registry.register(environment);
   }
 
   /** From now on it is not offered. */
   take(envId: string): void {
     this.#stored.delete(envId);
-    this.#workshop.registry.remove(envId);
+    this.#context.registry.remove(envId);
   }
 }
 

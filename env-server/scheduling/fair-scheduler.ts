@@ -35,7 +35,7 @@ const EVENT_LOOP: EventLoop = {
  * Work is carried out at once while nothing waits and the slice is not used up; else it waits in the queue of its
  * connection, and the event loop goes round between slices.
  */
-export class Turns {
+export class FairScheduler {
   readonly #loop: EventLoop;
   readonly #clients = new Map<string, Client>();
   readonly #ring = new RoundRobin<Client>(QUANTUM_MS, client => this.#clients.delete(client.key));
@@ -200,17 +200,17 @@ let lanes = 0;
 
 /** The work of one connection, in its order. */
 export class Lane implements Flow {
-  /** Whose connection it is; see {@link Turns.lane}. */
+  /** Whose connection it is; see {@link FairScheduler.lane}. */
   readonly client: string;
   /** Differs from connection to connection of this process. */
   readonly number = ++lanes;
   readonly queue = new Queue<Task>();
   deficit = 0;
   isListed = false;
-  readonly #turns: Turns;
+  readonly #scheduler: FairScheduler;
 
-  constructor(turns: Turns, client: string) {
-    this.#turns = turns;
+  constructor(scheduler: FairScheduler, client: string) {
+    this.#scheduler = scheduler;
     this.client = client;
   }
 
@@ -220,17 +220,17 @@ export class Lane implements Flow {
 
   /** Carries out a task: at once where nothing waits and the slice is not used up, else when its turn comes. */
   run(task: Task): void {
-    this.#turns.run(this, task);
+    this.#scheduler.run(this, task);
   }
 
   /** Carries out a task when its turn comes, after the event loop has gone round. */
   enqueue(task: Task): void {
-    this.#turns.enqueue(this, task);
+    this.#scheduler.enqueue(this, task);
   }
 
   /** The same, before everything else that waits on this connection: for the rest of a task that has used up its slice. */
   goOn(task: Task): void {
-    this.#turns.goOn(this, task);
+    this.#scheduler.goOn(this, task);
   }
 
   /**
@@ -242,7 +242,7 @@ export class Lane implements Flow {
       if (advance()) this.#endComputation();
       else this.enqueue(turn);
     };
-    const client = this.#turns.clientOf(this.client);
+    const client = this.#scheduler.clientOf(this.client);
     if (client.computing < MOST_COMPUTATIONS) {
       client.computing++;
       this.enqueue(turn);
@@ -253,7 +253,7 @@ export class Lane implements Flow {
 
   /** A client with a computation under way is listed, hence kept. */
   #endComputation(): void {
-    const client = this.#turns.clientOf(this.client);
+    const client = this.#scheduler.clientOf(this.client);
     const next = client.waiting.shift();
     if (next) next();
     else client.computing--;
@@ -261,10 +261,10 @@ export class Lane implements Flow {
 }
 
 /** The turns on the event loop of this process. */
-export const turns = new Turns();
+export const scheduler = new FairScheduler();
 
 /** For work that no connection waits for. */
-export const background = turns.lane('background');
+export const background = scheduler.lane('background');
 
 /** Resolves when a connection has its next turn. */
 export function nextTurn(lane: Lane): Promise<void> {

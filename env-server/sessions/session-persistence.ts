@@ -13,17 +13,16 @@ import {
 import type { PersistenceHealth } from '../persistence/persistence-health.ts';
 import { RetryTimer } from '../persistence/retry-timer.ts';
 import {
-  type RowStanding,
+  type RowDurability,
   type SessionChanges,
   type SessionRow,
   SessionRows,
 } from '../persistence/session-rows.ts';
 import { storageFaultOf } from '../persistence/storage-problem.ts';
-import type { Catalogue } from './catalogue.ts';
 import type { Durability } from './durability.ts';
-import type { EndedSession, Ending } from './ended.ts';
+import type { EndedSession, EndReason } from './ended.ts';
 import type { SessionManager } from './manager.ts';
-import type { Share } from './placement.ts';
+import type { SessionOwnership } from './placement.ts';
 import { SessionRecorder } from './recorder.ts';
 import { Resumption } from './resumption.ts';
 import type { Session } from './session.ts';
@@ -33,9 +32,9 @@ import {
   changesOf,
   DOCUMENT_VERSION,
   endedItems,
-  type FreshReplies,
-  type Item,
+  type NewReplies,
   replyItems,
+  type StoredItem,
   StoredItems,
 } from './stored-items.ts';
 import {
@@ -46,6 +45,7 @@ import {
   type StoredSession,
   type StoredSettings,
 } from './stored-session.ts';
+import type { VariantCatalog } from './variant-catalog.ts';
 
 /** The first form, which is still read. */
 const ONE_DOCUMENT = 1;
@@ -60,9 +60,9 @@ const WAITING_SHARE = 1 / 8;
 /** Sessions that are named when they cannot be saved. */
 const MOST_NAMED = 100;
 
-const EVERYTHING: Share = { ownsSession: () => true, ownsReply: () => true };
+const EVERYTHING: SessionOwnership = { ownsSession: () => true, ownsReply: () => true };
 
-export interface KeeperSettings {
+export interface PersistenceSettings {
   /** Folder of the database, whose lock is held; empty keeps nothing. */
   readonly data: string;
   readonly durability: Durability;
@@ -72,9 +72,9 @@ export interface KeeperSettings {
   readonly journalMaxMb: number;
 }
 
-export interface KeeperParts {
+export interface SessionPersistenceParts {
   readonly sessions: SessionManager;
-  readonly catalogue: Catalogue;
+  readonly catalog: VariantCatalog;
   readonly log: Logger;
   /** Which definition an environment id stands for now; another string after every change. */
   readonly editionOf: (envId: string) => string;
@@ -83,24 +83,27 @@ export interface KeeperParts {
   readonly health: PersistenceHealth;
   readonly writer: JournalWriter;
   /** For one of several processes on one folder. Absent, everything is kept here. */
-  readonly share?: Share;
+  readonly share?: SessionOwnership;
   /** Tests replace them. */
   readonly files?: JournalFiles;
 }
 
 /** @returns undefined where sessions end with their server: without a folder */
-export function openKeeper(settings: KeeperSettings, parts: KeeperParts): SessionKeeper | undefined {
-  return settings.data === '' ? undefined : new SessionKeeper(settings, parts);
+export function openSessionPersistence(
+  settings: PersistenceSettings,
+  parts: SessionPersistenceParts,
+): SessionPersistence | undefined {
+  return settings.data === '' ? undefined : new SessionPersistence(settings, parts);
 }
 
 /**
  * Keeps sessions beyond the process: journals what they do, writes those that changed at every checkpoint and all of them
  * at the end, and resumes them at the start.
  */
-export class SessionKeeper {
-  readonly #parts: KeeperParts;
+export class SessionPersistence {
+  readonly #parts: SessionPersistenceParts;
   readonly #rows: SessionRows;
-  readonly #share: Share;
+  readonly #share: SessionOwnership;
   readonly #folder: string;
   readonly #journal: Journal | undefined;
   readonly #recorder: SessionRecorder | undefined;
@@ -109,7 +112,7 @@ export class SessionKeeper {
   readonly #retry = new RetryTimer(() => void this.checkpoint());
   readonly #checkpointMs: number;
   /** Of rows that are written while the server runs. */
-  readonly #standing: RowStanding;
+  readonly #standing: RowDurability;
   /** Segments of earlier runs that no checkpoint covers yet. */
   #inherited: readonly Segment[];
   /** Ended, but not yet so in the database. */
@@ -121,7 +124,7 @@ export class SessionKeeper {
   #begun = false;
   #finished = false;
 
-  constructor(settings: KeeperSettings, parts: KeeperParts) {
+  constructor(settings: PersistenceSettings, parts: SessionPersistenceParts) {
     const { sessions, editionOf } = parts;
     const { durability, data } = settings;
     this.#parts = parts;
@@ -157,7 +160,7 @@ export class SessionKeeper {
     sessions.onEnd = ended => this.#ended.push(ended);
   }
 
-  #openJournal({ journalMaxMb }: KeeperSettings, synced: boolean): Journal {
+  #openJournal({ journalMaxMb }: PersistenceSettings, synced: boolean): Journal {
     const { health, writer, files } = this.#parts;
     const maxBytes = journalMaxMb * BYTES_PER_MB;
     return new Journal(
@@ -419,7 +422,7 @@ export class SessionKeeper {
   }
 
   /** Writes items a few at a time, as many as take no longer than the slice, with room for others in between. */
-  async #inSlices(items: Iterable<Item>): Promise<void> {
+  async #inSlices(items: Iterable<StoredItem>): Promise<void> {
     for (const batch of batchesOf(items, SLICE_MS)) {
       if (this.#finished) return;
       this.#put(batch);
@@ -444,7 +447,7 @@ export class SessionKeeper {
   }
 
   /** Writes items, all or none. */
-  #put(items: readonly Item[]): void {
+  #put(items: readonly StoredItem[]): void {
     this.#rows.write(changesOf(items));
     for (const { stored } of items) stored?.();
   }
@@ -464,9 +467,9 @@ export class SessionKeeper {
   }
 
   #recall(row: SessionRow): EndedSession | undefined {
-    const { sessions, catalogue, editionOf, log } = this.#parts;
+    const { sessions, catalog, editionOf, log } = this.#parts;
     const { id, owner } = row;
-    const end = (ending: Ending, reason: string | null): EndedSession => {
+    const end = (ending: EndReason, reason: string | null): EndedSession => {
       if (reason !== null) log.warn({ session_id: id, reason }, `session ${id} is lost`);
       return { id, owner, ending, reason, forgetAt: sessions.forgetAt };
     };
@@ -476,7 +479,7 @@ export class SessionKeeper {
       const stored = this.#read(row, image);
       if (!stored) return end('session_lost', 'it was stored by another version of the server');
       if (stored.deadline <= sessions.now()) return end('session_expired', null);
-      const variant = catalogue.variant(stored.envId, stored.config, stored.wrappers);
+      const variant = catalog.variant(stored.envId, stored.config, stored.wrappers);
       if (editionOf(stored.envId) !== row.edition) return end('session_lost', replaced(stored.envId));
       const session = sessions.recall(stored, variant, image);
       if (row.standing === 'open' || (row.standing === 'journaled' && this.#machineEnded)) session.rollBack();
@@ -519,11 +522,11 @@ export class SessionKeeper {
     if (!variant.copyable) {
       return `${id} holds more than its state, which could not be kept over a restart of the server`;
     }
-    return this.#parts.catalogue.offers(variant.base) ? undefined : replaced(id);
+    return this.#parts.catalog.offers(variant.base) ? undefined : replaced(id);
   }
 
-  #freshReplies(): FreshReplies[] {
-    const all: FreshReplies[] = [];
+  #freshReplies(): NewReplies[] {
+    const all: NewReplies[] = [];
     for (const [owner, memory] of this.#parts.sessions.clientReplies()) {
       const { changes } = memory;
       if (changes.added.length + changes.removed.length + changes.dropped.length === 0) continue;

@@ -7,7 +7,7 @@ export const FILM_GROUP = 'playground-film';
 const REEL = 16;
 
 /** Pictures of an episode, made by playing it again in a session of the page's own: the one that is watched stays as it is. */
-export class Film {
+export class ReplayFrames {
   readonly #client: Client;
   readonly #watched: SessionDetail;
   readonly #frames: string[] = [];

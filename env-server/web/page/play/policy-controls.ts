@@ -15,7 +15,7 @@ interface Player {
 }
 
 /** Lets a reference policy of the environment play, one step or on and on. */
-export class Guide {
+export class PolicyControls {
   readonly #player: Player;
   readonly #policies: HTMLSelectElement;
   readonly #once: HTMLButtonElement;

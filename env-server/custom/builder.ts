@@ -17,7 +17,7 @@ import type { TabularDefinition } from './tabular/definition.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
 
 /** What custom environments are made with. */
-export interface Workshop {
+export interface BuildContext {
   readonly registry: Registry;
   readonly scripts: ScriptPool;
   readonly network: RemoteNetwork;
@@ -30,13 +30,13 @@ export interface Workshop {
 export async function learnFacts(
   envId: string,
   definition: Definition,
-  workshop: Workshop,
+  context: BuildContext,
 ): Promise<JsonObject> {
   switch (definition.kind) {
     case 'script':
-      return learnScript(envId, sourceOf(definition), workshop.scripts);
+      return learnScript(envId, sourceOf(definition), context.scripts);
     case 'remote':
-      return learnRemote(envId, definition, workshop.network);
+      return learnRemote(envId, definition, context.network);
     default:
       return {};
   }
@@ -73,7 +73,7 @@ async function learnRemote(
 }
 
 /** An environment made from its definition, and what is odd about that but may be meant so. */
-export interface Built {
+export interface BuiltEnvironment {
   readonly environment: AnyEnvironment;
   readonly warnings: readonly string[];
 }
@@ -87,7 +87,7 @@ export function buildEnvironment(...parts: Parameters<typeof building>): AnyEnvi
  * Like {@link buildEnvironment}, in slices.
  * @throws Problem `invalid_request`
  */
-export function buildInSlices(...parts: Parameters<typeof building>): Promise<Built> {
+export function buildInSlices(...parts: Parameters<typeof building>): Promise<BuiltEnvironment> {
   return inSlices(building(...parts));
 }
 
@@ -95,25 +95,25 @@ function* building(
   envId: string,
   definition: Definition,
   facts: JsonObject,
-  workshop: Workshop,
-): Sliced<Built> {
+  context: BuildContext,
+): Sliced<BuiltEnvironment> {
   if (definition.kind === 'tabular') return yield* tabularEnvironment(envId, definition);
-  return { environment: buildOther(envId, definition, facts, workshop), warnings: [] };
+  return { environment: buildOther(envId, definition, facts, context), warnings: [] };
 }
 
 function buildOther(
   envId: string,
   definition: Exclude<Definition, TabularDefinition>,
   facts: JsonObject,
-  workshop: Workshop,
+  context: BuildContext,
 ): AnyEnvironment {
   switch (definition.kind) {
     case 'script':
-      return scriptEnvironment(envId, definition, facts as ScriptFacts, workshop.scripts);
+      return scriptEnvironment(envId, definition, facts as ScriptFacts, context.scripts);
     case 'composed':
-      return composedEnvironment(envId, definition, workshop.registry);
+      return composedEnvironment(envId, definition, context.registry);
     case 'remote':
-      return buildRemote(envId, definition, facts, workshop.network);
+      return buildRemote(envId, definition, facts, context.network);
   }
 }
 

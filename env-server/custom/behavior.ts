@@ -15,7 +15,7 @@ const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;
 
 /** What a definition by script or webhook says of an environment, compiled. */
-export interface Behaviour {
+export interface Behavior {
   readonly spec: EnvironmentSpec;
   describe(): Description;
   /** The action as the environment wants it: a name for a discrete space; undefined for one outside the space. */
@@ -24,7 +24,7 @@ export interface Behaviour {
 }
 
 /** @throws Problem `invalid_request` with JSON pointers to every fault */
-export function compileBehaviour(envId: string, definition: ScriptDefinition | WebhookDefinition): Behaviour {
+export function compileBehavior(envId: string, definition: ScriptDefinition | WebhookDefinition): Behavior {
   const faults = new DefinitionFaults();
   const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
   const actions = compileActions(definition.action_space, faults);
@@ -60,8 +60,8 @@ export function compileBehaviour(envId: string, definition: ScriptDefinition | W
 interface Actions {
   readonly space: Space;
   readonly description: Pick<Description, 'actions' | 'actionFormat'>;
-  readonly accept: Behaviour['accept'];
-  readonly references?: Behaviour['references'];
+  readonly accept: Behavior['accept'];
+  readonly references?: Behavior['references'];
 }
 
 function compileActions(space: DefinedActionSpace, faults: DefinitionFaults): Actions {

@@ -2,7 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
-import { EnvironmentTally } from './tally.ts';
+import { EnvironmentCounters } from './environment-counters.ts';
 import { Variant } from './variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
@@ -11,10 +11,10 @@ const MOST_VARIANTS = 1000;
 const LONGEST_KEPT = 16 * 1024;
 
 /** The environments on offer, and their variants, made once each. */
-export class Catalogue {
+export class VariantCatalog {
   readonly #registry: Registry;
   readonly #variants = new Map<string, Variant>();
-  readonly #tallies = new Map<string, EnvironmentTally>();
+  readonly #counters = new Map<string, EnvironmentCounters>();
 
   constructor(registry: Registry) {
     this.#registry = registry;
@@ -30,13 +30,13 @@ export class Catalogue {
     return this.#registry.find(environment.spec.id) === environment;
   }
 
-  tallies(): Iterable<EnvironmentTally> {
-    return this.#tallies.values();
+  allCounters(): Iterable<EnvironmentCounters> {
+    return this.#counters.values();
   }
 
   /** Open sessions of an environment under any configuration. */
   sessionsOf(envId: string): number {
-    return this.#tallies.get(envId)?.sessions ?? 0;
+    return this.#counters.get(envId)?.sessions ?? 0;
   }
 
   /** @throws UnknownEnvironment, InvalidConfig, Problem for an unknown wrapper */
@@ -45,7 +45,7 @@ export class Catalogue {
     const key = JSON.stringify([envId, config, wrappers]);
     const known = this.#variants.get(key);
     if (known && known.base === base) return known;
-    const variant = new Variant(base, config, wrappers, this.#tally(envId));
+    const variant = new Variant(base, config, wrappers, this.#countersOf(envId));
     if (key.length > LONGEST_KEPT) return variant;
     if (this.#variants.size >= MOST_VARIANTS) {
       const [oldest] = this.#variants.keys();
@@ -55,12 +55,12 @@ export class Catalogue {
     return variant;
   }
 
-  #tally(envId: string): EnvironmentTally {
-    let tally = this.#tallies.get(envId);
-    if (!tally) {
-      tally = new EnvironmentTally(envId);
-      this.#tallies.set(envId, tally);
+  #countersOf(envId: string): EnvironmentCounters {
+    let counters = this.#counters.get(envId);
+    if (!counters) {
+      counters = new EnvironmentCounters(envId);
+      this.#counters.set(envId, counters);
     }
-    return tally;
+    return counters;
   }
 }

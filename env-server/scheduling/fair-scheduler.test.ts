@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type EventLoop, type Lane, SLICE_MS, Turns } from './turns.ts';
+import { type EventLoop, FairScheduler, type Lane, SLICE_MS } from './fair-scheduler.ts';
 
 /** An event loop whose clock stands still unless work moves it. */
 class FakeLoop implements EventLoop {
@@ -27,7 +27,7 @@ class FakeLoop implements EventLoop {
 
 function setUp() {
   const loop = new FakeLoop();
-  const turns = new Turns(loop);
+  const scheduler = new FairScheduler(loop);
   const done: string[] = [];
   /** Work that takes so long. */
   const work = (name: string, ms: number) => () => {
@@ -38,30 +38,30 @@ function setUp() {
     for (let i = 0; i < count; i++) lane.run(work(name, ms));
   };
   const count = (name: string) => done.filter(each => each === name).length;
-  return { loop, turns, done, work, flood, count };
+  return { loop, scheduler, done, work, flood, count };
 }
 
 t.test('work is carried out at once while nothing waits and the slice is not used up', async t => {
-  const { loop, turns, done, work } = setUp();
-  const lane = turns.lane('a');
+  const { loop, scheduler, done, work } = setUp();
+  const lane = scheduler.lane('a');
   lane.run(work('first', 0.5));
   lane.run(work('second', SLICE_MS));
   t.same(done, ['first', 'second']);
   lane.run(work('third', 0.5));
   t.same(done, ['first', 'second'], 'the slice is used up');
-  t.equal(turns.queued, 1);
+  t.equal(scheduler.queued, 1);
   loop.round();
   t.same(done, ['first', 'second', 'third']);
   lane.run(work('fourth', 0.5));
   t.equal(done.at(-1), 'fourth', 'the event loop has gone round');
-  t.equal(turns.queued, 0);
+  t.equal(scheduler.queued, 0);
 });
 
 t.test('a client that comes during a flood has its turn after one slice', async t => {
-  const { loop, turns, flood, count, work, done } = setUp();
-  flood(turns.lane('flooder'), 'flood', 10_000, 0.5);
+  const { loop, scheduler, flood, count, work, done } = setUp();
+  flood(scheduler.lane('flooder'), 'flood', 10_000, 0.5);
   loop.round();
-  turns.lane('other').run(work('other', 0.1));
+  scheduler.lane('other').run(work('other', 0.1));
   const before = count('flood');
   loop.round();
   t.ok(done.includes('other'));
@@ -69,20 +69,20 @@ t.test('a client that comes during a flood has its turn after one slice', async 
 });
 
 t.test('slices are short, whatever waits', async t => {
-  const { loop, turns, flood } = setUp();
-  flood(turns.lane('flooder'), 'flood', 500, 0.5);
+  const { loop, scheduler, flood } = setUp();
+  flood(scheduler.lane('flooder'), 'flood', 500, 0.5);
   for (;;) {
     const before = loop.time;
     if (!loop.round()) break;
     t.ok(loop.time - before <= SLICE_MS + 0.5);
   }
-  t.equal(turns.queued, 0);
+  t.equal(scheduler.queued, 0);
 });
 
 t.test('clients share by time, not by connections or number of requests', async t => {
-  const { loop, turns, flood, count } = setUp();
-  for (let i = 0; i < 5; i++) flood(turns.lane('many'), 'many', 2000, 0.1);
-  flood(turns.lane('one'), 'one', 2000, 1);
+  const { loop, scheduler, flood, count } = setUp();
+  for (let i = 0; i < 5; i++) flood(scheduler.lane('many'), 'many', 2000, 0.1);
+  flood(scheduler.lane('one'), 'one', 2000, 1);
   while (loop.time < 1000) loop.round();
   const many = count('many') * 0.1;
   const one = count('one') * 1;
@@ -90,9 +90,9 @@ t.test('clients share by time, not by connections or number of requests', async 
 });
 
 t.test('connections of a client share its time', async t => {
-  const { loop, turns, flood, count } = setUp();
-  flood(turns.lane('client'), 'short', 5000, 0.1);
-  flood(turns.lane('client'), 'long', 500, 3);
+  const { loop, scheduler, flood, count } = setUp();
+  flood(scheduler.lane('client'), 'short', 5000, 0.1);
+  flood(scheduler.lane('client'), 'long', 500, 3);
   while (loop.time < 400) loop.round();
   const short = count('short') * 0.1;
   const long = count('long') * 3;
@@ -100,21 +100,21 @@ t.test('connections of a client share its time', async t => {
 });
 
 t.test('work that took long is paid for', async t => {
-  const { loop, turns, flood, work, done } = setUp();
-  const heavy = turns.lane('heavy');
-  flood(turns.lane('light'), 'light', 1000, 1);
+  const { loop, scheduler, flood, work, done } = setUp();
+  const heavy = scheduler.lane('heavy');
+  flood(scheduler.lane('light'), 'light', 1000, 1);
   heavy.run(work('heavy', 100));
   heavy.run(work('heavy', 100));
-  while (turns.queued > 0) loop.round();
+  while (scheduler.queued > 0) loop.round();
   const [first, second] = done.flatMap((name, at) => (name === 'heavy' ? [at] : []));
   t.ok(first < 10, 'it comes soon');
   t.ok(second - first > 90, `and then after ${second - first} ms of the other`);
 });
 
 t.test('a client that pauses for a moment does not get every turn', async t => {
-  const { loop, turns, flood, count, work } = setUp();
-  flood(turns.lane('steady'), 'steady', 5000, 1);
-  const sly = turns.lane('sly');
+  const { loop, scheduler, flood, count, work } = setUp();
+  flood(scheduler.lane('steady'), 'steady', 5000, 1);
+  const sly = scheduler.lane('sly');
   for (let i = 0; i < 200; i++) {
     sly.run(work('sly', 1.5));
     loop.round();
@@ -123,33 +123,33 @@ t.test('a client that pauses for a moment does not get every turn', async t => {
 });
 
 t.test('the rest of a task comes before what waits on its connection', async t => {
-  const { loop, turns, done, work } = setUp();
-  const lane = turns.lane('a');
+  const { loop, scheduler, done, work } = setUp();
+  const lane = scheduler.lane('a');
   lane.run(() => {
     work('begun', SLICE_MS)();
     lane.goOn(work('gone on', 1));
   });
   lane.run(work('next', 1));
-  while (turns.queued > 0) loop.round();
+  while (scheduler.queued > 0) loop.round();
   t.same(done, ['begun', 'gone on', 'next']);
 });
 
 t.test('code knows for which connection it runs, and what it keeps for later does', async t => {
-  const { turns } = setUp();
-  const lane = turns.lane('a');
-  const seen: unknown[] = [turns.current];
+  const { scheduler } = setUp();
+  const lane = scheduler.lane('a');
+  const seen: unknown[] = [scheduler.current];
   const later = new Promise<void>(resolve => {
     lane.run(() => {
-      seen.push(turns.current);
-      const kept = turns.keep(() => seen.push(turns.current));
+      seen.push(scheduler.current);
+      const kept = scheduler.keep(() => seen.push(scheduler.current));
       void Promise.resolve()
         .then(kept)
         .then(() => resolve());
     });
   });
-  seen.push(turns.current);
+  seen.push(scheduler.current);
   await later;
-  seen.push(turns.current);
+  seen.push(scheduler.current);
   t.same(
     seen.map(each => each === lane),
     [false, true, false, true, false],
@@ -157,8 +157,8 @@ t.test('code knows for which connection it runs, and what it keeps for later doe
 });
 
 t.test('a task that throws does not stop the others', async t => {
-  const { loop, turns, done, work } = setUp();
-  const lane = turns.lane('a');
+  const { loop, scheduler, done, work } = setUp();
+  const lane = scheduler.lane('a');
   lane.run(work('first', SLICE_MS));
   lane.run(() => {
     throw new Error('broken');

@@ -3,21 +3,21 @@ import { h } from '../../../../shared/web/element.ts';
 import type { Client } from '../client/client.ts';
 import type { Environment } from '../client/wire.ts';
 import { aboutEnvironment, rulesOf } from '../components/about-environment.ts';
-import { Episode, type Setup } from '../play/episode.ts';
-import { SetupPanel } from '../play/setup-panel.ts';
-import { StartBar } from '../play/start-bar.ts';
+import { Episode, type PlaySetup } from './episode.ts';
+import { SetupPanel } from './setup-panel.ts';
+import { StartBar } from './start-bar.ts';
 
 /** What is to be played, and from where. */
 export interface PlayRequest {
   readonly envId: string;
   readonly preset?: string;
   readonly seed?: number;
-  readonly setup?: Setup;
+  readonly setup?: PlaySetup;
   /** Taken at once: an episode that was begun elsewhere. */
   readonly actions?: readonly Json[];
 }
 
-interface LobbyOptions {
+interface EnvironmentIntroOptions {
   /** The page's title, which focus may be on. */
   readonly title: HTMLElement;
   /** Something was set that asks for a new session. */
@@ -26,7 +26,7 @@ interface LobbyOptions {
 }
 
 /** All about an environment before it is played: its task and rules, preset, seed, settings. Opens its sessions. */
-export class Lobby {
+export class EnvironmentIntro {
   readonly #client: Client;
   readonly #envId: string;
   readonly #panel: SetupPanel;
@@ -37,7 +37,7 @@ export class Lobby {
     client: Client,
     environment: Environment,
     { preset, seed, setup }: PlayRequest,
-    { title, startOver, reset }: LobbyOptions,
+    { title, startOver, reset }: EnvironmentIntroOptions,
   ) {
     this.#client = client;
     this.#envId = environment.env_id;

@@ -18,7 +18,7 @@ export class LatencyHistogram {
 }
 
 /** What is counted for one environment id, whatever its configuration. */
-export class EnvironmentTally {
+export class EnvironmentCounters {
   readonly envId: string;
   sessions = 0;
   episodes = 0;
