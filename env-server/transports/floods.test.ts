@@ -13,7 +13,7 @@ const PAIRS = 25;
 /** Going up all the time solves nothing in the room of this seed. */
 const ROOM = {
   env_id: 'Sokoban-v0',
-  seed: 1,
+  seed: 2,
   config: { dim_room: [12, 12], num_boxes: 1, search_depth: 20 },
 };
 
