@@ -8,7 +8,7 @@ import { groupBy } from './episode-metrics.ts';
 import type { KeptEpisode } from './experience.ts';
 import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
-import { countOnes } from './sequences/mask.ts';
+import { countOnes } from './sequences/loss-mask.ts';
 
 const STD_CV = 'rollout/in_group_reward_std_cv';
 
@@ -52,7 +52,7 @@ export function filterEpisodes(
     groups.map(group => ({
       rewards: group.map(episodeReturn),
       lengths: group.map(episode =>
-        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
+        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.lossMask), 0),
       ),
       ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
     })),

@@ -4,7 +4,7 @@ import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { groupBy } from '../data/episode-metrics.ts';
 import type { Metrics } from '../data/metrics.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -63,7 +63,7 @@ export async function decomposeGradients(
   const whole = [{ name: 'all', groups: buckets.flatMap(bucket => bucket.groups) }, ...buckets];
   whole.forEach((bucket, i) => {
     const members = bucket.groups.flatMap(group => group.sequences).map(index => sequences[index]);
-    const tokens = members.reduce((sum, { mask }) => sum + countOnes(mask), 0);
+    const tokens = members.reduce((sum, { lossMask }) => sum + countOnes(lossMask), 0);
     const sizes = { sequences: members.length, tokens };
     Object.assign(metrics, bucketMetrics(prefix, bucket, sequences.length));
     if (members.length > 0) {
@@ -83,7 +83,7 @@ function gradientGroups(episodes: readonly Episode[]): GradientGroup[] {
   const places = new Map<Episode, number[]>();
   let next = 0;
   for (const episode of episodes) {
-    const trained = samplesOf(episode).filter(({ mask }) => countOnes(mask) > 0);
+    const trained = samplesOf(episode).filter(({ lossMask }) => countOnes(lossMask) > 0);
     places.set(
       episode,
       trained.map(() => next++),

@@ -24,7 +24,7 @@ const LOGITS = [Math.log(3), 0];
 function banditGradients(actions: readonly number[], advantages: readonly number[]) {
   const sequences = actions.map((action, i) => ({
     tokenIds: Int32Array.of(action),
-    mask: Uint8Array.of(1),
+    lossMask: Uint8Array.of(1),
     logProbs: Float32Array.of(Math.log(action === 0 ? 0.75 : 0.25)),
     advantages: Float32Array.of(advantages[i]),
   }));

@@ -298,7 +298,7 @@ export class LocalPolicy implements Policy {
     });
     const counts = countLossTokens(sequences);
     if (counts.tokens === 0) {
-      throw new RangeError('nothing to train on: no sequence has a token under its mask');
+      throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
     }
     return counts;
   }

@@ -46,7 +46,7 @@ for (const runtime of runtimes) {
     const whole = requests.flatMap(({ prompt }) =>
       continuations.map(continuation => {
         const tokenIds = Int32Array.of(...prompt, ...continuation);
-        return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
+        return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
       }),
     );
     const scores = await new ScoreProgram(options).run(whole, 0.7);
