@@ -3,7 +3,7 @@ import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
-import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { GenerateRequest, Generation, SampledToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
@@ -121,9 +121,10 @@ export class LocalPolicy implements Policy {
     return this.config.vocabularySize;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled, before the result */
+  async generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
     this.#assertOpen();
-    return this.#crew.generate(request);
+    return this.#crew.generate(request, watch);
   }
 
   release(sequenceId: number): void {

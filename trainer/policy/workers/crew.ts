@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, SampledToken } from '../../generation/generation.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { cutIntoSlices } from '../parts.ts';
@@ -49,14 +49,15 @@ export class Crew {
     return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled */
+  async generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
     let home = this.#homes.get(request.sequenceId);
     if (home === undefined) {
       home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
       this.#homes.set(request.sequenceId, home);
       this.#homeCounts[home]++;
     }
-    return this.#workers[home].generate(request);
+    return this.#workers[home].generate(request, watch);
   }
 
   release(sequenceId: number): void {
