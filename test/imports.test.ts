@@ -72,6 +72,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   ],
   'trainer/prompts': ['trainer/generation', 'trainer/models', 'shared'],
   'trainer/client': ['openapi/schema.d.ts', 'shared'],
+  'trainer/serve/openai': ['trainer/generation', 'trainer/models', 'shared'],
   'trainer/rollout': [
     'trainer/client',
     'trainer/generation',
