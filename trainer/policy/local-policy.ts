@@ -7,7 +7,7 @@ import type { GenerateRequest, Generation, SampledToken } from '../generation/ge
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpoint.ts';
+import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
 import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
@@ -131,6 +131,11 @@ export class LocalPolicy implements Policy {
     if (!this.#closed) this.#crew.release(sequenceId);
   }
 
+  /** A sequence that may go on later: it keeps its cache while there is room, and new ones are dealt out without it. */
+  park(sequenceId: number): void {
+    if (!this.#closed) this.#crew.park(sequenceId);
+  }
+
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     return this.#score(sequences, settings, false);
   }
@@ -199,6 +204,7 @@ export class LocalPolicy implements Policy {
     use: (norm: number) => Promise<UpdateMetrics>,
   ): Promise<UpdateMetrics> {
     this.#assertOpen();
+    if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
     checkLossSettings(loss);
     checkTemperature(temperature);
     const { sequences } = batch;
@@ -280,6 +286,20 @@ export class LocalPolicy implements Policy {
     });
   }
 
+  /** Writes weights, config and the given files for others to generate with: without optimiser state and value head. */
+  async publish(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      await this.#crew.all({ kind: 'download' });
+      await saveModel(folder, {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#weights,
+        files: this.#options.files ?? {},
+      });
+    });
+  }
+
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
@@ -300,7 +320,8 @@ export class LocalPolicy implements Policy {
         await this.#crew.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
-        const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
+        const moments = { first: this.#first, second: this.#second };
+        const progress = this.#options.generationOnly ? null : await readOptimizer(folder, moments);
         this.#step = progress?.step ?? 0;
         this.#lossScale?.restore(progress?.lossScale);
         this.#version = progress?.version ?? this.#version + 1;

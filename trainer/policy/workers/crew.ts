@@ -25,6 +25,8 @@ export class Crew {
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
   readonly #homeCounts: number[];
+  /** Sequences that count for no worker until they go on. */
+  readonly #parked = new Set<number>();
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
@@ -56,7 +58,7 @@ export class Crew {
       home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
       this.#homes.set(request.sequenceId, home);
       this.#homeCounts[home]++;
-    }
+    } else if (this.#parked.delete(request.sequenceId)) this.#homeCounts[home]++;
     return this.#workers[home].generate(request, watch);
   }
 
@@ -64,8 +66,16 @@ export class Crew {
     const home = this.#homes.get(sequenceId);
     if (home === undefined) return;
     this.#homes.delete(sequenceId);
-    this.#homeCounts[home]--;
+    if (!this.#parked.delete(sequenceId)) this.#homeCounts[home]--;
     this.#workers[home].release(sequenceId);
+  }
+
+  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it goes on. */
+  park(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined || this.#parked.has(sequenceId)) return;
+    this.#parked.add(sequenceId);
+    this.#homeCounts[home]--;
   }
 
   /** @param reference scores with the reference's adapters */
