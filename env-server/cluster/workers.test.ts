@@ -9,7 +9,7 @@ import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
-import { keeperOf } from '../sessions/placement.ts';
+import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/stored-session.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
@@ -21,12 +21,12 @@ const LAKE = { env_id: 'FrozenLake-v0', seed: 1 };
 const FLAGS = ['--workers', String(WORKERS), '--log-level', 'info'];
 
 const idOf = ({ body }: { body: Body }) => String(body.session_id);
-const keeper = (id: string) => keeperOf(id, WORKERS);
+const worker = (id: string) => workerOfSession(id, WORKERS);
 
 /** A session of each process, and one more. */
 async function openInEach({ ask }: ServerProcess, more: JsonObject = {}): Promise<string[]> {
   const ids: string[] = [];
-  while (ids.length <= WORKERS || new Set(ids.map(keeper)).size < WORKERS) {
+  while (ids.length <= WORKERS || new Set(ids.map(worker)).size < WORKERS) {
     // A key decides which process opens it.
     const key = { 'idempotency-key': `each ${JSON.stringify(more)} ${ids.length}` };
     ids.push(idOf(await ask('POST', '/v1/sessions', { ...LAKE, ...more }, key)));
@@ -156,7 +156,7 @@ t.test('two processes on one port are one server', async t => {
     );
     const clones = replies[2 * ids.length].result.results as unknown as { result: { sessions: Body[] } }[];
     clones.forEach(({ result }, i) => {
-      for (const { session_id } of result.sessions) t.equal(keeper(String(session_id)), keeper(ids[i]));
+      for (const { session_id } of result.sessions) t.equal(worker(String(session_id)), worker(ids[i]));
     });
   });
 
@@ -227,7 +227,7 @@ t.test('two processes on one port are one server', async t => {
   });
 
   await t.test('a process that is killed comes back with its sessions as they were stored', async t => {
-    const [victim] = ids.map(keeper);
+    const [victim] = ids.map(worker);
     const stands = async () => Promise.all(ids.map(id => ask('GET', `/v1/sessions/${id}`)));
     for (const id of ids) await step(id, 'Left');
     const before = await stands();
@@ -262,8 +262,8 @@ t.test('two processes on one port are one server', async t => {
       [...seen].join(),
     );
     const after = await stands();
-    const standing = ({ body }: { body: Body }) => ({ ...body, expires_at: '', memory: '' });
-    t.same(after.map(standing), before.map(standing));
+    const status = ({ body }: { body: Body }) => ({ ...body, expires_at: '', memory: '' });
+    t.same(after.map(status), before.map(status));
     for (const { body } of after) {
       const next = await step(String(body.session_id), 'Left', { expected_step: Number(body.step) + 1 });
       t.equal(next.status, 200, next.text);
@@ -325,8 +325,8 @@ t.test('limits are in common; what hangs is ended, and takes with it what was no
   );
 
   const pids = pidsOf(server);
-  const victim = keeper(ids[0]);
-  const gone = ids.filter(id => keeper(id) === victim);
+  const victim = worker(ids[0]);
+  const gone = ids.filter(id => worker(id) === victim);
   process.kill(pids.get(victim)!, 'SIGSTOP');
   await until(() => !isAlive(pids.get(victim)!));
   await until(async () => {

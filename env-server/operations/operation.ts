@@ -1,30 +1,30 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
 import type { Registrations } from '../custom/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
+import type { VariantCatalog } from '../sessions/variant-catalog.ts';
 import type {
   OperationDeclaration,
   OperationInput,
   OperationSchemas,
   Representation,
 } from './declaration.ts';
-import type { Peers } from './dispatch/peers.ts';
+import type { SiblingWorkers } from './dispatch/sibling-workers.ts';
 import type { Tracing } from './dispatch/tracing.ts';
 import { SessionId } from './schemas.ts';
 
 export interface Services {
   readonly sessions: SessionManager;
-  readonly catalogue: Catalogue;
+  readonly catalog: VariantCatalog;
   readonly registrations: Registrations;
   /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
   readonly stepTimeoutMs: number;
   /** Where operations are traced. */
   readonly tracing?: Tracing;
   /** Where this process is one of several. */
-  readonly peers?: Peers;
+  readonly siblings?: SiblingWorkers;
 }
 
 /** An operation on the server as a whole. */

@@ -7,14 +7,18 @@ import {
   Registry,
 } from 'prom-client';
 import { VERSION } from '../../../shared/version.ts';
-import { answered, type Peers } from '../../operations/dispatch/peers.ts';
+import { availableReplies, type SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { Services } from '../../operations/operation.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { PROBLEMS } from '../../problems.ts';
+import {
+  type EnvironmentCounters,
+  LATENCY_BOUNDS_S,
+  LatencyHistogram,
+} from '../../sessions/environment-counters.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
-import { STANDINGS, type Standing } from '../../sessions/session.ts';
-import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../../sessions/tally.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { RequestCount } from './request-counts.ts';
 
 const MS_PER_S = 1000;
@@ -54,9 +58,9 @@ const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
-export async function metricsText(own: Registry, peers: Peers | undefined): Promise<string> {
-  if (!peers) return own.metrics();
-  const all = await answered(peers.askAll('metrics', null));
+export async function metricsText(own: Registry, siblings: SiblingWorkers | undefined): Promise<string> {
+  if (!siblings) return own.metrics();
+  const all = await availableReplies(siblings.askAll('metrics', null));
   return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
 }
 
@@ -67,7 +71,7 @@ export async function metricsText(own: Registry, peers: Peers | undefined): Prom
  */
 export function createMetrics(
   services: Services,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   requests: Iterable<RequestCount>,
   sockets: () => number,
   restarts?: number,
@@ -75,9 +79,12 @@ export function createMetrics(
 ): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const { sessions, catalogue } = services;
-  const perEnvironment = (value: (tally: EnvironmentTally) => number) => (): Sample[] =>
-    [...catalogue.tallies()].map(tally => ({ labels: { env_id: tally.envId }, value: value(tally) }));
+  const { sessions, catalog } = services;
+  const perEnvironment = (value: (counters: EnvironmentCounters) => number) => (): Sample[] =>
+    [...catalog.allCounters()].map(counters => ({
+      labels: { env_id: counters.envId },
+      value: value(counters),
+    }));
   const gauge = (name: string, help: string, value: () => number) =>
     new Gauge({
       name,
@@ -127,31 +134,34 @@ export function createMetrics(
       'ragen_sessions',
       'Open sessions.',
       'gauge',
-      perEnvironment(tally => tally.sessions),
+      perEnvironment(counters => counters.sessions),
     ),
     readMetric(
       'ragen_sessions_by_state',
       'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
       'gauge',
-      () => standings(sessions),
+      () => statuses(sessions),
     ),
     readMetric(
       'ragen_episodes_total',
       'Episodes begun.',
       'counter',
-      perEnvironment(tally => tally.episodes),
+      perEnvironment(counters => counters.episodes),
     ),
     readMetric(
       'ragen_environment_faults_total',
       'Episodes ended by an exception in the environment.',
       'counter',
-      perEnvironment(tally => tally.faults),
+      perEnvironment(counters => counters.faults),
     ),
     readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
       Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
     ),
     readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
-      [...desk.counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
+      [...problemHandler.counts].map(([code, value]) => ({
+        labels: { code, status: PROBLEMS[code].status },
+        value,
+      })),
     ),
     readMetric(
       'ragen_http_requests_total',
@@ -168,7 +178,7 @@ export function createMetrics(
       'Time of operations on sessions, by environment.',
       'histogram',
       () =>
-        [...catalogue.tallies()].flatMap(({ envId, latencies }) =>
+        [...catalog.allCounters()].flatMap(({ envId, latencies }) =>
           [...latencies].flatMap(([operation, latency]) =>
             histogramSamples(
               'ragen_operation_seconds',
@@ -184,7 +194,7 @@ export function createMetrics(
       'Time of operations on sessions, finer, of all environments.',
       'histogram',
       () =>
-        [...ofAllEnvironments(catalogue.tallies())].flatMap(([operation, latency]) =>
+        [...ofAllEnvironments(catalog.allCounters())].flatMap(([operation, latency]) =>
           histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
         ),
     ),
@@ -238,16 +248,16 @@ function persistenceMetrics(health: PersistenceHealth): Metric[] {
 const seconds = (milliseconds: number | undefined) =>
   milliseconds === undefined ? undefined : milliseconds / MS_PER_S;
 
-function standings(sessions: SessionManager): Sample[] {
-  const counts = new Map<Standing, number>(STANDINGS.map(standing => [standing, 0]));
-  for (const { standing } of sessions.open()) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+function statuses(sessions: SessionManager): Sample[] {
+  const counts = new Map<SessionStatus, number>(SESSION_STATUSES.map(status => [status, 0]));
+  for (const { status } of sessions.open()) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
 /** Latencies by operation, whatever the environment. */
-function ofAllEnvironments(tallies: Iterable<EnvironmentTally>): Map<string, LatencyHistogram> {
+function ofAllEnvironments(allCounters: Iterable<EnvironmentCounters>): Map<string, LatencyHistogram> {
   const all = new Map<string, LatencyHistogram>();
-  for (const { latencies } of tallies) {
+  for (const { latencies } of allCounters) {
     for (const [operation, { counts, sum }] of latencies) {
       const total = all.get(operation) ?? new LatencyHistogram();
       counts.forEach((count, bucket) => {

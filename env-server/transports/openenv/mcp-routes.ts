@@ -4,9 +4,9 @@ import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { RpcError, rpcFailure, rpcId } from './json-rpc.ts';
-import { MCP_VERSIONS, type McpCaller } from './mcp.ts';
+import { MCP_VERSIONS, type McpCaller } from './mcp-server.ts';
 import { McpSocket } from './mcp-socket.ts';
-import type { Seat } from './play.ts';
+import type { PlayedSession } from './play.ts';
 import type { SocketServices } from './session-socket.ts';
 
 /** Headers of the streamable HTTP transport of the Model Context Protocol. */
@@ -25,27 +25,27 @@ interface SocketHooks {
 
 /** `/mcp`: JSON-RPC by POST, as MCP's streamable HTTP without streams, and frame by frame over a WebSocket. */
 export function addMcpRoutes(
-  door: FastifyInstance,
+  scope: FastifyInstance,
   services: SocketServices,
   envIdOf: (request: FastifyRequest) => string,
   { watch, preValidation }: SocketHooks,
 ): void {
   const { play, mcp } = services;
-  const seatOf = async (request: FastifyRequest): Promise<Seat | undefined> => {
+  const playedOf = async (request: FastifyRequest): Promise<PlayedSession | undefined> => {
     const id = request.headers[SESSION];
     if (typeof id !== 'string') return undefined;
     return play.attach(request.principal, envIdOf(request), id);
   };
 
-  door.post('/mcp', async (request, reply) => {
+  scope.post('/mcp', async (request, reply) => {
     const { body } = request;
     const version = request.headers[VERSION];
     if (version !== undefined && !MCP_VERSIONS.includes(String(version))) {
       return sendFailure(reply, HTTP_BAD_REQUEST, body, unsupported(String(version)));
     }
-    let seat: Seat | undefined;
+    let played: PlayedSession | undefined;
     try {
-      seat = await seatOf(request);
+      played = await playedOf(request);
     } catch (error) {
       const status = isGone(error) ? HTTP_NOT_FOUND : HTTP_BAD_REQUEST;
       return sendFailure(reply, status, body, mcp.errorOf(error));
@@ -53,7 +53,7 @@ export function addMcpRoutes(
     const caller: McpCaller = {
       principal: request.principal,
       envId: envIdOf(request),
-      ...(seat && { seat }),
+      ...(played && { played }),
     };
     const { reply: answer, sessionId } = await mcp.answer(body, caller);
     if (sessionId !== undefined) reply.header(SESSION, sessionId);
@@ -61,14 +61,14 @@ export function addMcpRoutes(
     return sendJsonText(reply, JSON.stringify(answer));
   });
 
-  door.delete('/mcp', async (request, reply) => {
-    const seat = await seatOf(request);
-    if (!seat) throw new Problem('bad_request', `the header ${SESSION} must name the session to end`);
-    await play.close(request.principal, seat);
+  scope.delete('/mcp', async (request, reply) => {
+    const played = await playedOf(request);
+    if (!played) throw new Problem('bad_request', `the header ${SESSION} must name the session to end`);
+    await play.close(request.principal, played);
     return reply.code(HTTP_NO_CONTENT).send();
   });
 
-  door.route({
+  scope.route({
     method: 'GET',
     url: '/mcp',
     preValidation: async (request, reply) => {

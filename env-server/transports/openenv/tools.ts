@@ -3,7 +3,7 @@ import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
-import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
 /** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
 export const TOOL = 'act';
@@ -25,13 +25,13 @@ export async function toolsOf(
   play: OpenEnvPlay,
   principal: Principal,
   envId: string,
-  seat?: Seat,
+  played?: PlayedSession,
 ): Promise<ToolDocument[]> {
   const { dispatcher } = play;
   const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
     env_id: envId,
   });
-  const { schema } = seat?.form ?? actionForm(dispatcher.services.catalogue.variant(envId));
+  const { schema } = played?.form ?? actionForm(dispatcher.services.catalog.variant(envId));
   return [{ name: TOOL, description: instruction, schema }];
 }
 
@@ -39,7 +39,7 @@ export async function toolsOf(
  * A step as the result of a tool: in the form of the Model Context Protocol, and with the keys that OpenEnv's own tools
  * have.
  */
-export function toolResult({ observation, reward, done, metadata }: Shown): JsonObject {
+export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): JsonObject {
   const data = { observation, reward, done, metadata };
   return {
     content: [{ type: 'text', text: textOf(observation) }],

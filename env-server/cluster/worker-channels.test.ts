@@ -1,0 +1,114 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { plainResult } from '../operations/dispatch/forwarded-result.ts';
+import type { Operation } from '../operations/operation.ts';
+import { Problem } from '../problems.ts';
+import { WorkerChannels, type WorkerRequestHandlers } from './worker-channels.ts';
+
+const STEP = { name: 'step' } as Operation;
+const ANN = { name: 'ann', scopes: new Set(['play', 'admin'] as const) };
+
+function folderOf(t: Test): string {
+  const folder = mkdtempSync(join(tmpdir(), 'ragen-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Answers with what it was asked; `fail` makes it throw. */
+function echo(failures: unknown[] = []): WorkerRequestHandlers {
+  return {
+    operation(asked) {
+      if (asked.input.fail === 'now') throw new Problem('wrong_step', 'no', { retryAfterSeconds: 2 });
+      if (asked.input.fail === 'later') return Promise.reject(new Error('secret'));
+      const scopes = [...asked.principal.scopes];
+      return JSON.stringify({ ...asked, principal: { ...asked.principal, scopes } });
+    },
+    topic: (topic, payload) => (topic === 'refresh' ? undefined : Promise.resolve([topic, payload])),
+    deliver: reply => reply(),
+    failed: error => failures.push(error),
+  };
+}
+
+async function pair(t: Test, failures: unknown[] = []) {
+  const folder = folderOf(t);
+  const workers = [0, 1].map(index => new WorkerChannels(folder, { index, count: 2 }));
+  for (const channels of workers) {
+    await channels.listen(echo(failures));
+    t.teardown(() => channels.close());
+  }
+  return { folder, workers };
+}
+
+t.test('an operation runs over there as it was asked for here', async t => {
+  const { workers } = await pair(t);
+  const long = 'ö\n"'.repeat(100_000);
+  const asked = Array.from({ length: 20 }, (_, i) => ({ action: i % 5 === 0 ? long : i }));
+  const results = await Promise.all(asked.map((input, i) => workers[0].perform(1, ANN, i + 1, STEP, input)));
+  const requests = new Set<unknown>();
+  results.forEach((result, i) => {
+    const { request, ...rest } = plainResult(result) as { request: number };
+    t.same(rest, {
+      operation: 'step',
+      principal: { name: 'ann', scopes: ['play', 'admin'] },
+      input: asked[i],
+    });
+    t.ok(request < 0, 'no number of its own requests');
+    requests.add(request);
+  });
+  t.equal(requests.size, asked.length);
+  t.same(await workers[1].ask(0, 'list', { a: [1] }), ['list', { a: [1] }]);
+  t.same(await Promise.all(workers[1].askAll('refresh', null)), [null]);
+  t.equal(await workers[0].settle(0), 0);
+  await t.rejects(workers[0].perform(0, ANN, 1, STEP, {}), /process 0 has no link to 0/);
+});
+
+t.test('problems come across without their causes', async t => {
+  const failures: unknown[] = [];
+  const { workers } = await pair(t, failures);
+  await t.rejects(workers[0].perform(1, ANN, 1, STEP, { fail: 'now' }), {
+    code: 'wrong_step',
+    message: 'no',
+    retryAfterSeconds: 2,
+  });
+  const failed = await workers[0].perform(1, ANN, 1, STEP, { fail: 'later' }).catch((error: Error) => error);
+  t.match(failed, { code: 'internal' });
+  t.notMatch(String(failed), /secret/);
+  t.equal(failures.length, 2, 'they are told where they happened');
+});
+
+t.test('one that is gone is unavailable, and found again when it is back', async t => {
+  const { folder, workers } = await pair(t);
+  await workers[0].ask(1, 'list', 1);
+  await workers[1].close();
+  for (let i = 0; i < 2; i++) {
+    await t.rejects(workers[0].ask(1, 'list', 1), { code: 'worker_unavailable', retryAfterSeconds: 1 });
+  }
+  const again = new WorkerChannels(folder, { index: 1, count: 2 });
+  await again.listen(echo());
+  t.teardown(() => again.close());
+  t.same(await workers[0].ask(1, 'list', 2), ['list', 2]);
+});
+
+t.test('what is under way when one ends is unavailable; it is waited for as long as asked', async t => {
+  const folder = folderOf(t);
+  const here = new WorkerChannels(folder, { index: 0, count: 2 });
+  const there = new WorkerChannels(folder, { index: 1, count: 2 });
+  t.teardown(() => here.close());
+  let begun = () => {};
+  const asked = new Promise<void>(resolve => {
+    begun = resolve;
+  });
+  await there.listen({
+    ...echo(),
+    topic() {
+      begun();
+      return new Promise(() => {});
+    },
+  });
+  const answer = here.ask(1, 'list', null);
+  await asked;
+  t.equal(await here.settle(20), 1);
+  await Promise.all([t.rejects(answer, { code: 'worker_unavailable' }), there.close()]);
+});

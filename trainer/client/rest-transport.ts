@@ -1,0 +1,175 @@
+import { errors, Pool } from 'undici';
+import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
+import {
+  type Operation,
+  type OperationResult,
+  type Request,
+  ROUTES,
+  type Schemas,
+  toItem,
+} from './operations.ts';
+import { type BatchReply, isProblem, readBatch } from './reply.ts';
+
+export interface RestTransportSettings {
+  /** Connections kept open. */
+  readonly connections: number;
+  readonly connectTimeoutMs: number;
+  readonly replyTimeoutMs: number;
+  readonly keepAliveMs: number;
+}
+
+export const DEFAULT_HTTP: RestTransportSettings = {
+  connections: 8,
+  connectTimeoutMs: 5_000,
+  replyTimeoutMs: 60_000,
+  keepAliveMs: 30_000,
+};
+
+const EXCERPT_LENGTH = 200;
+/** Operations whose REST route answers in another form than frames and batches do. */
+const NOT_JSON: ReadonlySet<Operation> = new Set(['render', 'trajectory']);
+
+/** One HTTP request. */
+interface Message {
+  /** Name of the operation, for errors. */
+  readonly op: string;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  /** Idempotency key. */
+  readonly key?: string;
+}
+
+/** The REST door of a server: one attempt at one operation each call. */
+export class RestTransport {
+  readonly #server: string;
+  readonly #prefix: string;
+  readonly #pool: Pool;
+  readonly #headers: { readonly [name: string]: string };
+  readonly #settings: RestTransportSettings;
+
+  /** @param token sent as bearer token, where the server wants one */
+  constructor(url: URL, token: string | undefined, settings: RestTransportSettings) {
+    this.#server = url.origin;
+    this.#prefix = url.pathname.replace(/\/$/, '');
+    this.#settings = settings;
+    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.#pool = new Pool(url.origin, {
+      connections: settings.connections,
+      keepAliveTimeout: settings.keepAliveMs,
+      connect: { timeout: settings.connectTimeoutMs },
+      headersTimeout: settings.replyTimeoutMs,
+      bodyTimeout: settings.replyTimeoutMs,
+    });
+  }
+
+  /** @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply */
+  async exchange<O extends Operation>(
+    request: Request<O>,
+    signal?: AbortSignal,
+  ): Promise<OperationResult<O>> {
+    if (NOT_JSON.has(request.op)) {
+      const [reply] = await this.exchangeBatch([request], signal);
+      if (reply instanceof Error) throw reply;
+      return reply as OperationResult<O>;
+    }
+    const { method, path } = ROUTES[request.op];
+    const rest: Record<string, unknown> = { ...request.input };
+    const target = path.replace(/\{(\w+)\}/g, (_, name: string) => {
+      const value = String(rest[name]);
+      delete rest[name];
+      return encodeURIComponent(value);
+    });
+    const asBody = method === 'POST';
+    const message = {
+      op: request.op,
+      method,
+      path: asBody ? target : target + queryOf(rest),
+      body: asBody ? rest : undefined,
+      key: request.key,
+    };
+    return (await this.#send(message, signal)) as OperationResult<O>;
+  }
+
+  /** Many requests in one; each gets its result or its error, in order. @throws like {@link exchange} */
+  async exchangeBatch(requests: readonly Request[], signal?: AbortSignal): Promise<BatchReply[]> {
+    const body = { items: requests.map(toItem) };
+    const message = { op: 'batch', method: 'POST', path: '/v1/batch', body } as const;
+    return readBatch(this.#server, requests, await this.#send(message, signal));
+  }
+
+  /** Whether the server says that it takes requests. Never throws but for the signal. */
+  async ready(signal: AbortSignal): Promise<boolean> {
+    try {
+      const path = `${this.#prefix}/readyz`;
+      const { statusCode, body } = await this.#pool.request({ method: 'GET', path, signal });
+      await body.dump();
+      return statusCode < 400;
+    } catch {
+      signal.throwIfAborted();
+      return false;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.destroy();
+  }
+
+  async #send({ op, method, path, body, key }: Message, signal: AbortSignal | undefined): Promise<unknown> {
+    let status: number;
+    let text: string;
+    let header: string | string[] | undefined;
+    try {
+      const response = await this.#pool.request({
+        method,
+        path: this.#prefix + path,
+        headers: {
+          ...this.#headers,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(key === undefined ? {} : { 'idempotency-key': key }),
+        },
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal,
+      });
+      status = response.statusCode;
+      header = response.headers['retry-after'];
+      text = await response.body.text();
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw this.#failure(error, op);
+    }
+    if (status === 204) return null;
+    const value = parse(text);
+    if (value === undefined || (status >= 400 && !isProblem(value))) {
+      throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
+    }
+    if (status < 400) return value;
+    const seconds = Number(Array.isArray(header) ? header[0] : header);
+    const retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
+    throw new ServerProblem(this.#server, op, value as Schemas['Problem'], retryAfterMs);
+  }
+
+  #failure(error: unknown, op: string): Error {
+    if (error instanceof errors.ConnectTimeoutError) {
+      return new ConnectTimeout(this.#server, this.#settings.connectTimeoutMs, error);
+    }
+    if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError) {
+      return new ReplyTimeout(this.#server, op, this.#settings.replyTimeoutMs);
+    }
+    return new ConnectionFailed(this.#server, `the request ${op} broke`, error);
+  }
+}
+
+function queryOf(values: { readonly [name: string]: unknown }): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) if (value !== undefined) query.set(name, String(value));
+  return query.size === 0 ? '' : `?${query}`;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,244 @@
+import { WebSocket } from 'ws';
+import type { Availability } from './availability.ts';
+import {
+  BadReply,
+  ClientClosed,
+  ConnectionFailed,
+  ConnectTimeout,
+  ReplyTimeout,
+  ServerProblem,
+  ServerUnavailable,
+} from './errors.ts';
+import { type Operation, type OperationResult, type Request, type Schemas, toItem } from './operations.ts';
+import { type BatchReply, isProblem, readBatch } from './reply.ts';
+import { pause, type RetryPolicy, retryDelay } from './retry.ts';
+
+export interface WebSocketTransportSettings {
+  readonly connectTimeoutMs: number;
+  readonly replyTimeoutMs: number;
+  /** A silent socket is probed this often, and given up when the probe is not answered by the next. */
+  readonly heartbeatMs: number;
+}
+
+export const DEFAULT_SOCKET: WebSocketTransportSettings = {
+  connectTimeoutMs: 5_000,
+  replyTimeoutMs: 60_000,
+  heartbeatMs: 10_000,
+};
+
+const SUBPROTOCOL = 'ragen.json';
+const EXCERPT_LENGTH = 200;
+const PING = JSON.stringify({ id: 0, op: 'ping' });
+
+interface Pending {
+  readonly operation: string;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+/**
+ * The WebSocket door of a server: many requests in flight on one socket, told apart by id, answered in any order. The
+ * socket is opened on first use and again after it broke; whoever waits for it shares one attempt to connect, so a server
+ * that is down is knocked at by one, not by every episode. Requests in flight on a broken socket are rejected with
+ * ConnectionFailed: their keys make it safe to send them again.
+ */
+export class WebSocketTransport {
+  readonly #server: string;
+  readonly #url: string;
+  readonly #headers: { readonly [name: string]: string };
+  readonly #settings: WebSocketTransportSettings;
+  readonly #retry: RetryPolicy;
+  readonly #availability: Availability;
+  readonly #pending = new Map<number, Pending>();
+  readonly #closed = new AbortController();
+  #socket: WebSocket | undefined;
+  #opening: Promise<WebSocket> | undefined;
+  #nextId = 1;
+  #heard = true;
+  #heartbeat: NodeJS.Timeout | undefined;
+
+  constructor(
+    url: URL,
+    token: string | undefined,
+    settings: WebSocketTransportSettings,
+    retry: RetryPolicy,
+    availability: Availability,
+  ) {
+    this.#server = url.origin;
+    const prefix = url.pathname.replace(/\/$/, '');
+    this.#url = `${url.protocol === 'https:' ? 'wss:' : 'ws:'}//${url.host}${prefix}/v1/ws`;
+    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.#settings = settings;
+    this.#retry = retry;
+    this.#availability = availability;
+  }
+
+  /** @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply, ServerUnavailable, ClientClosed */
+  async exchange<O extends Operation>(request: Request<O>): Promise<OperationResult<O>> {
+    return (await this.#send(request.op, toItem(request))) as OperationResult<O>;
+  }
+
+  /** Many requests in one frame; each gets its result or its error, in order. @throws like {@link exchange} */
+  async exchangeBatch(requests: readonly Request[]): Promise<BatchReply[]> {
+    const value = await this.#send('batch', { op: 'batch', items: requests.map(toItem) });
+    return readBatch(this.#server, requests, value);
+  }
+
+  close(): void {
+    const reason = new ClientClosed(this.#server);
+    this.#closed.abort(reason);
+    this.#drop(reason);
+  }
+
+  async #send(operation: string, frame: object): Promise<unknown> {
+    this.#closed.signal.throwIfAborted();
+    const socket = this.#socket ?? (await this.#opened());
+    return new Promise((resolve, reject) => {
+      const id = this.#nextId++;
+      const { replyTimeoutMs } = this.#settings;
+      const timer = setTimeout(() => {
+        this.#pending.delete(id);
+        reject(new ReplyTimeout(this.#server, operation, replyTimeoutMs));
+      }, replyTimeoutMs);
+      this.#pending.set(id, { operation, resolve, reject, timer });
+      if (socket !== this.#socket) {
+        this.#settle(id)?.reject(new ConnectionFailed(this.#server, 'the connection broke'));
+        return;
+      }
+      socket.send(JSON.stringify({ id, ...frame }));
+    });
+  }
+
+  #opened(): Promise<WebSocket> {
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  /** Connects, waiting for a server that is away. @throws ServerUnavailable after the policy's patience */
+  async #open(): Promise<WebSocket> {
+    const { signal } = this.#closed;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const socket = await this.#connect();
+        signal.throwIfAborted();
+        this.#availability.answered();
+        return socket;
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof ConnectionFailed)) throw error;
+        const waitedMs = this.#availability.failed(error);
+        if (waitedMs >= this.#retry.patienceMs) throw new ServerUnavailable(this.#server, waitedMs, error);
+        const left = Math.max(1, this.#retry.patienceMs - waitedMs);
+        await pause(Math.min(left, retryDelay(error, attempt, this.#retry, Math.random())), signal);
+      }
+    }
+  }
+
+  #connect(): Promise<WebSocket> {
+    const { connectTimeoutMs } = this.#settings;
+    return new Promise((resolve, reject) => {
+      const socket = new WebSocket(this.#url, SUBPROTOCOL, {
+        headers: this.#headers,
+        perMessageDeflate: false,
+      });
+      const timer = setTimeout(() => {
+        reject(new ConnectTimeout(this.#server, connectTimeoutMs));
+        socket.terminate();
+      }, connectTimeoutMs);
+      socket.on('error', error => {
+        clearTimeout(timer);
+        const failure = new ConnectionFailed(this.#server, 'the connection failed', error);
+        reject(failure);
+        if (socket === this.#socket) this.#drop(failure);
+      });
+      socket.on('unexpected-response', (_request, response) => {
+        clearTimeout(timer);
+        reject(refusal(this.#server, response.statusCode ?? 0));
+        socket.terminate();
+      });
+      socket.on('close', code => {
+        clearTimeout(timer);
+        const failure = new ConnectionFailed(this.#server, `the connection was closed (code ${code})`);
+        reject(failure);
+        if (socket === this.#socket) this.#drop(failure);
+      });
+      socket.on('message', data => this.#receive(String(data)));
+      socket.on('open', () => {
+        clearTimeout(timer);
+        this.#socket = socket;
+        this.#heard = true;
+        this.#heartbeat = setInterval(() => this.#probe(), this.#settings.heartbeatMs);
+        this.#heartbeat.unref();
+        resolve(socket);
+      });
+    });
+  }
+
+  #receive(text: string): void {
+    this.#heard = true;
+    let frame: Schemas['ReplyFrame'];
+    try {
+      frame = JSON.parse(text) as Schemas['ReplyFrame'];
+    } catch {
+      this.#drop(new BadReply(this.#server, 'a frame', text.slice(0, EXCERPT_LENGTH)));
+      return;
+    }
+    const pending = this.#settle(Number(frame.id));
+    if (!pending) {
+      if (frame.id === null && !frame.ok) {
+        this.#drop(new ServerProblem(this.#server, 'a frame', frame.error));
+      }
+      return;
+    }
+    if (frame.ok) pending.resolve(frame.result);
+    else if (isProblem(frame.error)) {
+      pending.reject(new ServerProblem(this.#server, pending.operation, frame.error));
+    } else pending.reject(new BadReply(this.#server, pending.operation, text.slice(0, EXCERPT_LENGTH)));
+  }
+
+  #settle(id: number): Pending | undefined {
+    const pending = this.#pending.get(id);
+    if (!pending) return undefined;
+    this.#pending.delete(id);
+    clearTimeout(pending.timer);
+    return pending;
+  }
+
+  /** Finds half-open connections, over which nothing comes and nothing fails. */
+  #probe(): void {
+    const socket = this.#socket;
+    if (this.#heard) {
+      this.#heard = false;
+      socket?.send(PING);
+      return;
+    }
+    // After a long task the answer may be waiting to be read: look again once it has been.
+    setImmediate(() => {
+      if (!this.#heard && socket === this.#socket) {
+        this.#drop(new ConnectionFailed(this.#server, 'the connection is dead'));
+      }
+    });
+  }
+
+  #drop(reason: Error): void {
+    clearInterval(this.#heartbeat);
+    const socket = this.#socket;
+    this.#socket = undefined;
+    socket?.terminate();
+    for (const id of [...this.#pending.keys()]) this.#settle(id)?.reject(reason);
+  }
+}
+
+const UNAUTHORISED: ReadonlySet<number> = new Set([401, 403]);
+
+/** Why a server refused the upgrade: for good, or because it is starting or draining. */
+function refusal(server: string, status: number): Error {
+  if (UNAUTHORISED.has(status)) {
+    return new Error(`${server} refused the connection with ${status}: give a valid token for this server`);
+  }
+  if (status === 404) return new BadReply(server, 'the WebSocket upgrade', 'status 404');
+  return new ConnectionFailed(server, `the server refused the connection with status ${status}`);
+}
