@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
-import type { TokenGrammar } from '../../generation/grammar.ts';
+import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
 import { ApiError, badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
@@ -97,6 +97,11 @@ function grammarOf(
         `token_grammar: ${states.length} states times ${model.vocabularySize} tokens are more than ${LARGEST_GRAMMAR}`,
         'token_grammar',
       );
+    }
+    try {
+      compileGrammar('token_grammar', token_grammar, model.vocabularySize);
+    } catch (error) {
+      throw badRequest((error as Error).message, 'token_grammar');
     }
     return token_grammar;
   }
