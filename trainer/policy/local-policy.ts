@@ -8,7 +8,7 @@ import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
-import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
+import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { checkSequence, checkTemperature, haveReturns } from './learning/sequence-checks.ts';
@@ -29,7 +29,7 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
-import { Crew } from './workers/crew.ts';
+import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
 
@@ -58,13 +58,13 @@ export class LocalPolicy implements Policy {
   /** Number of those that are learnt: all, or with adapters these and the value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
-  readonly #place: ModelPlace | null;
+  readonly #place: ModelFolders | null;
   readonly #base: ParameterStore | null;
   readonly #reference: ParameterStore | null;
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
-  readonly #crew: Crew;
+  readonly #pool: WorkerPool;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
   #version: number;
@@ -75,7 +75,7 @@ export class LocalPolicy implements Policy {
   /** Those who want nothing to be sampled now. */
   #holders = 0;
 
-  private constructor(parts: PolicyParts, crew: Crew) {
+  private constructor(parts: PolicyParts, pool: WorkerPool) {
     const { options, config, weights } = parts;
     this.config = config;
     this.#options = options;
@@ -88,7 +88,7 @@ export class LocalPolicy implements Policy {
     this.#weights = weights;
     this.#first = parts.first;
     this.#second = parts.second;
-    this.#crew = crew;
+    this.#pool = pool;
     this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
     this.#version = 0;
     this.#step = 0;
@@ -100,8 +100,8 @@ export class LocalPolicy implements Policy {
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
     const { weights, squares } = parts;
-    const crew = await Crew.start(workerSetups(parts), { length: weights.flat.length, squares });
-    return new LocalPolicy(parts, crew);
+    const pool = await WorkerPool.start(workerSetups(parts), { length: weights.flat.length, squares });
+    return new LocalPolicy(parts, pool);
   }
 
   get version(): number {
@@ -110,7 +110,7 @@ export class LocalPolicy implements Policy {
 
   /** What it runs on, for people. */
   get description(): string {
-    const where = this.#crew.description;
+    const where = this.#pool.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
     const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
@@ -124,16 +124,16 @@ export class LocalPolicy implements Policy {
   /** @param watch told of each token soon after it is sampled, before the result */
   async generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
     this.#assertOpen();
-    return this.#crew.generate(request, watch);
+    return this.#pool.generate(request, watch);
   }
 
   release(sequenceId: number): void {
-    if (!this.#closed) this.#crew.release(sequenceId);
+    if (!this.#closed) this.#pool.release(sequenceId);
   }
 
   /** A sequence that may go on later: it keeps its cache while there is room, and new ones are dealt out without it. */
   park(sequenceId: number): void {
-    if (!this.#closed) this.#crew.park(sequenceId);
+    if (!this.#closed) this.#pool.park(sequenceId);
   }
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -167,7 +167,7 @@ export class LocalPolicy implements Policy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(() => this.#crew.score(sequences, settings.temperature, reference));
+    return this.#inTurn(() => this.#pool.score(sequences, settings.temperature, reference));
   }
 
   /**
@@ -181,7 +181,7 @@ export class LocalPolicy implements Policy {
     return this.#withGradient(batch, settings, false, async norm => {
       const step = this.#step + 1;
       const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
-      await this.#crew.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
       return { 'actor/lr': optimizer.learningRate };
@@ -225,7 +225,7 @@ export class LocalPolicy implements Policy {
       const compute = async () => {
         const lossScale = this.#lossScale?.scale ?? 1;
         const task = { sequences, loss, structure, counts, temperature, lossScale };
-        const { norm, metrics: parts } = await this.#crew.gradient(task);
+        const { norm, metrics: parts } = await this.#pool.gradient(task);
         const metrics = { ...parts, ...batchMetrics(sequences, loss) };
         return {
           norm: norm / lossScale,
@@ -258,7 +258,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     this.#holders++;
     try {
-      await this.#crew.all({ kind: 'hold' });
+      await this.#pool.all({ kind: 'hold' });
       return await work();
     } finally {
       this.#holders--;
@@ -270,7 +270,7 @@ export class LocalPolicy implements Policy {
   async save(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await this.#crew.all({ kind: 'download' });
+      await this.#pool.all({ kind: 'download' });
       await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
@@ -290,7 +290,7 @@ export class LocalPolicy implements Policy {
   async publish(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await this.#crew.all({ kind: 'download' });
+      await this.#pool.all({ kind: 'download' });
       await saveModel(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
@@ -303,8 +303,8 @@ export class LocalPolicy implements Policy {
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
-    await this.#inTurn(() => this.#crew.all({ kind: 'download' }));
-    return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
+    await this.#inTurn(() => this.#pool.all({ kind: 'download' }));
+    return { config: this.config, folders: this.#place, base: this.#base, weights: this.#weights };
   }
 
   /**
@@ -317,7 +317,7 @@ export class LocalPolicy implements Policy {
     await this.#inTurn(async () => {
       await assertSameModel(folder, this.config);
       try {
-        await this.#crew.all({ kind: 'hold' });
+        await this.#pool.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
         const moments = { first: this.#first, second: this.#second };
@@ -350,14 +350,14 @@ export class LocalPolicy implements Policy {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await this.#crew.close();
+    await this.#pool.close();
   }
 
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
-    await this.#crew.all(task);
+    await this.#pool.all(task);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -215,7 +215,7 @@ export class Models {
     await readAdapterWeights(folder, config, adapter);
     return {
       config,
-      place: { base: this.#baseFolder, adapter: folder },
+      folders: { base: this.#baseFolder, adapter: folder },
       base: base ?? weights,
       weights: adapter,
     };

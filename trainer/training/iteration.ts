@@ -16,7 +16,7 @@ import { writeTrajectories } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
-import type { EpisodeSource, Played } from './sources/episode-source.ts';
+import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
 import { updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
@@ -164,7 +164,7 @@ async function collect(
   const { filter } = settings.algorithm;
   const { env_groups } = settings.rollout;
   const byEntropy = filter.score.startsWith('entropy');
-  const rounds: (Round & { readonly played: Played })[] = [];
+  const rounds: (Round & { readonly played: PlayedGroups })[] = [];
   let missing = env_groups;
   do {
     const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);
@@ -189,7 +189,7 @@ async function collect(
 }
 
 /** Seconds and counts of several collections added up, all else averaged. */
-function mergePlayed(rounds: readonly Played[]): Metrics {
+function mergePlayed(rounds: readonly PlayedGroups[]): Metrics {
   const merged = averageRows(rounds.map(round => round.metrics));
   for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;
   return merged;

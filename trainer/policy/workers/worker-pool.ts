@@ -1,7 +1,7 @@
 import type { GenerateRequest, Generation, SampledToken } from '../../generation/generation.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import { cutIntoSlices } from '../parts.ts';
+import { sliceWeights } from '../parts.ts';
 import type { Score, ScoreRequest } from '../policy.ts';
 import type { Slice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
@@ -18,7 +18,7 @@ export interface SharedVectors {
  * The worker threads of a local policy. A sequence that is generated has one of them as its home; what is scored or learnt is
  * dealt out, and each works on a slice of the weights that they share.
  */
-export class Crew {
+export class WorkerPool {
   readonly #workers: readonly WorkerHandle[];
   readonly #slices: readonly Slice[];
   readonly #squares: Float64Array;
@@ -30,17 +30,17 @@ export class Crew {
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
-    this.#slices = cutIntoSlices(length, workers.length);
+    this.#slices = sliceWeights(length, workers.length);
     this.#squares = squares;
     this.#homeCounts = workers.map(() => 0);
   }
 
   /** Starts a thread for each setup. @throws why one of them cannot start; the others are ended then */
-  static async start(setups: readonly WorkerSetup[], vectors: SharedVectors): Promise<Crew> {
+  static async start(setups: readonly WorkerSetup[], vectors: SharedVectors): Promise<WorkerPool> {
     const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
     const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
     const failure = started.find(result => result.status === 'rejected');
-    if (failure === undefined) return new Crew(workers, vectors);
+    if (failure === undefined) return new WorkerPool(workers, vectors);
     await Promise.all(workers.map(worker => worker.terminate()));
     throw failure.reason;
   }

@@ -20,13 +20,13 @@ import {
 } from '../../rollout/described-tag.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
-import type { Played, PlayOptions, Rollouts } from '../sources/episode-source.ts';
+import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
 
 /** How long a collection that is given up may take to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
 
 /** The environments of a run: connected, described, and ready for an agent of text to play in. */
-export interface TextBench {
+export interface TextRunContext {
   readonly servers: ServerPool;
   readonly tags: readonly DescribedTag[];
   readonly collector: Collector;
@@ -34,7 +34,7 @@ export interface TextBench {
 }
 
 /** The same with a tokenizer, for policies. */
-export interface Workbench extends TextBench {
+export interface RunContext extends TextRunContext {
   readonly tokenizer: Tokenizer;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
@@ -49,12 +49,12 @@ export interface Workbench extends TextBench {
  * @param note told when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
-export function openWorkbench(
+export function openRunContext(
   settings: RunSettings,
   tokenizerFolder: string | undefined,
   note: (text: string) => void,
   signal: AbortSignal,
-): Promise<Workbench> {
+): Promise<RunContext> {
   return connected(settings, note, signal, async (servers, tags) => {
     const response = responseSettings(settings);
     const tokenizer =
@@ -77,12 +77,12 @@ export function openWorkbench(
   });
 }
 
-/** {@link openWorkbench} for agents that read and write text and need no tokenizer. */
-export function openTextBench(
+/** {@link openRunContext} for agents that read and write text and need no tokenizer. */
+export function openTextRunContext(
   settings: RunSettings,
   note: (text: string) => void,
   signal: AbortSignal,
-): Promise<TextBench> {
+): Promise<TextRunContext> {
   return connected(settings, note, signal, async (servers, tags) => {
     const collector = new Collector(collectorSettings(settings, servers, tags));
     return { servers, tags, collector, close: () => servers.close() };
@@ -144,16 +144,16 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
 }
 
 /** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
-export function benchAgent(bench: Workbench, policy: Pick<Policy, 'generate' | 'release'>): Agent {
-  return policyAgent(policy, tag => (tag in bench.grammars ? tag : undefined));
+export function sampledAgent(context: RunContext, policy: Pick<Policy, 'generate' | 'release'>): Agent {
+  return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
 }
 
 /** Rollouts of an agent on a workbench. */
-export function agentRollouts(bench: TextBench, agent: Agent, note: (text: string) => void): Rollouts {
+export function agentRollouts(context: TextRunContext, agent: Agent, note: (text: string) => void): Rollouts {
   return {
-    async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played> {
+    async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
       const { temperature, topK, topP, seed, signal } = options;
-      const collecting = bench.collector.collect(groups, {
+      const collecting = context.collector.collect(groups, {
         agent,
         sampling: { temperature, topK, topP },
         samplingSeed: seed,

@@ -6,7 +6,7 @@ import type { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import { PANEL_OUTPUTS, packedSize, packMatrix, roundUp } from '../../tensor/runtime/wasm/product.ts';
 
 /** A linear layer in the kernels' memory. */
-export interface Linear {
+export interface LinearArguments {
   readonly name: string;
   readonly inputs: number;
   readonly outputs: number;
@@ -17,32 +17,32 @@ export interface Linear {
 }
 
 /** A norm's weight in the kernels' memory. */
-export interface NormPlace {
+export interface NormArguments {
   readonly name: string;
   readonly width: number;
   readonly weight: number;
 }
 
-interface LayerPlaces {
-  readonly inputNorm: NormPlace;
-  readonly query: Linear;
-  readonly key: Linear;
-  readonly value: Linear;
+interface LayerArguments {
+  readonly inputNorm: NormArguments;
+  readonly query: LinearArguments;
+  readonly key: LinearArguments;
+  readonly value: LinearArguments;
   /** Null where heads are not normalised. */
-  readonly headNorms: { readonly query: NormPlace; readonly key: NormPlace } | null;
-  readonly output: Linear;
-  readonly attendedNorm: NormPlace;
-  readonly gate: Linear;
-  readonly up: Linear;
-  readonly down: Linear;
+  readonly headNorms: { readonly query: NormArguments; readonly key: NormArguments } | null;
+  readonly output: LinearArguments;
+  readonly attendedNorm: NormArguments;
+  readonly gate: LinearArguments;
+  readonly up: LinearArguments;
+  readonly down: LinearArguments;
 }
 
 /** Where a decoder's weights and the rows between its kernels lie. */
-export interface KernelPlaces {
-  readonly layers: readonly LayerPlaces[];
-  readonly finalNorm: NormPlace;
-  readonly logits: Linear;
-  readonly value: Linear | null;
+export interface KernelArguments {
+  readonly layers: readonly LayerArguments[];
+  readonly finalNorm: NormArguments;
+  readonly logits: LinearArguments;
+  readonly value: LinearArguments | null;
   /** Rows [maxRows, …] by what they hold. */
   readonly rows: { readonly [name in 'hidden' | 'normed' | 'gate' | 'up' | 'logits' | 'values']: number };
   readonly hiddenStride: number;
@@ -52,16 +52,16 @@ export interface KernelPlaces {
 }
 
 /** Plans the memory of a KernelProgram. */
-export function placeKernels(
+export function planKernels(
   config: DecoderConfig,
   valueHead: boolean,
   maxRows: number,
   plan: MemoryPlan,
-): KernelPlaces {
+): KernelArguments {
   const { hiddenSize, intermediateSize, headDimension, vocabularySize } = config;
   const queries = config.heads * headDimension;
   const keys = config.keyValueHeads * headDimension;
-  const linear = (name: string, outputs: number, inputs: number, biased: boolean): Linear => ({
+  const linear = (name: string, outputs: number, inputs: number, biased: boolean): LinearArguments => ({
     name,
     inputs,
     outputs,
@@ -69,12 +69,12 @@ export function placeKernels(
     bias: plan.place(roundUp(outputs, PANEL_OUTPUTS)),
     biased,
   });
-  const norm = (name: string, width: number): NormPlace => ({
+  const norm = (name: string, width: number): NormArguments => ({
     name,
     width,
     weight: plan.place(roundUp(width, PANEL_OUTPUTS)),
   });
-  const layers = Array.from({ length: config.layers }, (_, layer): LayerPlaces => {
+  const layers = Array.from({ length: config.layers }, (_, layer): LayerArguments => {
     const prefix = layerPrefix(layer);
     const [attention, mlp] = [`${prefix}.self_attn`, `${prefix}.mlp`];
     return {
@@ -125,13 +125,13 @@ export function placeKernels(
 
 /** Writes all weights into the memory as the kernels read them, adapters merged into theirs. */
 export function packWeights(
-  places: KernelPlaces,
+  places: KernelArguments,
   parameters: ParameterSource,
   lora: LoraConfig | undefined,
   memory: WebAssembly.Memory,
 ): void {
   const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
-  const linear = ({ name, inputs, outputs, weight, bias, biased }: Linear): void => {
+  const linear = ({ name, inputs, outputs, weight, bias, biased }: LinearArguments): void => {
     const array = parameters.array(`${name}.weight`, [outputs, inputs]);
     packMatrix(
       adapted(array, name, parameters, lora),
@@ -141,7 +141,7 @@ export function packWeights(
     );
     if (biased) floats(bias, outputs).set(parameters.array(`${name}.bias`, [outputs]));
   };
-  const norm = ({ name, width, weight }: NormPlace): void => {
+  const norm = ({ name, width, weight }: NormArguments): void => {
     floats(weight, width).set(parameters.array(name, [width]));
   };
   for (const layer of places.layers) {

@@ -7,7 +7,7 @@ import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { SamplingSettings } from '../generation.ts';
 import { type CompiledGrammar, compileGrammar } from '../grammar.ts';
 import { Sampler } from '../sampling.ts';
-import { DeviceDraws } from './device-draws.ts';
+import { DeviceSampler } from './device-sampler.ts';
 
 const runtimes: readonly (readonly [string, Runtime | null])[] = [
   ['WebGPU', await WebGpuRuntime.open()],
@@ -34,36 +34,36 @@ function logitsOf(rows: number, width: number): Float32Array {
   return Float32Array.from({ length: rows * width }, () => 2.5 * rng.normal());
 }
 
-async function drawsOn(
+async function deviceSamplerOn(
   runtime: Runtime,
   width: number,
   rows: number,
   grammars: ReadonlyMap<string, CompiledGrammar>,
 ) {
-  const draws = DeviceDraws.create(width, grammars, rows)!;
+  const deviceSampler = DeviceSampler.create(width, grammars, rows)!;
   const g = new GraphBuilder();
-  const { inputs, outputs } = draws.build(g, g.input('logits', 'float32', [rows, width]));
+  const { inputs, outputs } = deviceSampler.build(g, g.input('logits', 'float32', [rows, width]));
   const executable = await runtime.compile(g.build(), { outputs });
-  return { draws, run: (logits: Float32Array) => executable.run({ ...inputs, logits }) };
+  return { deviceSampler, run: (logits: Float32Array) => executable.run({ ...inputs, logits }) };
 }
 
 for (const [place, runtime] of runtimes) {
   const options = { skip: runtime === null ? 'no GPU here that Dawn can use' : false };
-  t.test(`tokens drawn on ${place} are those that are drawn here`, options, async t => {
+  t.test(`tokens sampled on ${place} are those that are sampled here`, options, async t => {
     for (const width of [7, 300]) {
       const rows = 6 * CHANGES.length;
       const logits = logitsOf(rows, width);
       const sampler = new Sampler(width);
-      const { draws, run } = await drawsOn(runtime!, width, rows, new Map());
+      const { deviceSampler, run } = await deviceSamplerOn(runtime!, width, rows, new Map());
       const settings = (row: number) => ({ ...plain, ...CHANGES[row % CHANGES.length] });
       for (let row = 0; row < rows; row++) {
         const rng = Random.fromSeed(row);
-        draws.set(row, { sampling: settings(row), rng, grammar: null, grammarState: 0 });
+        deviceSampler.set(row, { sampling: settings(row), rng, grammar: null, grammarState: 0 });
       }
       await run(logits);
       for (let row = 0; row < rows; row++) {
-        const wanted = { ...sampler.draw(logits, row * width, settings(row), Random.fromSeed(row)) };
-        const given = draws.get(row);
+        const wanted = { ...sampler.sample(logits, row * width, settings(row), Random.fromSeed(row)) };
+        const given = deviceSampler.get(row);
         t.equal(given.token, wanted.token, `token of row ${row} of ${width}`);
         t.ok(Math.abs(given.logProb - wanted.logProb) < 1e-5, `log-probability of row ${row} of ${width}`);
       }
@@ -79,10 +79,15 @@ for (const [place, runtime] of runtimes) {
     const grammar = compileGrammar('answer', { start: 0, states }, width);
     const logits = logitsOf(rows, width);
     const sampler = new Sampler(width);
-    const { draws, run } = await drawsOn(runtime!, width, rows, new Map([['answer', grammar]]));
+    const { deviceSampler, run } = await deviceSamplerOn(
+      runtime!,
+      width,
+      rows,
+      new Map([['answer', grammar]]),
+    );
     for (let row = 0; row < rows; row++) {
       const rng = Random.fromSeed(row);
-      draws.set(row, {
+      deviceSampler.set(row, {
         sampling: plain,
         rng,
         grammar: row % 3 === 0 ? null : grammar,
@@ -93,20 +98,20 @@ for (const [place, runtime] of runtimes) {
     await run(logits);
     for (let row = 0; row < rows; row++) {
       if (row === 5) {
-        t.throws(() => draws.get(row), /no token can be drawn: logits are NaN/);
+        t.throws(() => deviceSampler.get(row), /no token can be sampled: logits are NaN/);
         continue;
       }
       const allowed = row % 3 === 0 ? null : grammar.allowedIn[row % 2];
       const rng = Random.fromSeed(row);
-      const wanted = sampler.draw(logits, row * width, plain, rng, allowed);
-      const given = draws.get(row);
+      const wanted = sampler.sample(logits, row * width, plain, rng, allowed);
+      const given = deviceSampler.get(row);
       t.equal(given.token, wanted.token, `token of row ${row}`);
       t.ok(Math.abs(given.logProb - wanted.logProb) < 1e-5, `log-probability of row ${row}`);
     }
   });
 }
 
-t.test('grammars too large for a device leave the drawing to the processor', async t => {
+t.test('grammars too large for a device leave the sampling to the processor', async t => {
   const grammar = compileGrammar('a', { start: 0, states: [{ tokens: [], next: [] }] }, 2 ** 20);
-  t.equal(DeviceDraws.create(2 ** 20, new Map([['a', grammar]]), 4), null);
+  t.equal(DeviceSampler.create(2 ** 20, new Map([['a', grammar]]), 4), null);
 });

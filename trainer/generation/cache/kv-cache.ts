@@ -3,14 +3,14 @@ import { ropeTables } from '../../models/sequence-layout.ts';
 import { PAGE_BYTES } from '../../tensor/runtime/wasm/code.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import { type AttentionKernel, compileAttention } from './attention-kernel.ts';
-import { type AttentionPlaces, FUTURE_MASK, layerBytes, pageBytes, RUN_WORDS } from './page-layout.ts';
-import { PAGE_POSITIONS, PageTable } from './page-table.ts';
+import { type AttentionAddresses, blockBytes, FUTURE_MASK, layerBytes, RUN_WORDS } from './block-layout.ts';
+import { BLOCK_SIZE, BlockTable } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
 /** Addresses of WebAssembly memory have 32 bits; a page stays free for the arrays in front of the cache. */
 const MAX_MEMORY_BYTES = 2 ** 32 - PAGE_BYTES;
 
-export interface CacheLimits {
+export interface KvCacheLimits {
   readonly maxSequenceLength: number;
   /** Sequences that can have a cache at once. */
   readonly maxOpenSequences: number;
@@ -29,31 +29,31 @@ export interface RowArrays {
 }
 
 /**
- * Keys and values of many sequences in pages of 16 positions, in one WebAssembly memory together with the rows that the
+ * Keys and values of many sequences in blocks of 16 positions, in one WebAssembly memory together with the rows that the
  * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
  * touched, so that views of it stay valid.
  */
-export class PagedCache {
+export class KvCache {
   readonly rows: RowArrays;
   /** Where the rows lie in the memory. */
-  readonly places: AttentionPlaces;
+  readonly places: AttentionAddresses;
   readonly memory: WebAssembly.Memory;
-  readonly pages: PageTable;
+  readonly blockTable: BlockTable;
   readonly #kernel: AttentionKernel;
   readonly #runs: Int32Array;
-  readonly #listsAddress: number;
+  readonly #tablesAddress: number;
   readonly #layerBytes: number;
 
   /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
-  constructor(config: DecoderConfig, limits: CacheLimits) {
+  constructor(config: DecoderConfig, limits: KvCacheLimits) {
     if (config.headDimension % 8 !== 0) {
       throw new ModelConfigError(`generation needs heads of a multiple of 8, got ${config.headDimension}`);
     }
     const { maxRows, maxOpenSequences, maxSequenceLength, plan = new MemoryPlan() } = limits;
     const { heads, keyValueHeads, headDimension } = config;
-    const pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
-    const positions = pagesPerSequence * PAGE_POSITIONS;
-    const places: AttentionPlaces = {
+    const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
+    const positions = blocksPerSequence * BLOCK_SIZE;
+    const places: AttentionAddresses = {
       angles: plan.place(positions * headDimension),
       query: plan.place(headDimension),
       scores: plan.place(positions),
@@ -65,17 +65,17 @@ export class PagedCache {
       runs: plan.place(maxRows * RUN_WORDS),
     };
     this.places = places;
-    this.#listsAddress = plan.place(maxOpenSequences * pagesPerSequence);
+    this.#tablesAddress = plan.place(maxOpenSequences * blocksPerSequence);
     const { end } = plan;
-    const bytesOfPage = pageBytes(config, config.layers);
-    const wanted = maxOpenSequences * pagesPerSequence;
-    const pageCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfPage));
-    if (pageCount < pagesPerSequence) {
+    const bytesOfBlock = blockBytes(config, config.layers);
+    const wanted = maxOpenSequences * blocksPerSequence;
+    const blockCount = Math.min(wanted, Math.floor((MAX_MEMORY_BYTES - end) / bytesOfBlock));
+    if (blockCount < blocksPerSequence) {
       throw new ModelConfigError(
-        `a sequence of ${maxSequenceLength} tokens needs a cache of ${(pagesPerSequence * bytesOfPage) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
+        `a sequence of ${maxSequenceLength} tokens needs a cache of ${(blocksPerSequence * bytesOfBlock) / 2 ** 20} MiB, which does not fit 4 GiB: lower the maximum sequence length`,
       );
     }
-    const memoryPages = Math.ceil((end + pageCount * bytesOfPage) / PAGE_BYTES);
+    const memoryPages = Math.ceil((end + blockCount * bytesOfBlock) / PAGE_BYTES);
     const memory = new WebAssembly.Memory({ initial: memoryPages, maximum: memoryPages });
     this.memory = memory;
     const floats = (address: number, count: number) => new Float32Array(memory.buffer, address, count);
@@ -90,12 +90,12 @@ export class PagedCache {
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
     writeAngles(config, floats(places.angles, positions * headDimension), positions);
     this.#kernel = compileAttention(config, places, memory);
-    this.pages = new PageTable({
-      pageCount,
-      pagesPerSequence,
-      lists: new Int32Array(memory.buffer, this.#listsAddress, wanted),
+    this.blockTable = new BlockTable({
+      blockCount,
+      blocksPerSequence,
+      tables: new Int32Array(memory.buffer, this.#tablesAddress, wanted),
       first: end,
-      step: bytesOfPage,
+      step: bytesOfBlock,
     });
   }
 
@@ -105,7 +105,7 @@ export class PagedCache {
     this.#runs[word] = firstRow;
     this.#runs[word + 1] = rows;
     this.#runs[word + 2] = position;
-    this.#runs[word + 3] = this.#listsAddress + slot * this.pages.pagesPerSequence * FLOAT_BYTES;
+    this.#runs[word + 3] = this.#tablesAddress + slot * this.blockTable.blocksPerSequence * FLOAT_BYTES;
   }
 
   /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */

@@ -1,34 +1,34 @@
-import type { Value } from './step.ts';
+import type { DeviceValue } from './step.ts';
 
 /** A binding begins at a multiple of so many elements (256 bytes, the most that a device may ask for). */
 export const ALIGNMENT = 64;
 
 /** How much of an array a shader can be given, and where room for more arrays comes from. */
-export interface Room {
+export interface ScratchSpace {
   /** Most elements that a shader can be given of one array. */
   readonly most: number;
   /** An array that nobody has yet. */
-  allocate(length: number): Value;
+  allocate(length: number): DeviceValue;
 }
 
 /** A stretch of an array, in elements. */
-export function partOf(value: Value, start: number, length: number): Value {
+export function sliceOf(value: DeviceValue, start: number, length: number): DeviceValue {
   if (start === 0 && length === value.length) return value;
   return { id: value.id, length, part: { of: wholeOf(value), start: startOf(value) + start } };
 }
 
 /** The array that lies on the device. */
-export function wholeOf(value: Value): Value {
+export function wholeOf(value: DeviceValue): DeviceValue {
   return value.part?.of ?? value;
 }
 
 /** Where in {@link wholeOf} a value begins, in elements. */
-export function startOf(value: Value): number {
+export function startOf(value: DeviceValue): number {
   return value.part?.start ?? 0;
 }
 
 /** Whether a shader can be given the value as it lies. */
-export function isBindable(value: Value, { most }: Room): boolean {
+export function isBindable(value: DeviceValue, { most }: ScratchSpace): boolean {
   return value.length <= most && startOf(value) % ALIGNMENT === 0;
 }
 
@@ -37,13 +37,13 @@ export function isBindable(value: Value, { most }: Room): boolean {
  * @returns that part, and where in it they begin
  */
 export function windowOf(
-  value: Value,
+  value: DeviceValue,
   start: number,
   length: number,
-): { readonly value: Value; readonly start: number } {
+): { readonly value: DeviceValue; readonly start: number } {
   const from = startOf(value) + start;
   const rest = from % ALIGNMENT;
-  return { value: partOf(wholeOf(value), from - rest, rest + length), start: rest };
+  return { value: sliceOf(wholeOf(value), from - rest, rest + length), start: rest };
 }
 
 /** Elements from the first to the last that strides reach in a box. */
@@ -52,7 +52,7 @@ export function spanOf(extents: readonly number[], strides: readonly number[]): 
 }
 
 /** A box within a box, along the same axes. */
-export interface Piece {
+export interface BoxSlice {
   readonly starts: readonly number[];
   readonly extents: readonly number[];
 }
@@ -65,7 +65,7 @@ export function cutBox(
   extents: readonly number[],
   operands: readonly (readonly number[])[],
   most: number,
-): Piece[] {
+): BoxSlice[] {
   const piece = [...extents];
   for (;;) {
     const over = operands.find(strides => spanOf(piece, strides) > most);
@@ -76,7 +76,7 @@ export function cutBox(
     const half = Math.ceil(piece[axis] / 2);
     piece[axis] = half > ALIGNMENT ? Math.ceil(half / ALIGNMENT) * ALIGNMENT : half;
   }
-  let pieces: Piece[] = [{ starts: [], extents: [] }];
+  let pieces: BoxSlice[] = [{ starts: [], extents: [] }];
   extents.forEach((extent, axis) => {
     const count = Math.ceil(extent / piece[axis]);
     const along = Array.from({ length: count }, (_, i) => i * piece[axis]);
@@ -91,6 +91,6 @@ export function cutBox(
 }
 
 /** Where a piece begins for an operand of these strides. */
-export function offsetOf({ starts }: Piece, strides: readonly number[]): number {
+export function offsetOf({ starts }: BoxSlice, strides: readonly number[]): number {
   return starts.reduce((offset, start, axis) => offset + start * strides[axis], 0);
 }

@@ -1,14 +1,14 @@
-import { PAGE_POSITIONS } from './page-table.ts';
+import { BLOCK_SIZE } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
 /** Score of positions that are not there yet; its weight is 0. Scores are in units of log 2. */
 export const NO_SCORE = -1e30;
 
 /**
- * Added to the scores of the last page: read from element 15 − p on, it hides all positions of the page after its p-th.
+ * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
  */
-export const FUTURE_MASK = Float32Array.from({ length: 2 * PAGE_POSITIONS }, (_, i) =>
-  i < PAGE_POSITIONS ? 0 : NO_SCORE,
+export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) =>
+  i < BLOCK_SIZE ? 0 : NO_SCORE,
 );
 
 /** Words of a run record: what one sequence does in a tick. */
@@ -22,12 +22,12 @@ export interface AttentionShape {
 }
 
 /** Fixed places in the shared memory, in bytes. */
-export interface AttentionPlaces {
+export interface AttentionAddresses {
   /** cos then sin of a position's angles, [positions, 2, headDimension / 2]. */
   readonly angles: number;
   /** One head's query. */
   readonly query: number;
-  /** Scores of one query against all positions, rounded up to whole pages. */
+  /** Scores of one query against all positions, rounded up to whole blocks. */
   readonly scores: number;
   /** {@link FUTURE_MASK} */
   readonly futureMask: number;
@@ -40,17 +40,17 @@ export interface AttentionPlaces {
   readonly runs: number;
 }
 
-/** Bytes of one page: keys and values of all layers for 16 positions of one sequence. */
-export function pageBytes(shape: AttentionShape, layers: number): number {
+/** Bytes of one block: keys and values of all layers for 16 positions of one sequence. */
+export function blockBytes(shape: AttentionShape, layers: number): number {
   return layers * layerBytes(shape);
 }
 
-/** Bytes of one layer in a page. */
+/** Bytes of one layer in a block. */
 export function layerBytes(shape: AttentionShape): number {
   return shape.keyValueHeads * headBytes(shape);
 }
 
-/** Bytes of one key-value head of a layer in a page. */
+/** Bytes of one key-value head of a layer in a block. */
 export function headBytes(shape: AttentionShape): number {
-  return 2 * PAGE_POSITIONS * shape.headDimension * FLOAT_BYTES;
+  return 2 * BLOCK_SIZE * shape.headDimension * FLOAT_BYTES;
 }

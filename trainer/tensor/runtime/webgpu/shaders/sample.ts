@@ -1,7 +1,7 @@
-import { DRAW_RESULTS, DRAW_SETTINGS, drawOperation } from '../../../graph/operations/device/draw.ts';
-import type { Room } from '../lowering/parts.ts';
-import { byRows } from '../lowering/pieces.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sampleOperation } from '../../../graph/operations/device/sample.ts';
+import { inRowSlices } from '../lowering/row-slices.ts';
+import type { ScratchSpace } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { toNdArray } from './reference.ts';
 
 const THREADS = 256;
@@ -9,8 +9,8 @@ const THREADS = 256;
 const BITS = 31;
 
 /**
- * A workgroup draws for one row. Weights are ordered as their bits are; the edge of top-k and top-p is found bit by bit, each
- * time over the whole row. The draw goes down in parts of a 256th, summed in their order: equal runs give equal bits.
+ * A workgroup samples for one row. Weights are ordered as their bits are; the edge of top-k and top-p is found bit by bit, each
+ * time over the whole row. The sample goes down in parts of a 256th, summed in their order: equal runs give equal bits.
  */
 const code = `
 struct Uniforms {
@@ -27,12 +27,12 @@ struct Measure {
   mass : f32,
 }
 struct Place {
-  // tokens among which the draw falls
+  // tokens among which the sample falls
   first : u32,
   last : u32,
   // weights at the edge before them
   seen : u32,
-  // what is left of the number drawn, below 0 before it is drawn
+  // what is left of the number sampled, below 0 before it is sampled
   rest : f32,
   total : f32,
 }
@@ -108,7 +108,7 @@ fn kept(weight : f32, edge : u32, equals : u32, seen : ptr<function, u32>) -> f3
   return select(0.0, weight, *seen <= equals);
 }
 
-// Narrows the place of the draw down to one of 256 parts.
+// Narrows the place of the sample down to one of 256 parts.
 fn narrow(thread : u32, start : u32, now : Place, edge : u32, equals : u32, uniform_number : f32) {
   let size = (now.last - now.first + ${THREADS - 1}u) / ${THREADS}u;
   let first = min(now.first + thread * size, now.last);
@@ -151,7 +151,7 @@ fn narrow(thread : u32, start : u32, now : Place, edge : u32, equals : u32, unif
 fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_index) thread : u32) {
   let row = group.x;
   let start = row * u.width;
-  let own = row * ${DRAW_SETTINGS}u;
+  let own = row * ${SAMPLE_SETTINGS}u;
   let most = u32(settings[own + 1u]);
   let share = settings[own + 2u];
   let uniform_number = settings[own + 3u];
@@ -159,9 +159,9 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_inde
   if (best == u.width || uniform_number < 0.0) {
     if (thread == 0u) {
       let broken = best == u.width;
-      result[row * ${DRAW_RESULTS}u] = select(f32(best), -1.0, broken);
-      result[row * ${DRAW_RESULTS}u + 1u] = select(1.0, 0.0, broken);
-      result[row * ${DRAW_RESULTS}u + 2u] = 1.0;
+      result[row * ${SAMPLE_RESULTS}u] = select(f32(best), -1.0, broken);
+      result[row * ${SAMPLE_RESULTS}u + 1u] = select(1.0, 0.0, broken);
+      result[row * ${SAMPLE_RESULTS}u + 2u] = 1.0;
     }
     return;
   }
@@ -200,54 +200,56 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_inde
     narrow(thread, start, now, edge, equals, uniform_number);
   }
   if (thread == 0u) {
-    result[row * ${DRAW_RESULTS}u] = f32(place.first);
-    result[row * ${DRAW_RESULTS}u + 1u] = weights[start + place.first];
-    result[row * ${DRAW_RESULTS}u + 2u] = place.total;
+    result[row * ${SAMPLE_RESULTS}u] = f32(place.first);
+    result[row * ${SAMPLE_RESULTS}u + 1u] = weights[start + place.first];
+    result[row * ${SAMPLE_RESULTS}u + 2u] = place.total;
   }
 }
 `;
 
 /**
- * Draws a token of each row.
+ * Samples a token of each row.
  * @param logits [rows, width]
  * @param weights exp((logit − largest) / temperature), of the same shape
- * @param settings [rows, {@link DRAW_SETTINGS}]
- * @param result [rows, {@link DRAW_RESULTS}]
+ * @param settings [rows, {@link SAMPLE_SETTINGS}]
+ * @param result [rows, {@link SAMPLE_RESULTS}]
  */
-export function drawRows(
+export function sampleRows(
   {
     logits,
     weights,
     settings,
-  }: { readonly logits: Value; readonly weights: Value; readonly settings: Value },
+  }: { readonly logits: DeviceValue; readonly weights: DeviceValue; readonly settings: DeviceValue },
   width: number,
-  result: Value,
-  room: Room,
-): Step[] {
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const operands = [
     { value: logits, width },
     { value: weights, width },
-    { value: settings, width: DRAW_SETTINGS },
+    { value: settings, width: SAMPLE_SETTINGS },
   ];
-  return byRows(
-    room,
-    settings.length / DRAW_SETTINGS,
+  return inRowSlices(
+    scratch,
+    settings.length / SAMPLE_SETTINGS,
     operands,
-    { value: result, width: DRAW_RESULTS },
+    { value: result, width: SAMPLE_RESULTS },
     (rows, own, out) => [
       {
-        name: `draw of ${width} tokens`,
+        name: `sample of ${width} tokens`,
         code,
         uniforms: Uint32Array.of(width).buffer,
         reads: own,
         writes: [out],
         groups: [rows, 1, 1],
-        runOnCpu([numbers, , by], [drawn]) {
+        runOnCpu([numbers, , by], [sampled]) {
           const inputs = [
             toNdArray(numbers, { value: logits, shape: [rows, width] }),
-            toNdArray(by, { value: settings, shape: [rows, DRAW_SETTINGS] }),
+            toNdArray(by, { value: settings, shape: [rows, SAMPLE_SETTINGS] }),
           ];
-          drawn.set(drawOperation.evaluate(inputs, {}, { dtype: 'float32', shape: [rows, DRAW_RESULTS] }));
+          sampled.set(
+            sampleOperation.evaluate(inputs, {}, { dtype: 'float32', shape: [rows, SAMPLE_RESULTS] }),
+          );
         },
       },
     ],

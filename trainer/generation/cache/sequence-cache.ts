@@ -1,9 +1,9 @@
 import type { ActiveRequest, Sequence } from '../sequence.ts';
 import type { EngineStatistics } from '../statistics.ts';
-import { PAGE_POSITIONS, type PageTable } from './page-table.ts';
+import { BLOCK_SIZE, type BlockTable } from './block-table.ts';
 
-export interface ResidentsOptions {
-  readonly cache: PageTable;
+export interface SequenceCacheOptions {
+  readonly cache: BlockTable;
   /** Sequences that can have a cache at once. */
   readonly maxOpenSequences: number;
   /** All there are, by id; the engine's own. */
@@ -14,17 +14,17 @@ export interface ResidentsOptions {
 }
 
 /**
- * Which sequences have a cache. One that begins like another shares its full pages: what the members of a group have in
- * common is computed for the first of them and read by all. Shared pages are never written differently, because only pages
- * on which all tokens agree are shared; where sequences part they have pages of their own.
+ * Which sequences have a cache. One that begins like another shares its full blocks: what the members of a group have in
+ * common is computed for the first of them and read by all. Shared blocks are never written differently, because only blocks
+ * on which all tokens agree are shared; where sequences part they have blocks of their own.
  */
-export class Residents {
-  readonly #options: ResidentsOptions;
+export class SequenceCache {
+  readonly #options: SequenceCacheOptions;
   readonly #freeSlots: number[];
   /** Counts changes of the weights. */
   #generation = 0;
 
-  constructor(options: ResidentsOptions) {
+  constructor(options: SequenceCacheOptions) {
     const { maxOpenSequences: count } = options;
     this.#options = options;
     this.#freeSlots = Array.from({ length: count }, (_, i) => count - 1 - i);
@@ -40,11 +40,11 @@ export class Residents {
       this.#share(sequence);
     }
     // The last token sampled needs no place: nothing is computed from it before the next request.
-    const pages = Math.ceil((sequence.length + newTokens - 1) / PAGE_POSITIONS);
-    while (cache.freePages < pages - sequence.pages) if (!this.#evict(sequence)) return false;
-    if (pages > sequence.pages) {
-      cache.addPages(sequence.slot, sequence.pages, pages);
-      sequence.pages = pages;
+    const blocks = Math.ceil((sequence.length + newTokens - 1) / BLOCK_SIZE);
+    while (cache.freeBlocks < blocks - sequence.blocks) if (!this.#evict(sequence)) return false;
+    if (blocks > sequence.blocks) {
+      cache.addBlocks(sequence.slot, sequence.blocks, blocks);
+      sequence.blocks = blocks;
     }
     return true;
   }
@@ -53,20 +53,20 @@ export class Residents {
   catchUp(sequence: Sequence): void {
     const { cache, statistics } = this.#options;
     while (
-      sequence.cached % PAGE_POSITIONS === 0 &&
-      sequence.cached + PAGE_POSITIONS < sequence.length &&
-      cache.isFilled(sequence.slot, sequence.cached / PAGE_POSITIONS)
+      sequence.cached % BLOCK_SIZE === 0 &&
+      sequence.cached + BLOCK_SIZE < sequence.length &&
+      cache.isFilled(sequence.slot, sequence.cached / BLOCK_SIZE)
     ) {
-      sequence.cached += PAGE_POSITIONS;
-      statistics.shared += PAGE_POSITIONS;
+      sequence.cached += BLOCK_SIZE;
+      statistics.shared += BLOCK_SIZE;
     }
   }
 
   /** The next `count` tokens of a sequence are computed in the coming tick. */
   advance(sequence: Sequence, count: number): void {
-    const before = Math.floor(sequence.cached / PAGE_POSITIONS);
+    const before = Math.floor(sequence.cached / BLOCK_SIZE);
     sequence.cached += count;
-    this.#options.cache.markFilled(sequence.slot, before, Math.floor(sequence.cached / PAGE_POSITIONS));
+    this.#options.cache.markFilled(sequence.slot, before, Math.floor(sequence.cached / BLOCK_SIZE));
   }
 
   /** The weights have changed: caches are void, or go on as they are but are no longer shared with newcomers. */
@@ -80,7 +80,7 @@ export class Residents {
     }
   }
 
-  /** Pages that were being computed may not have been. */
+  /** Blocks that were being computed may not have been. */
   distrust(sequences: readonly Sequence[]): void {
     this.#options.cache.clearFilled();
     for (const sequence of sequences) sequence.cached = 0;
@@ -88,29 +88,29 @@ export class Residents {
 
   drop(sequence: Sequence): void {
     if (sequence.slot === -1) return;
-    this.#options.cache.freeSlot(sequence.slot, sequence.pages);
+    this.#options.cache.freeSlot(sequence.slot, sequence.blocks);
     this.#freeSlots.push(sequence.slot);
     sequence.slot = -1;
-    sequence.pages = 0;
+    sequence.blocks = 0;
     sequence.cached = 0;
   }
 
-  /** Gives a sequence without pages those of the one that it agrees with the longest. */
+  /** Gives a sequence without blocks those of the one that it agrees with the longest. */
   #share(sequence: Sequence): void {
-    const most = Math.floor((sequence.length - 1) / PAGE_POSITIONS);
+    const most = Math.floor((sequence.length - 1) / BLOCK_SIZE);
     let donor: Sequence | null = null;
-    let pages = 0;
+    let blocks = 0;
     for (const other of this.#options.sequences.values()) {
-      if (pages === most) break;
+      if (blocks === most) break;
       if (other === sequence || other.slot === -1 || other.generation !== this.#generation) continue;
-      const common = commonPages(sequence, other, Math.min(most, other.pages));
-      if (common <= pages) continue;
+      const common = commonBlocks(sequence, other, Math.min(most, other.blocks));
+      if (common <= blocks) continue;
       donor = other;
-      pages = common;
+      blocks = common;
     }
     if (donor === null) return;
-    this.#options.cache.sharePages(sequence.slot, donor.slot, pages);
-    sequence.pages = pages;
+    this.#options.cache.shareBlocks(sequence.slot, donor.slot, blocks);
+    sequence.blocks = blocks;
   }
 
   /** Takes the cache of the idle sequence that was used the longest ago. */
@@ -134,10 +134,10 @@ export class Residents {
   }
 }
 
-/** Full pages, `most` at most, on which two sequences hold the same tokens. */
-function commonPages(a: Sequence, b: Sequence, most: number): number {
-  const end = Math.min(most * PAGE_POSITIONS, b.length);
+/** Full blocks, `most` at most, on which two sequences hold the same tokens. */
+function commonBlocks(a: Sequence, b: Sequence, most: number): number {
+  const end = Math.min(most * BLOCK_SIZE, b.length);
   let same = 0;
   while (same < end && a.tokens[same] === b.tokens[same]) same++;
-  return Math.floor(same / PAGE_POSITIONS);
+  return Math.floor(same / BLOCK_SIZE);
 }

@@ -1,19 +1,19 @@
 import t from 'tap';
-import { cutBox, offsetOf, partOf, spanOf, startOf, wholeOf, windowOf } from './parts.ts';
-import type { Value } from './step.ts';
+import { cutBox, offsetOf, sliceOf, spanOf, startOf, wholeOf, windowOf } from './slices.ts';
+import type { DeviceValue } from './step.ts';
 
-const value: Value = { id: 1, length: 1000 };
+const value: DeviceValue = { id: 1, length: 1000 };
 
 t.test('parts of parts are parts of the whole', async t => {
-  const part = partOf(partOf(value, 100, 500), 30, 20);
+  const part = sliceOf(sliceOf(value, 100, 500), 30, 20);
   t.equal(wholeOf(part), value);
   t.equal(startOf(part), 130);
   t.equal(part.length, 20);
-  t.equal(partOf(value, 0, 1000), value);
+  t.equal(sliceOf(value, 0, 1000), value);
 });
 
 t.test('a window begins where a binding may', async t => {
-  const window = windowOf(partOf(value, 100, 500), 30, 20);
+  const window = windowOf(sliceOf(value, 100, 500), 30, 20);
   t.equal(startOf(window.value), 128);
   t.equal(window.start, 2);
   t.equal(window.value.length, 22);
