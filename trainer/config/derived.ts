@@ -120,3 +120,8 @@ export function earlyStoppingSettings({
     successValidations: rules.success_validations,
   };
 }
+
+/** Whether the trajectories of an iteration, counted from 1, are written. */
+export function recordsTrajectories({ tracking }: Pick<RunSettings, 'tracking'>, step: number): boolean {
+  return tracking.trajectories_every > 0 && step % tracking.trajectories_every === 0;
+}

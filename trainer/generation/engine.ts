@@ -1,7 +1,12 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { SequenceCache } from './cache/sequence-cache.ts';
-import { type GenerateRequest, type Generation, MAX_TOP_LOG_PROBS, type SampledToken } from './generation.ts';
+import {
+  type GenerateRequest,
+  type Generation,
+  MAX_TOP_LOG_PROBS,
+  type StreamedToken,
+} from './generation.ts';
 import { type CompiledGrammar, compileGrammar, type TokenGrammar } from './grammar.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
@@ -79,7 +84,7 @@ export class GenerationEngine {
     request: GenerateRequest,
     finish: (generation: Generation) => void,
     fail: (error: Error) => void,
-    watch?: (token: SampledToken) => void,
+    watch?: (token: StreamedToken) => void,
   ): void {
     const { append, sampling, topLogProbs } = request;
     const { maxSequenceLength, config } = this.#options;

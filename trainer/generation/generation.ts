@@ -43,7 +43,7 @@ export interface TopLogProbs {
 }
 
 /** A token as soon as it is sampled. */
-export interface SampledToken {
+export interface StreamedToken {
   readonly tokenId: number;
   readonly logProb: number;
   readonly version: number;

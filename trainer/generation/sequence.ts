@@ -1,5 +1,5 @@
 import type { Random } from '../../shared/random.ts';
-import type { Generation, SampledToken, SamplingSettings, TopLogProbs } from './generation.ts';
+import type { Generation, SamplingSettings, StreamedToken, TopLogProbs } from './generation.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import type { StopStrings } from './stop-strings.ts';
 
@@ -53,7 +53,7 @@ export class ActiveRequest {
   /** Most probable tokens to report; undefined for none. */
   readonly topLogProbs: number | undefined;
   readonly #top: TopLogProbs[] = [];
-  readonly #watch: ((token: SampledToken) => void) | undefined;
+  readonly #watch: ((token: StreamedToken) => void) | undefined;
   readonly #finish: (generation: Generation) => void;
   readonly fail: (error: Error) => void;
 
@@ -66,7 +66,7 @@ export class ActiveRequest {
     readonly room: number;
     readonly values: boolean;
     readonly topLogProbs: number | undefined;
-    readonly watch: ((token: SampledToken) => void) | undefined;
+    readonly watch: ((token: StreamedToken) => void) | undefined;
     readonly finish: (generation: Generation) => void;
     readonly fail: (error: Error) => void;
   }) {

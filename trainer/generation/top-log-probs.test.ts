@@ -4,7 +4,7 @@ import { initialize, parameterSpecs } from '../models/parameters.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { GenerationEngine } from './engine.ts';
-import type { GenerateRequest, Generation, SampledToken } from './generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from './generation.ts';
 
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());
@@ -27,7 +27,7 @@ const request: GenerateRequest = {
   seed: 5,
 };
 
-async function run(asked: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
+async function run(asked: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
   const engine = new GenerationEngine({
     config,
     valueHead: false,
@@ -43,7 +43,7 @@ async function run(asked: GenerateRequest, watch?: (token: SampledToken) => void
 }
 
 t.test('a watch is told of each token as it is sampled', async t => {
-  const seen: SampledToken[] = [];
+  const seen: StreamedToken[] = [];
   const generation = await run(request, token => seen.push(token));
   t.same(
     seen.map(({ tokenId }) => tokenId),

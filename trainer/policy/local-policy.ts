@@ -3,7 +3,7 @@ import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
-import type { GenerateRequest, Generation, SampledToken } from '../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
@@ -122,7 +122,7 @@ export class LocalPolicy implements Policy {
   }
 
   /** @param watch told of each token soon after it is sampled, before the result */
-  async generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     this.#assertOpen();
     return this.#pool.generate(request, watch);
   }

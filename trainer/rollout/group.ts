@@ -86,6 +86,7 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
       options: tag.options,
       seed: seedable ? plan.seed : undefined,
       groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
+      record: plan.record,
     },
     plan.size,
   );

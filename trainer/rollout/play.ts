@@ -106,6 +106,7 @@ class Play {
     const { tag } = described;
     const actionsLeft = tag.maxActionsPerTrajectory - this.#actionCount;
     const view = nextView(this.#session.observation, actionsLeft, this.turns);
+    const { structured } = this.#session;
     const reply = await this.#ask(view);
     this.#setting.check();
     const text = replyText(reply, tokenizer);
@@ -126,6 +127,7 @@ class Play {
     const placed = this.#context?.accept(sampledTokens(reply, text, prompt, tokenizer), rawResponse);
     this.turns.push({
       state: view.state,
+      ...(structured === undefined ? {} : { structured }),
       actionsLeft,
       actions: executed,
       reward: results.reduce((sum, result) => sum + result.reward, 0),
@@ -166,6 +168,7 @@ class Play {
   episode(samples: readonly EpisodeSample[]): Episode {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
+    const { structured } = this.#session;
     return {
       episodeId: `${tag.name}/${seed}/${groupId}.${this.#member}`,
       environmentId: tag.environmentId,
@@ -179,6 +182,7 @@ class Play {
       terminated: this.over,
       truncated: this.over && !this.#success,
       finalState: this.#session.observation,
+      ...(structured === undefined ? {} : { finalStructured: structured }),
       ...(samples.at(-1) ?? NO_ARRAYS),
       ...(samples.length > 1 ? { samples } : {}),
     };

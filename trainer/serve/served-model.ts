@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
-import type { Generation, SampledToken } from '../generation/generation.ts';
+import type { Generation, StreamedToken } from '../generation/generation.ts';
 import type { TokenGrammar } from '../generation/grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { LocalPolicy } from '../policy/local-policy.ts';
@@ -62,7 +62,7 @@ export class ServedModel implements LanguageModel {
   async generate(
     { promptIds, ...request }: TokenRequest,
     signal: AbortSignal,
-    watch?: (token: SampledToken) => void,
+    watch?: (token: StreamedToken) => void,
   ): Promise<Generation> {
     signal.throwIfAborted();
     const known = this.#kept.take(promptIds);

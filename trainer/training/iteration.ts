@@ -12,8 +12,9 @@ import type { Policy } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { writeTrajectories } from '../tracking/trajectories.ts';
+import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
 import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
@@ -33,6 +34,7 @@ export interface IterationParts {
   readonly decode: (ids: ArrayLike<number>) => string;
   /** Measures when the policy has something to do; absent where nobody asks. */
   readonly busy?: IntervalMeter;
+  readonly trajectories: TrajectoryWriter;
   /** Seconds on a clock that only rises. */
   readonly clock: () => number;
 }
@@ -67,6 +69,7 @@ export async function runIteration(
   const t1 = clock();
   const { episodes, filtered } = collected;
   const diagnosed = await busy.during(() => diagnose(parts, episodes, step, state.collapse));
+  const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collected.scores));
   const measured = clock();
   const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
@@ -87,10 +90,7 @@ export async function runIteration(
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
   source.trained();
   const t3 = clock();
-  const { trajectories_every } = settings.tracking;
-  if (trajectories_every > 0 && step % trajectories_every === 0) {
-    writeTrajectories(parts.run.trajectories, 'train', step, episodes);
-  }
+  recordIteration(parts, { step, episodes, filtered, sequences, scores });
   const sampled = sampledTokens(episodes);
   const seconds = clock() - t0;
   const waited = t1 - t0;

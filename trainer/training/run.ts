@@ -9,7 +9,9 @@ import type { Policy } from '../policy/policy.ts';
 import { meteredAgent } from '../rollout/agents/metered-agent.ts';
 import { referenceAgent } from '../rollout/agents/reference-agent.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
+import { dropGroupRows } from '../tracking/group-rows.ts';
 import { type Progress, shownBytes } from '../tracking/progress.ts';
+import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
 import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
@@ -38,17 +40,38 @@ export async function trainRun(
     step: checkpoint?.state.step ?? -1,
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
   };
+  const status = openStatus(run, settings, progress, checkpoint);
   const tracker = openTracker(
     run.metrics,
     done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
-    configuredSinks(run.path, settings, progress.warn),
+    [() => status.sink, ...configuredSinks(run.path, settings, progress.warn)],
   );
+  dropGroupRows(run.groups, done.step);
   try {
-    return await trainTracked({ run, settings, progress, stop, tracker, checkpoint });
+    const parts = { run, settings, progress: status.progress, stop, tracker, checkpoint, status };
+    const summary = await trainTracked(parts);
+    status.end(!summary || summary.ended === 'stopped' ? 'stopped' : 'finished');
+    return summary;
+  } catch (error) {
+    status.end('failed', error as Error);
+    throw error;
   } finally {
     await tracker.close();
   }
+}
+
+function openStatus(
+  run: RunFolder,
+  settings: RunSettings,
+  progress: Progress,
+  checkpoint: ReturnType<typeof latestCheckpoint>,
+): RunStatusFile {
+  const description = describeRun(settings);
+  const validations = (checkpoint?.state.validations ?? []).flatMap(
+    ({ step, metrics }) => validationPoint(step, metrics, description) ?? [],
+  );
+  return new RunStatusFile(run.status, settings, progress, validations);
 }
 
 interface TrackedParts {
@@ -58,6 +81,7 @@ interface TrackedParts {
   readonly stop: AbortSignal;
   readonly tracker: Tracker;
   readonly checkpoint: ReturnType<typeof latestCheckpoint>;
+  readonly status: RunStatusFile;
 }
 
 async function trainTracked({
@@ -67,6 +91,7 @@ async function trainTracked({
   stop,
   tracker,
   checkpoint,
+  status,
 }: TrackedParts): Promise<RunSummary | undefined> {
   const note = progress.note.bind(progress);
   const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
@@ -77,7 +102,12 @@ async function trainTracked({
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
     try {
-      const { totalBytes } = runSizes(settings, actor.config, await criticShape(settings, actor.config));
+      const { totalBytes, parameters } = runSizes(
+        settings,
+        actor.config,
+        await criticShape(settings, actor.config),
+      );
+      status.opened(parameters);
       note(
         `policy on ${actor.description}; about ${shownBytes(totalBytes)} of memory, ${shownBytes(machineMemory())} are there`,
       );

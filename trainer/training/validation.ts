@@ -15,11 +15,14 @@ export interface ValidationPlan extends SamplingDistribution {
   readonly seed: number;
   /** Attempts at each level; 1 unless told otherwise. */
   readonly groupSize?: number;
+  /** The first so many groups keep the states of their turns. */
+  readonly recorded?: number;
 }
 
 /** The groups of a validation: always the same for the same plan. */
 export function validationGroups(plan: ValidationPlan): GroupPlan[] {
-  return planGroups({ tags: plan.tags, groupSize: plan.groupSize ?? 1, firstSeed: plan.seed });
+  const { tags, groupSize = 1, seed, recorded } = plan;
+  return planGroups({ tags, groupSize, firstSeed: seed, recorded });
 }
 
 /** Plays the validation episodes; the same levels and the same draws every time. */

@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation, SampledToken } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
@@ -112,7 +112,7 @@ export type FromWorker =
 /** A token of a watched request. */
 export interface NumberedToken {
   readonly id: number;
-  readonly token: SampledToken;
+  readonly token: StreamedToken;
 }
 
 export type NumberedGeneration =

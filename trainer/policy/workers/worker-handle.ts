@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { GenerateRequest, Generation, SampledToken } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type {
   FromWorker,
   SequenceOrder,
@@ -22,7 +22,7 @@ export class WorkerHandle {
   readonly #worker: Worker;
   readonly #index: number;
   readonly #pending = new Map<number, Pending>();
-  readonly #watches = new Map<number, (token: SampledToken) => void>();
+  readonly #watches = new Map<number, (token: StreamedToken) => void>();
   #orders: SequenceOrder[] = [];
   #flushPlanned = false;
   #nextId = 0;
@@ -57,7 +57,7 @@ export class WorkerHandle {
   }
 
   /** @param watch told of each token soon after it is sampled */
-  generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     const id = ++this.#nextId;
     const result = this.#expect<Generation>(id);
     if (watch !== undefined) this.#watches.set(id, watch);

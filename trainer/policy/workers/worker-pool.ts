@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation, SampledToken } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { sliceWeights } from '../parts.ts';
@@ -52,7 +52,7 @@ export class WorkerPool {
   }
 
   /** @param watch told of each token soon after it is sampled */
-  async generate(request: GenerateRequest, watch?: (token: SampledToken) => void): Promise<Generation> {
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     let home = this.#homes.get(request.sequenceId);
     if (home === undefined) {
       home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));

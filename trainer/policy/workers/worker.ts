@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { GenerationEngine } from '../../generation/engine.ts';
-import type { GenerateRequest, SampledToken } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import type { Decode } from '../../generation/stop-strings.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
@@ -107,7 +107,7 @@ class PolicyWorker {
 
   #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
-    const watch = (token: SampledToken) => this.#sampled.push({ id, token });
+    const watch = (token: StreamedToken) => this.#sampled.push({ id, token });
     try {
       this.#engine.submit(
         request,

@@ -1,4 +1,4 @@
-import type { Generation, SampledToken, TopLogProbs } from '../../generation/generation.ts';
+import type { Generation, StreamedToken, TopLogProbs } from '../../generation/generation.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChoiceOptions } from './options.ts';
 import { ResponseText } from './response-text.ts';
@@ -17,7 +17,7 @@ export interface ChoiceEnd {
 export interface ChoiceDelta {
   readonly text: string;
   readonly calls: readonly ToolCall[];
-  readonly tokens: readonly SampledToken[];
+  readonly tokens: readonly StreamedToken[];
 }
 
 /** One response to a prompt, while its tokens come and afterwards. */
@@ -28,7 +28,7 @@ export class Choice {
   readonly #options: ChoiceOptions;
   readonly #text: ResponseText;
   readonly #reader: ToolCallReader | null;
-  #pending: SampledToken[] = [];
+  #pending: StreamedToken[] = [];
   #count = 0;
   #called = false;
   #generation: Generation | null = null;
@@ -110,7 +110,7 @@ export class Choice {
     return { text: delta.content + (rest?.content ?? ''), calls, tokens };
   }
 
-  #add(token: SampledToken, wake: () => void): void {
+  #add(token: StreamedToken, wake: () => void): void {
     this.#pending.push(token);
     this.#count++;
     wake();
@@ -129,7 +129,7 @@ export class Choice {
   }
 }
 
-function tokensOf({ tokenIds, logProbs, versions, top }: Generation): SampledToken[] {
+function tokensOf({ tokenIds, logProbs, versions, top }: Generation): StreamedToken[] {
   return Array.from(tokenIds, (tokenId, i) => ({
     tokenId,
     logProb: logProbs[i],

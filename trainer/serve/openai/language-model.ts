@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Generation, SampledToken, SamplingSettings } from '../../generation/generation.ts';
+import type { Generation, SamplingSettings, StreamedToken } from '../../generation/generation.ts';
 import type { TokenGrammar } from '../../generation/grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 
@@ -34,7 +34,7 @@ export interface LanguageModel {
   generate(
     request: TokenRequest,
     signal: AbortSignal,
-    watch?: (token: SampledToken) => void,
+    watch?: (token: StreamedToken) => void,
   ): Promise<Generation>;
 
   /** log-probabilities of the tokens given those before them, 0 for the first; absent where it cannot score. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { SampledToken } from '../../generation/generation.ts';
+import type { StreamedToken } from '../../generation/generation.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { Choice, ChoiceDelta } from './choice.ts';
 import type { LanguageModel } from './language-model.ts';
@@ -116,11 +116,11 @@ export function completionChoice(
   };
 }
 
-function idsOf(tokens: readonly SampledToken[]): number[] {
+function idsOf(tokens: readonly StreamedToken[]): number[] {
   return tokens.map(({ tokenId }) => tokenId);
 }
 
-function chatLogProbs(tokens: readonly SampledToken[], tokenizer: Tokenizer): object {
+function chatLogProbs(tokens: readonly StreamedToken[], tokenizer: Tokenizer): object {
   const entry = (id: number, logProb: number) => {
     const token = tokenizer.decode([id]);
     return { token, logprob: finite(logProb), bytes: [...Buffer.from(token)] };
@@ -136,7 +136,7 @@ function chatLogProbs(tokens: readonly SampledToken[], tokenizer: Tokenizer): ob
 
 function textLogProbs(
   { prompt }: Choice,
-  tokens: readonly SampledToken[],
+  tokens: readonly StreamedToken[],
   tokenizer: Tokenizer,
   echo: Echo | undefined,
   offset: number,
@@ -167,7 +167,7 @@ function textLogProbs(
 }
 
 /** Under the distribution that was sampled from; at temperature 0 under that of temperature 1. */
-function logProbOf({ logProb, top }: SampledToken): number {
+function logProbOf({ logProb, top }: StreamedToken): number {
   return top === undefined ? logProb : Math.fround(top.logProb);
 }
 

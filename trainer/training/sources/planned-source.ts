@@ -1,4 +1,4 @@
-import { groupsPerTag, samplingDistribution } from '../../config/derived.ts';
+import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
@@ -44,6 +44,7 @@ export class PlannedSource implements EpisodeSource {
       groupSize: rollout.group_size,
       firstSeed: this.#position.nextSeed,
       firstGroup: this.#groups,
+      recorded: recordsTrajectories(this.#settings, step) ? rollout.env_groups : 0,
     });
     const played = await this.#rollouts.play(groups, {
       ...samplingDistribution(rollout),

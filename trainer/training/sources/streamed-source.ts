@@ -1,5 +1,5 @@
 import { mean } from '../../algorithms/statistics.ts';
-import { groupsPerTag, samplingDistribution } from '../../config/derived.ts';
+import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
@@ -35,6 +35,7 @@ export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan 
         tags: groupsPerTag(settings, iteration + 1),
         groupSize: group_size,
         firstSeed: start_seed + iteration * env_groups,
+        recorded: recordsTrajectories(settings, iteration + 1) ? env_groups : 0,
       });
       known = { iteration, groups };
     }
