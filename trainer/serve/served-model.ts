@@ -94,7 +94,7 @@ export class ServedModel implements LanguageModel {
     const mask = new Uint8Array(tokenIds.length).fill(1);
     mask[0] = 0;
     if (tokenIds.length < 2) return new Float32Array(tokenIds.length);
-    const [{ logProbs }] = await this.policy.score([{ tokenIds: Int32Array.from(tokenIds), mask }]);
+    const [{ logProbs }] = await this.policy.score([{ tokenIds: Int32Array.from(tokenIds), lossMask: mask }]);
     return logProbs;
   }
 
