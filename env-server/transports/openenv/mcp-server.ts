@@ -28,7 +28,7 @@ import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 export const MCP_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /** Messages of one JSON-RPC batch. */
-const MOST_IN_BATCH = 100;
+const MAX_BATCH_SIZE = 100;
 
 /** Where a request comes from. */
 export interface McpCaller {
@@ -63,8 +63,8 @@ export class McpServer {
   /** Answers a message or a batch of them, with errors where it must; never throws. */
   async answer(given: unknown, caller: McpCaller): Promise<McpOutcome> {
     if (!Array.isArray(given)) return this.#answerOne(given, caller);
-    if (given.length === 0 || given.length > MOST_IN_BATCH) {
-      const message = `Invalid request: a batch has 1 to ${MOST_IN_BATCH} messages, not ${given.length}`;
+    if (given.length === 0 || given.length > MAX_BATCH_SIZE) {
+      const message = `Invalid request: a batch has 1 to ${MAX_BATCH_SIZE} messages, not ${given.length}`;
       return { reply: rpcFailure(null, new RpcError('invalidRequest', message)) };
     }
     const replies: JsonObject[] = [];
