@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
+import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import type { ProblemDesk } from './replies/problems.ts';
 
@@ -14,6 +15,7 @@ export async function addCompatibilityDoors(
 ): Promise<void> {
   await addOpenEnvRoutes(app, dispatcher, desk, settings);
   await addGymRoutes(app, dispatcher, desk);
+  await addMcpRoutes(app, dispatcher, desk);
 }
 
 const DOORS = '/compat/';

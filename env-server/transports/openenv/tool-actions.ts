@@ -45,7 +45,11 @@ export async function toolAction(
   if (fields.type === LIST) {
     const tools = await toolsOf(play, principal, seat.envId, seat);
     const observation = {
-      tools: tools.map(({ name, description, schema }) => ({ name, description, input_schema: schema })),
+      tools: tools.map(({ name, description, inputSchema }) => ({
+        name,
+        description,
+        input_schema: inputSchema,
+      })),
     };
     return { observation, reward: null, done: false, metadata: { session_id: seat.sessionId } };
   }
