@@ -4,8 +4,8 @@ import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocke
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
 import type { Json } from '../shared/json.ts';
-import { answersOf } from './cluster/answers.ts';
-import type { Membership } from './cluster/membership.ts';
+import type { ClusterMembership } from './cluster/membership.ts';
+import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { Registrations } from './custom/registrations.ts';
 import { RemoteNetwork } from './custom/remote/endpoint.ts';
@@ -14,7 +14,7 @@ import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
 import { Dispatcher } from './operations/dispatch/dispatcher.ts';
-import { announceChange, openEverywhere } from './operations/dispatch/peers.ts';
+import { announceChange, countOpenSessions } from './operations/dispatch/sibling-workers.ts';
 import { sessionView } from './operations/sessions/views.ts';
 import { type JournalFiles, newRun } from './persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
@@ -32,7 +32,7 @@ import { Authenticator } from './transports/access/auth.ts';
 import { AllowedHosts } from './transports/access/hosts.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
 import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
-import { addCompatibilityDoors, authorizationOf } from './transports/compatible.ts';
+import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
 import { addPages } from './transports/monitoring/health.ts';
 import { logRequests } from './transports/monitoring/log-requests.ts';
 import { createMetrics, metricsText } from './transports/monitoring/metrics.ts';
@@ -41,7 +41,7 @@ import { traceRequests } from './transports/monitoring/trace-requests.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
 import { readJson, writeContent } from './transports/replies/content.ts';
-import { ProblemDesk } from './transports/replies/problems.ts';
+import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { answerUnrouted } from './transports/replies/unrouted.ts';
 import { addFastPath } from './transports/rest/fast-path.ts';
 import { PacedRequests } from './transports/rest/paced-requests.ts';
@@ -70,7 +70,7 @@ export interface AppParts {
   /** What the journal writes to. */
   readonly journalFiles?: JournalFiles;
   /** For one of several processes that serve together. */
-  readonly membership?: Membership;
+  readonly membership?: ClusterMembership;
 }
 
 export interface App {
@@ -119,13 +119,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const hosts = new AllowedHosts(settings);
   const origins = new AllowedOrigins(settings.corsOrigins);
   const counts = new RequestCounts();
-  const desk = new ProblemDesk(log);
+  const problemHandler = new ProblemHandler(log);
   const { membership } = parts;
-  const peers = membership?.mesh;
+  const siblings = membership?.channels;
   const sessions = new SessionManager(
     settings,
     parts.clock ?? parts.now,
-    membership && { placement: membership.mesh.placement, counts: membership.counts },
+    membership && { placement: membership.channels.placement, counts: membership.counts },
   );
   if (membership && membership.restarts > 0) sessions.recallCrash();
   const persistence = parts.storage?.health ?? new PersistenceHealth(log);
@@ -154,8 +154,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     store,
     log,
     limits: settings,
-    sessionsOf: envId => openEverywhere(catalogue.sessionsOf(envId), envId, peers),
-    announce: peers && (() => announceChange(peers)),
+    sessionsOf: envId => countOpenSessions(catalogue.sessionsOf(envId), envId, siblings),
+    announce: siblings && (() => announceChange(siblings)),
     now: parts.now ?? Date.now,
   });
   registrations.start();
@@ -166,8 +166,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     editionOf: envId => registrations.edition(envId),
     viewOf: session => sessionView(session) as unknown as Json,
     health: persistence,
-    writer: { run: membership?.run ?? newRun(), ...(peers?.placement ?? { index: 0, count: 1 }) },
-    share: peers && shareOf(peers.placement),
+    writer: { run: membership?.run ?? newRun(), ...(siblings?.placement ?? { index: 0, count: 1 }) },
+    share: siblings && shareOf(siblings.placement),
     files: parts.journalFiles,
   });
   const dispatcher = new Dispatcher({
@@ -176,7 +176,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     registrations,
     stepTimeoutMs: settings.stepTimeoutMs,
     tracing,
-    peers,
+    siblings,
   });
   const server = Fastify({
     loggerInstance: log,
@@ -187,14 +187,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     return503OnClosing: false,
     // Node would answer with nothing but a status.
     http: { requireHostHeader: false, connectionsCheckingInterval: SLOW_REQUESTS_CHECK_MS },
-    clientErrorHandler: (error, socket) => desk.refuse(error, socket),
+    clientErrorHandler: (error, socket) => problemHandler.refuse(error, socket),
     frameworkErrors(error, request, reply) {
       // Such replies pass by the hooks.
       reply.raw.once('finish', () => {
         leaveUpgrade(request.raw);
         counts.add(request.method, NO_ROUTE, reply.statusCode);
       });
-      desk.reply(error, request, reply.headers(REPLY_HEADERS));
+      problemHandler.reply(error, request, reply.headers(REPLY_HEADERS));
     },
   }) as unknown as FastifyInstance;
 
@@ -202,8 +202,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
-  server.setErrorHandler((error, request, reply) => desk.reply(error, request, reply));
-  answerUnrouted(server, desk);
+  server.setErrorHandler((error, request, reply) => problemHandler.reply(error, request, reply));
+  answerUnrouted(server, problemHandler);
   if (tracing) traceRequests(server, tracing);
   secureReplies(server);
   server.addHook('onRequest', (request, _reply, done) => {
@@ -225,11 +225,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   });
   server.addHook('onSend', (_request, _reply, payload, done) => sessions.deliver(() => done(null, payload)));
   server.server.on('checkExpectation', server.routing);
-  server.server.on('connect', (_request, socket) => desk.refuse(new Error('this is no proxy'), socket));
+  server.server.on('connect', (_request, socket) =>
+    problemHandler.refuse(new Error('this is no proxy'), socket),
+  );
   const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
   readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
   await addRestRoutes(server, dispatcher);
-  addBatchRoute(server, dispatcher, desk, settings.maxBatchItems);
+  addBatchRoute(server, dispatcher, problemHandler, settings.maxBatchItems);
   // What traces or logs every request sees it on the usual path only.
   if (!tracing && !log.isLevelEnabled('debug')) {
     addFastPath(server, {
@@ -237,7 +239,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
       authenticator,
       hosts,
       counts,
-      desk,
+      problemHandler,
       laneOf: request => paced.laneOf(request),
       ...settings,
     });
@@ -253,10 +255,10 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     done();
   });
   // In a scope of its own: the plugin adds to every request around it.
-  await server.register(async doors => {
-    await doors.register(fastifyWebsocket, {
+  await server.register(async scope => {
+    await scope.register(fastifyWebsocket, {
       errorHandler(error, socket) {
-        desk.noteSocketError(error);
+        problemHandler.noteSocketError(error);
         socket.terminate();
       },
       preClose(done) {
@@ -271,12 +273,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
         handleProtocols: protocols => chooseSubprotocol(protocols) ?? false,
       },
     });
-    sockets = doors.websocketServer.clients as Set<PacedWebSocket>;
-    doors.websocketServer.on('connection', (socket: PacedWebSocket, request) => {
+    sockets = scope.websocketServer.clients as Set<PacedWebSocket>;
+    scope.websocketServer.on('connection', (socket: PacedWebSocket, request) => {
       socket.pace(request.socket, paced.laneOf(request), settings.maxFramesInFlight);
     });
-    doors.websocketServer.on('wsClientError', (error, socket) => desk.refuse(error, socket));
-    doors.addHook('preValidation', (request, _reply, done) => {
+    scope.websocketServer.on('wsClientError', (error, socket) => problemHandler.refuse(error, socket));
+    scope.addHook('preValidation', (request, _reply, done) => {
       const isSocket = request.ws || !request.routeOptions.url?.endsWith('/ws');
       done(
         isSocket
@@ -287,8 +289,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
             ),
       );
     });
-    addWebSocketRoute(doors, dispatcher, desk, settings);
-    await addCompatibilityDoors(doors, dispatcher, desk, settings);
+    addWebSocketRoute(scope, dispatcher, problemHandler, settings);
+    await addCompatibleTransports(scope, dispatcher, problemHandler, settings);
   });
   await server.register(async pages => {
     await securePages(pages);
@@ -296,17 +298,17 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   });
   const metrics = createMetrics(
     dispatcher.services,
-    desk,
+    problemHandler,
     counts,
     () => sockets.size,
     membership?.restarts,
     store.durable ? persistence : undefined,
   );
-  await addPages(server, sessions, persistence, () => metricsText(metrics, peers));
+  await addPages(server, sessions, persistence, () => metricsText(metrics, siblings));
   paced.pace(server.server);
   keeper?.start();
   sessions.start();
-  await membership?.mesh.listen(answersOf({ server, dispatcher, registrations, metrics, log }));
+  await membership?.channels.listen(requestHandlers({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', async () => {
     clearTimeout(cut);
     keeper?.finish();
@@ -314,10 +316,13 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     registrations.stop();
     store.close();
     lock?.release();
-    await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.mesh.close()]);
+    await Promise.all([scripts.close(), network.close(), tracing?.close(), membership?.channels.close()]);
   });
   const shutDown = async (graceMs: number) => {
-    const unfinished = await Promise.all([sessions.suspend(graceMs), membership?.mesh.settle(graceMs) ?? 0]);
+    const unfinished = await Promise.all([
+      sessions.suspend(graceMs),
+      membership?.channels.settle(graceMs) ?? 0,
+    ]);
     const late = unfinished[0] + unfinished[1];
     keeper?.finish();
     if (late > 0) {

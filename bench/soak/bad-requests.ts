@@ -1,6 +1,6 @@
 import type { ProblemCode } from '../../env-server/problems.ts';
 import type { Json } from '../../shared/json.ts';
-import type { Item } from './door.ts';
+import type { Item } from './transport.ts';
 
 /** An id that no session has. */
 export const NOBODY = 'sNobodyHasThis';

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../../shared/random.ts';
-import type { Door, Item } from './door.ts';
-import type { Ledger } from './ledger.ts';
+import type { SoakCounters } from './counters.ts';
 import { type Game, Player } from './player.ts';
+import type { Item, Transport } from './transport.ts';
 
 /** Chances in each round. */
 const DROPS = 0.01;
@@ -12,7 +12,7 @@ const PAUSE_MS = 50;
 
 /** What a client is told of its surroundings. */
 export interface Surroundings {
-  readonly ledger: Ledger;
+  readonly counters: SoakCounters;
   /** Changes whenever the server is ended, and when it is back: in between connections break. */
   fault(): { readonly number: number; readonly away: boolean };
   /** Something is not as it must be. */
@@ -24,16 +24,22 @@ export interface Surroundings {
 /** Some players on one connection, which they cut now and then; some of them die and leave their sessions behind. */
 export class SoakClient {
   readonly #name: string;
-  readonly #door: Door;
+  readonly #transport: Transport;
   readonly #games: readonly Game[];
   readonly #random: Random;
   readonly #surroundings: Surroundings;
   #players: Player[] = [];
   #lives = 0;
 
-  constructor(name: string, door: Door, games: readonly Game[], random: Random, surroundings: Surroundings) {
+  constructor(
+    name: string,
+    transport: Transport,
+    games: readonly Game[],
+    random: Random,
+    surroundings: Surroundings,
+  ) {
     this.#name = name;
-    this.#door = door;
+    this.#transport = transport;
     this.#games = games;
     this.#random = random;
     this.#surroundings = surroundings;
@@ -44,7 +50,7 @@ export class SoakClient {
     this.#lives++;
     this.#players = this.#games.map(
       (game, i) =>
-        new Player(`${this.#name}.${this.#lives}.${i}`, game, this.#random, this.#surroundings.ledger),
+        new Player(`${this.#name}.${this.#lives}.${i}`, game, this.#random, this.#surroundings.counters),
     );
   }
 
@@ -56,7 +62,7 @@ export class SoakClient {
       if (playing.length === 0) break;
       await this.#round(playing, ending());
     }
-    this.#door.drop();
+    this.#transport.drop();
   }
 
   async #round(playing: readonly Player[], ending: boolean): Promise<void> {
@@ -64,12 +70,12 @@ export class SoakClient {
     let dropped = false;
     const before = fault();
     const items: Item[] = playing.map(player => player.next());
-    const asking = this.#door.ask(items);
+    const asking = this.#transport.ask(items);
     if (!ending && this.#random.chance(DROPS)) {
       await delay(this.#random.integer(5));
       dropped = true;
       onDrop();
-      this.#door.drop();
+      this.#transport.drop();
     }
     let pause = false;
     try {
@@ -78,19 +84,19 @@ export class SoakClient {
         const reply = replies[i];
         const now = fault();
         if (!reply && !dropped && !now.away && now.number === before.number) {
-          violate(`${this.#door.name}: a connection broke although the server was there`);
+          violate(`${this.#transport.name}: a connection broke although the server was there`);
         }
         pause ||= !reply?.ok;
         this.#take(player, replies[i]);
       });
     } catch (error) {
-      violate(`${this.#door.name}: ${(error as Error).message}`);
+      violate(`${this.#transport.name}: ${(error as Error).message}`);
       for (const player of playing) player.abandon();
       this.#live();
     }
     if (!ending && this.#random.chance(DIES)) {
       onDeath();
-      this.#door.drop();
+      this.#transport.drop();
       this.#live();
     }
     if (pause) await delay(PAUSE_MS);
@@ -100,7 +106,7 @@ export class SoakClient {
     try {
       player.take(reply);
     } catch (error) {
-      this.#surroundings.violate(`${this.#door.name}: ${(error as Error).message}`);
+      this.#surroundings.violate(`${this.#transport.name}: ${(error as Error).message}`);
       // Its record is of no use any more.
       player.abandon();
       const at = this.#players.indexOf(player);
@@ -109,7 +115,7 @@ export class SoakClient {
         `${this.#name}.${this.#lives}.${at}`,
         this.#games[at],
         this.#random,
-        this.#surroundings.ledger,
+        this.#surroundings.counters,
       );
     }
   }

@@ -2,8 +2,7 @@ import type { ProblemCode, ProblemDocument } from '../../env-server/problems.ts'
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import { badRequests, NOBODY } from './bad-requests.ts';
-import type { Item, Reply } from './door.ts';
-import type { Ledger } from './ledger.ts';
+import type { SoakCounters } from './counters.ts';
 import {
   begun,
   type Episode,
@@ -14,6 +13,7 @@ import {
   type Taken,
   withStep,
 } from './record.ts';
+import type { Item, Reply } from './transport.ts';
 
 /** What a player plays. */
 export interface Game {
@@ -60,7 +60,7 @@ const MOST_STEPS = 60;
 export class Player {
   readonly #game: Game;
   readonly #random: Random;
-  readonly #ledger: Ledger;
+  readonly #counters: SoakCounters;
   readonly #name: string;
   #asked = 0;
   #pending: Pending | undefined;
@@ -79,11 +79,11 @@ export class Player {
   #ending: 'no' | 'wanted' | 'done' = 'no';
 
   /** @param name differs from player to player */
-  constructor(name: string, game: Game, random: Random, ledger: Ledger) {
+  constructor(name: string, game: Game, random: Random, counters: SoakCounters) {
     this.#name = name;
     this.#game = game;
     this.#random = random;
-    this.#ledger = ledger;
+    this.#counters = counters;
   }
 
   /** It has closed what it had and asks for nothing more. */
@@ -105,7 +105,7 @@ export class Player {
   next(): Item {
     const pending = this.#pending ?? this.#choose();
     this.#pending =
-      this.#kills < this.#ledger.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
+      this.#kills < this.#counters.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
     this.#askedAt = performance.now();
     return this.#pending.item;
   }
@@ -117,7 +117,7 @@ export class Player {
 
   /** Who lost a server asks where its session stands; a step may be sent at once, its key has it done once. */
   #afterKill(pending: Pending): Pending {
-    this.#kills = this.#ledger.kills;
+    this.#kills = this.#counters.kills;
     const { op } = pending.item;
     // What is closed already cannot be looked at.
     const atOnce = op === 'close' || (op === 'step' && this.#random.chance(0.5));
@@ -132,7 +132,7 @@ export class Player {
     const pending = this.#pending;
     if (!pending) throw new Error(`${this.#name} was answered unasked`);
     if (!reply) {
-      this.#ledger.retries++;
+      this.#counters.retries++;
       return;
     }
     if (!reply.ok) {
@@ -149,18 +149,18 @@ export class Player {
 
   #refused(pending: Pending, problem: ProblemDocument): void {
     const { code } = problem;
-    const { problems } = this.#ledger;
+    const { problems } = this.#counters;
     problems.set(code, (problems.get(code) ?? 0) + 1);
     if (code === pending.refusal || pending.item.session_id === NOBODY) {
       this.#pending = undefined;
       return;
     }
     if (AGAIN.has(code)) {
-      this.#ledger.retries++;
+      this.#counters.retries++;
       return;
     }
     if (this.#mayBeGone(code)) {
-      this.#ledger.expired++;
+      this.#counters.expired++;
       if (pending.item.session_id === this.#spare[0]) {
         this.#spare.shift();
         this.#pending = undefined;
@@ -177,7 +177,7 @@ export class Player {
 
   #mayBeGone(code: ProblemCode): boolean {
     // Later on nobody remembers that it has expired.
-    return GONE.has(code) && performance.now() - this.#usedAt > this.#ledger.ttlMs;
+    return GONE.has(code) && performance.now() - this.#usedAt > this.#counters.ttlMs;
   }
 
   /** Everything of its session is gone. */
@@ -276,7 +276,7 @@ export class Player {
       ...(this.#random.chance(0.7) && { expected_step: episode.steps.length + 1 }),
     };
     return this.#ask('step', input, result => {
-      this.#ledger.steps++;
+      this.#counters.steps++;
       this.#keep(withStep(this.#episode!, action, result));
     });
   }
@@ -316,7 +316,7 @@ export class Player {
       session,
       ({ records }) => {
         requireTrajectory(this.#episode!, records as unknown as JsonObject[]);
-        this.#ledger.verified++;
+        this.#counters.verified++;
         then();
       },
       false,
@@ -334,13 +334,13 @@ export class Player {
     if (steps.length < episode.steps.length) {
       const { action } = episode.steps[steps.length];
       return this.#ask('step', { session_id: replay.sessionId, action }, result => {
-        this.#ledger.steps++;
+        this.#counters.steps++;
         steps.push(result as unknown as Taken);
       });
     }
     return this.#close(replay.sessionId, () => {
       requireSteps(episode, steps, 'the episode played again');
-      this.#ledger.replayed++;
+      this.#counters.replayed++;
       this.#replay = undefined;
     });
   }

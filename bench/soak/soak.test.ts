@@ -58,7 +58,7 @@ t.test('memory that grows is noticed, a peak is not', async t => {
 });
 
 t.test('the report has a column for every stage, and says what was wrong', async t => {
-  const ledger = {
+  const counters = {
     steps: 100,
     retries: 1,
     expired: 3,
@@ -71,7 +71,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
   const settings = { workers: 1, seconds: 10, clients: 4, ttlSeconds: 1, seed: 1, limitMs: 50 };
   const report: StageReport = {
     settings,
-    ledger,
+    counters,
     drops: 6,
     deaths: 7,
     seconds: 10,

@@ -7,13 +7,13 @@ import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
 import { ServerProcess } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
-import { doorFor } from './door.ts';
+import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM, MEMORY_TO } from './faults.ts';
 import { type FloodSeen, floods } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
-import type { Ledger } from './ledger.ts';
 import { grewBy, warmAndLater } from './memory.ts';
 import { slowService } from './service.ts';
+import { transportFor } from './transport.ts';
 
 const MS_PER_S = 1000;
 const CHECKPOINT_S = 1;
@@ -41,7 +41,7 @@ export interface StageSettings {
 
 export interface StageReport {
   readonly settings: StageSettings;
-  readonly ledger: Ledger;
+  readonly counters: SoakCounters;
   readonly drops: number;
   readonly deaths: number;
   /** Seconds played, without those in which the server was away. */
@@ -91,7 +91,7 @@ class Stage {
   readonly #settings: StageSettings;
   readonly #server: ServerProcess;
   readonly #progress: Progress;
-  readonly #ledger: Ledger;
+  readonly #counters: SoakCounters;
   readonly #violations: string[] = [];
   readonly #rss: number[] = [];
   readonly #name: string;
@@ -109,7 +109,7 @@ class Stage {
     this.#server = server;
     this.#progress = progress;
     this.#name = settings.workers === 1 ? '1 process' : `${settings.workers} workers`;
-    this.#ledger = {
+    this.#counters = {
       steps: 0,
       retries: 0,
       expired: 0,
@@ -141,7 +141,7 @@ class Stage {
     if (grown !== undefined) this.#violate(grown);
     return {
       settings: this.#settings,
-      ledger: this.#ledger,
+      counters: this.#counters,
       drops: this.#drops,
       deaths: this.#deaths,
       seconds,
@@ -162,7 +162,7 @@ class Stage {
   #play(): Promise<unknown> {
     const { clients, seed } = this.#settings;
     const surroundings: Surroundings = {
-      ledger: this.#ledger,
+      counters: this.#counters,
       fault: () => ({ number: this.#faults, away: this.#away }),
       violate: what => this.#violate(what),
       onDrop: () => this.#drops++,
@@ -171,8 +171,8 @@ class Stage {
     return Promise.all(
       Array.from({ length: clients }, (_, i) => {
         const random = Random.fromSeed(seed * clients + i);
-        const door = doorFor(i, this.#server.origin);
-        return new SoakClient(`c${i}`, door, gamesFor(i), random, surroundings).run(
+        const transport = transportFor(i, this.#server.origin);
+        return new SoakClient(`c${i}`, transport, gamesFor(i), random, surroundings).run(
           () => this.#ending,
           () => this.#over,
         );
@@ -194,8 +194,8 @@ class Stage {
         this.#rss.push((await this.#server.vitals()).rssBytes);
       }
       this.#progress.update(Math.min(Math.round(elapsed()), total), {
-        steps: String(this.#ledger.steps),
-        verified: String(this.#ledger.verified),
+        steps: String(this.#counters.steps),
+        verified: String(this.#counters.verified),
         violations: String(this.#violations.length),
       });
       await delay((seconds * MS_PER_S) / LOOKS);
@@ -231,7 +231,7 @@ class Stage {
   async #happen({ name, kills, run }: Fault): Promise<void> {
     this.#progress.note(`${this.#name}: ${name}`);
     const kill = () => {
-      if (kills) this.#ledger.kills++;
+      if (kills) this.#counters.kills++;
     };
     this.#away = true;
     this.#faults++;

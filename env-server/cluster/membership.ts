@@ -1,9 +1,9 @@
 import type { CommonCounts } from '../sessions/admission.ts';
-import type { Mesh } from './mesh.ts';
+import type { WorkerChannels } from './worker-channels.ts';
 
 /** What makes an app one of several that serve together. */
-export interface Membership {
-  readonly mesh: Mesh;
+export interface ClusterMembership {
+  readonly channels: WorkerChannels;
   readonly counts: CommonCounts;
   /** Of the database of custom environments, for a server without `--data`. */
   readonly folder: string;

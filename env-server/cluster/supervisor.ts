@@ -9,9 +9,9 @@ import { newRun } from '../persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from '../persistence/lock.ts';
 import { checkDatabase } from '../persistence/store.ts';
 import { Connections } from './connections.ts';
-import { Ledger } from './ledger.ts';
+import { HeartbeatMonitor } from './heartbeat.ts';
+import { LimitAccounting } from './limit-accounting.ts';
 import type { ToSupervisor, ToWorker } from './messages.ts';
-import { Pulse } from './pulse.ts';
 
 const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
 /** A worker that ends sooner is started again with a delay. */
@@ -20,7 +20,7 @@ const FIRST_DELAY_MS = 100;
 const LONGEST_DELAY_MS = 10_000;
 
 /** One of the places that are always to be filled by a worker. */
-interface Place {
+interface WorkerSlot {
   readonly index: number;
   worker: ChildProcess | undefined;
   startedAt: number;
@@ -40,10 +40,10 @@ export class Supervisor {
   readonly #folder: string;
   readonly #lock: FolderLock | undefined;
   readonly #run = newRun();
-  readonly #ledger: Ledger;
-  readonly #places: readonly Place[];
+  readonly #limitAccounting: LimitAccounting;
+  readonly #slots: readonly WorkerSlot[];
   readonly #connections = new Connections();
-  readonly #pulse: Pulse;
+  readonly #heartbeats: HeartbeatMonitor;
   readonly #begun: Promise<void>;
   #begin!: () => void;
   #complete = false;
@@ -53,8 +53,8 @@ export class Supervisor {
   constructor(settings: Settings) {
     this.#settings = settings;
     this.#log = pino({ level: settings.logLevel });
-    this.#ledger = new Ledger(settings);
-    this.#pulse = new Pulse(settings.workerSilenceSeconds, performance.now());
+    this.#limitAccounting = new LimitAccounting(settings);
+    this.#heartbeats = new HeartbeatMonitor(settings.workerSilenceSeconds, performance.now());
     this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);
     if (settings.data !== '') checkDatabase(settings.data);
     // Only its owner may look into such a folder, so nobody else may talk to the sockets in it.
@@ -62,7 +62,7 @@ export class Supervisor {
     this.#begun = new Promise(resolve => {
       this.#begin = resolve;
     });
-    this.#places = Array.from({ length: settings.workers }, (_, index) => ({
+    this.#slots = Array.from({ length: settings.workers }, (_, index) => ({
       index,
       worker: undefined,
       startedAt: 0,
@@ -83,34 +83,34 @@ export class Supervisor {
 
   /** Starts the workers; resolves when all are there. Ends the process where one cannot be started. */
   start(): Promise<void> {
-    for (const place of this.#places) this.#fork(place);
-    this.#pulse.watch(index => this.#killHung(this.#places[index]));
+    for (const slot of this.#slots) this.#fork(slot);
+    this.#heartbeats.watch(index => this.#killHung(this.#slots[index]));
     return this.#begun;
   }
 
   /** Lets the workers end, in order; a second time, at once. */
   stop(reason: string): void {
     this.#stopping = reason;
-    this.#log.info(`${reason}: ending ${this.#places.length} workers`);
-    for (const { worker } of this.#places) if (worker) send(worker, { kind: 'stop', reason });
+    this.#log.info(`${reason}: ending ${this.#slots.length} workers`);
+    for (const { worker } of this.#slots) if (worker) send(worker, { kind: 'stop', reason });
     this.#finish();
   }
 
-  #fork(place: Place): void {
-    const { index, restarts } = place;
+  #fork(slot: WorkerSlot): void {
+    const { index, restarts } = slot;
     const worker = fork(PROGRAM);
     this.#log.info({ worker: index, worker_pid: worker.pid }, `worker ${index} starts`);
-    place.worker = worker;
-    place.startedAt = performance.now();
-    place.ready = false;
-    worker.on('message', (message: ToSupervisor) => this.#take(place, worker, message));
+    slot.worker = worker;
+    slot.startedAt = performance.now();
+    slot.ready = false;
+    worker.on('message', (message: ToSupervisor) => this.#take(slot, worker, message));
     worker.on('error', error => this.#log.error({ err: error, worker: index }, 'a worker cannot be told'));
-    worker.once('exit', (code, signal) => this.#lose(place, signal ?? `exit status ${code}`, code));
+    worker.once('exit', (code, signal) => this.#lose(slot, signal ?? `exit status ${code}`, code));
     send(worker, {
       kind: 'start',
       start: {
         settings: this.#settings,
-        placement: { index, count: this.#places.length },
+        placement: { index, count: this.#slots.length },
         folder: this.#folder,
         run: this.#run,
         restarts,
@@ -119,7 +119,7 @@ export class Supervisor {
   }
 
   /** It would never end by itself, nor answer anybody. */
-  #killHung({ index, worker }: Place): void {
+  #killHung({ index, worker }: WorkerSlot): void {
     this.#log.error(
       { worker: index },
       `worker ${index} has given no sign of life for ${this.#settings.workerSilenceSeconds} s; it is killed`,
@@ -127,39 +127,39 @@ export class Supervisor {
     worker?.kill('SIGKILL');
   }
 
-  #take(place: Place, worker: ChildProcess, message: ToSupervisor): void {
-    if (place.worker === worker) this.#pulse.heard(place.index, performance.now());
+  #take(slot: WorkerSlot, worker: ChildProcess, message: ToSupervisor): void {
+    if (slot.worker === worker) this.#heartbeats.heard(slot.index, performance.now());
     switch (message.kind) {
       case 'alive':
         break;
       case 'ready':
-        this.#open(place, worker);
+        this.#open(slot, worker);
         break;
       case 'taken':
         this.#connections.taken(message.number);
         break;
       case 'admit': {
         const { number, owner, envId, count } = message;
-        const refusal = this.#ledger.admit(place.index, owner, envId, count);
+        const refusal = this.#limitAccounting.admit(slot.index, owner, envId, count);
         send(worker, { kind: 'admitted', number, refusal });
         break;
       }
       case 'changes':
-        for (const change of message.changes) this.#ledger.change(place.index, ...change);
+        for (const change of message.changes) this.#limitAccounting.change(slot.index, ...change);
         break;
     }
   }
 
   /** Lets a worker take connections: the first ones when all are ready, so that none is asked for what another has not resumed yet. */
-  #open(place: Place, worker: ChildProcess): void {
-    place.ready = true;
+  #open(slot: WorkerSlot, worker: ChildProcess): void {
+    slot.ready = true;
     if (this.#complete) {
-      this.#admit(place.index, worker);
+      this.#admit(slot.index, worker);
       return;
     }
-    if (this.#places.some(({ ready }) => !ready)) return;
+    if (this.#slots.some(({ ready }) => !ready)) return;
     this.#complete = true;
-    for (const { index, worker } of this.#places) if (worker) this.#admit(index, worker);
+    for (const { index, worker } of this.#slots) if (worker) this.#admit(index, worker);
     this.#begin();
   }
 
@@ -174,12 +174,12 @@ export class Supervisor {
     });
   }
 
-  #lose(place: Place, how: string, code: number | null): void {
-    place.worker = undefined;
-    place.ready = false;
-    this.#connections.remove(place.index);
-    this.#pulse.forget(place.index);
-    this.#ledger.forget(place.index);
+  #lose(slot: WorkerSlot, how: string, code: number | null): void {
+    slot.worker = undefined;
+    slot.ready = false;
+    this.#connections.remove(slot.index);
+    this.#heartbeats.forget(slot.index);
+    this.#limitAccounting.forget(slot.index);
     if (this.#stopping !== undefined) {
       if (code !== 0) this.#exitCode = 1;
       this.#finish();
@@ -188,26 +188,26 @@ export class Supervisor {
     if (!this.#complete) {
       // What kept it from starting keeps the others, too; it has said so itself.
       this.#exitCode = 1;
-      this.stop(`worker ${place.index} did not start: ${how}`);
+      this.stop(`worker ${slot.index} did not start: ${how}`);
       return;
     }
-    const lived = performance.now() - place.startedAt;
-    place.delayMs = lived < SHORT_LIFE_MS ? Math.min(2 * place.delayMs, LONGEST_DELAY_MS) : FIRST_DELAY_MS;
-    place.restarts++;
+    const lived = performance.now() - slot.startedAt;
+    slot.delayMs = lived < SHORT_LIFE_MS ? Math.min(2 * slot.delayMs, LONGEST_DELAY_MS) : FIRST_DELAY_MS;
+    slot.restarts++;
     this.#log.error(
-      { worker: place.index, how, restarts: place.restarts },
-      `worker ${place.index} ended without being told to (${how}); it is started again`,
+      { worker: slot.index, how, restarts: slot.restarts },
+      `worker ${slot.index} ended without being told to (${how}); it is started again`,
     );
     setTimeout(
       () => {
-        if (this.#stopping === undefined) this.#fork(place);
+        if (this.#stopping === undefined) this.#fork(slot);
       },
-      lived < SHORT_LIFE_MS ? place.delayMs : 0,
+      lived < SHORT_LIFE_MS ? slot.delayMs : 0,
     );
   }
 
   #finish(): void {
-    if (this.#places.some(({ worker }) => worker)) return;
+    if (this.#slots.some(({ worker }) => worker)) return;
     this.#connections.close();
     this.#lock?.release();
     rmSync(this.#folder, { recursive: true, force: true });

@@ -6,9 +6,9 @@ import { type App, createApp } from '../app.ts';
 import { type FolderLock, holdFolder } from '../persistence/lock.ts';
 import { stopperOf } from '../stopping.ts';
 import { SupervisorCounts } from './counts.ts';
-import { Mesh } from './mesh.ts';
+import { sendHeartbeats } from './heartbeat.ts';
 import type { ToSupervisor, ToWorker, WorkerStart } from './messages.ts';
-import { beat } from './pulse.ts';
+import { WorkerChannels } from './worker-channels.ts';
 
 /** The program of one of several processes that serve one port; its supervisor tells it what to do. */
 
@@ -64,8 +64,8 @@ process.once('disconnect', () => {
 async function start(start: WorkerStart): Promise<void> {
   const { settings, placement, folder, run, restarts } = start;
   if (settings.data !== '') hold = holdFolder(settings.data);
-  const mesh = new Mesh(folder, placement);
-  const app = await createApp(settings, { membership: { mesh, counts, folder, run, restarts } });
+  const channels = new WorkerChannels(folder, placement);
+  const app = await createApp(settings, { membership: { channels, counts, folder, run, restarts } });
   // Connections come from the supervisor; that it listens starts all that Node.js and Fastify do for them.
   const path = join(folder, `${placement.index}.http`);
   rmSync(path, { force: true });
@@ -75,7 +75,7 @@ async function start(start: WorkerStart): Promise<void> {
     await hangUp(app);
   };
   started = { app, start, stop: stopperOf({ ...app, shutDown }, settings) };
-  beat(settings.workerSilenceSeconds, () => send({ kind: 'alive' }));
+  sendHeartbeats(settings.workerSilenceSeconds, () => send({ kind: 'alive' }));
   if (stopReason === undefined) send({ kind: 'ready' });
   else started.stop(stopReason);
 }

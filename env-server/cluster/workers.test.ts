@@ -21,12 +21,12 @@ const LAKE = { env_id: 'FrozenLake-v0', seed: 1 };
 const FLAGS = ['--workers', String(WORKERS), '--log-level', 'info'];
 
 const idOf = ({ body }: { body: Body }) => String(body.session_id);
-const keeper = (id: string) => keeperOf(id, WORKERS);
+const worker = (id: string) => keeperOf(id, WORKERS);
 
 /** A session of each process, and one more. */
 async function openInEach({ ask }: ServerProcess, more: JsonObject = {}): Promise<string[]> {
   const ids: string[] = [];
-  while (ids.length <= WORKERS || new Set(ids.map(keeper)).size < WORKERS) {
+  while (ids.length <= WORKERS || new Set(ids.map(worker)).size < WORKERS) {
     // A key decides which process opens it.
     const key = { 'idempotency-key': `each ${JSON.stringify(more)} ${ids.length}` };
     ids.push(idOf(await ask('POST', '/v1/sessions', { ...LAKE, ...more }, key)));
@@ -156,7 +156,7 @@ t.test('two processes on one port are one server', async t => {
     );
     const clones = replies[2 * ids.length].result.results as unknown as { result: { sessions: Body[] } }[];
     clones.forEach(({ result }, i) => {
-      for (const { session_id } of result.sessions) t.equal(keeper(String(session_id)), keeper(ids[i]));
+      for (const { session_id } of result.sessions) t.equal(worker(String(session_id)), worker(ids[i]));
     });
   });
 
@@ -227,7 +227,7 @@ t.test('two processes on one port are one server', async t => {
   });
 
   await t.test('a process that is killed comes back with its sessions as they were stored', async t => {
-    const [victim] = ids.map(keeper);
+    const [victim] = ids.map(worker);
     const stands = async () => Promise.all(ids.map(id => ask('GET', `/v1/sessions/${id}`)));
     for (const id of ids) await step(id, 'Left');
     const before = await stands();
@@ -325,8 +325,8 @@ t.test('limits are in common; what hangs is ended, and takes with it what was no
   );
 
   const pids = pidsOf(server);
-  const victim = keeper(ids[0]);
-  const gone = ids.filter(id => keeper(id) === victim);
+  const victim = worker(ids[0]);
+  const gone = ids.filter(id => worker(id) === victim);
   process.kill(pids.get(victim)!, 'SIGSTOP');
   await until(() => !isAlive(pids.get(victim)!));
   await until(async () => {

@@ -11,7 +11,7 @@ import type {
   OperationSchemas,
   Representation,
 } from './declaration.ts';
-import type { Peers } from './dispatch/peers.ts';
+import type { SiblingWorkers } from './dispatch/sibling-workers.ts';
 import type { Tracing } from './dispatch/tracing.ts';
 import { SessionId } from './schemas.ts';
 
@@ -24,7 +24,7 @@ export interface Services {
   /** Where operations are traced. */
   readonly tracing?: Tracing;
   /** Where this process is one of several. */
-  readonly peers?: Peers;
+  readonly siblings?: SiblingWorkers;
 }
 
 /** An operation on the server as a whole. */

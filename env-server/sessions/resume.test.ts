@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { type App, createApp } from '../app.ts';
-import { Mesh } from '../cluster/mesh.ts';
+import { WorkerChannels } from '../cluster/worker-channels.ts';
 import type { Settings } from '../config/settings.ts';
 import { EXAMPLES } from '../custom/examples.ts';
 import { BUILT_IN } from '../environments/registry.ts';
@@ -351,14 +351,14 @@ t.test('processes that share a database resume each its own', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-test-'));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const worker = async (index: number) => {
-    const mesh = new Mesh(folder, { index, count: 2 });
+    const channels = new WorkerChannels(folder, { index, count: 2 });
     const counts = { admit: async () => undefined, change: () => undefined };
     const app = await createApp(
       { logLevel: 'silent', data, checkpointSeconds: 0 },
       {
         registry: testRegistry(),
         now: () => 1e12,
-        membership: { mesh, counts, folder, run: 'test', restarts: 0 },
+        membership: { channels, counts, folder, run: 'test', restarts: 0 },
       },
     );
     t.teardown(() => app.server.close());

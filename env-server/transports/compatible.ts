@@ -4,18 +4,18 @@ import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
-import type { ProblemDesk } from './replies/problems.ts';
+import type { ProblemHandler } from './replies/problem-handler.ts';
 
 /** The doors for clients of other servers. */
-export async function addCompatibilityDoors(
+export async function addCompatibleTransports(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   settings: OpenEnvSettings,
 ): Promise<void> {
-  await addOpenEnvRoutes(app, dispatcher, desk, settings);
-  await addGymRoutes(app, dispatcher, desk);
-  await addMcpRoutes(app, dispatcher, desk);
+  await addOpenEnvRoutes(app, dispatcher, problemHandler, settings);
+  await addGymRoutes(app, dispatcher, problemHandler);
+  await addMcpRoutes(app, dispatcher, problemHandler);
 }
 
 const DOORS = '/compat/';

@@ -1,7 +1,6 @@
 import { Availability, type WaitEvents } from './availability.ts';
 import { Batcher } from './batcher.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
-import { DEFAULT_HTTP, HttpDoor, type HttpDoorSettings } from './http-door.ts';
 import {
   needsKey,
   type Operation,
@@ -12,8 +11,13 @@ import {
 } from './operations.ts';
 import type { BatchReply } from './reply.ts';
 import { requestKeys } from './request-key.ts';
+import { DEFAULT_HTTP, RestTransport, type RestTransportSettings } from './rest-transport.ts';
 import { classify, DEFAULT_RETRY, pause, type RetryPolicy, retrying } from './retry.ts';
-import { DEFAULT_SOCKET, SocketDoor, type SocketDoorSettings } from './socket-door.ts';
+import {
+  DEFAULT_SOCKET,
+  WebSocketTransport,
+  type WebSocketTransportSettings,
+} from './websocket-transport.ts';
 
 export interface EnvServerSettings {
   /** Where the server is, e.g. `http://127.0.0.1:8080`; a path prefix is kept. */
@@ -29,8 +33,8 @@ export interface EnvServerSettings {
   /** Most requests in one batch. */
   readonly maxBatch?: number;
   readonly retry?: Partial<RetryPolicy>;
-  readonly http?: Partial<HttpDoorSettings>;
-  readonly socket?: Partial<SocketDoorSettings>;
+  readonly http?: Partial<RestTransportSettings>;
+  readonly socket?: Partial<WebSocketTransportSettings>;
 }
 
 const TOKEN_VARIABLE = 'RAGEN_TOKEN';
@@ -51,8 +55,8 @@ export class EnvServer {
   readonly name: string;
   readonly weight: number;
   readonly #tagWeights: { readonly [tag: string]: number };
-  readonly #http: HttpDoor;
-  readonly #socket: SocketDoor | undefined;
+  readonly #http: RestTransport;
+  readonly #socket: WebSocketTransport | undefined;
   readonly #batcher: Batcher;
   readonly #retry: RetryPolicy;
   readonly #availability: Availability;
@@ -80,14 +84,14 @@ export class EnvServer {
     this.#retry = { ...DEFAULT_RETRY, ...settings.retry };
     this.#availability = new Availability(this.name, events);
     const token = settings.token ?? process.env[TOKEN_VARIABLE];
-    const http = new HttpDoor(url, token, { ...DEFAULT_HTTP, ...settings.http });
+    const http = new RestTransport(url, token, { ...DEFAULT_HTTP, ...settings.http });
     this.#http = http;
     const maxBatch = settings.maxBatch ?? DEFAULT_MAX_BATCH;
     if (settings.transport === 'http') {
       this.#batcher = new Batcher(requests => http.exchangeBatch(requests, this.#closed.signal), maxBatch);
     } else {
       const socketSettings = { ...DEFAULT_SOCKET, ...settings.socket };
-      const socket = new SocketDoor(url, token, socketSettings, this.#retry, this.#availability);
+      const socket = new WebSocketTransport(url, token, socketSettings, this.#retry, this.#availability);
       this.#socket = socket;
       this.#batcher = new Batcher(requests => socket.exchangeBatch(requests), maxBatch);
     }

@@ -32,7 +32,7 @@ export class ServerPool {
    * all are away. Give the work back with {@link done}.
    * @throws Error when no server plays the tag
    */
-  pick({ amount = 1, tag, except }: Work = {}): EnvServer {
+  pick({ amount = 1, tag, except }: Workload = {}): EnvServer {
     const playing = this.servers.filter(server => server.weightFor(tag) > 0);
     if (playing.length === 0) {
       throw new Error(`no server plays ${tag}: all of them have weight 0 for it under \`servers\``);
@@ -47,7 +47,7 @@ export class ServerPool {
   }
 
   /** Work that {@link pick} gave out is over. */
-  done(server: EnvServer, { amount = 1, tag }: Omit<Work, 'except'> = {}): void {
+  done(server: EnvServer, { amount = 1, tag }: Omit<Workload, 'except'> = {}): void {
     this.#load.set(server, Math.max(0, this.#loadOf(server) - amount / server.weightFor(tag)));
   }
 
@@ -76,7 +76,7 @@ export class ServerPool {
 }
 
 /** Work to be given out: so many episodes of a tag. */
-export interface Work {
+export interface Workload {
   readonly amount?: number;
   /** Absent: of no tag in particular. */
   readonly tag?: string;

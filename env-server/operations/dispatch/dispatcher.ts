@@ -4,7 +4,7 @@ import type { OperationInput } from '../declaration.ts';
 import type { Operation, Services } from '../operation.ts';
 import { OPERATIONS } from '../table.ts';
 import { type Call, execute } from './execute.ts';
-import { type Serialise, serialiserOf } from './serialize.ts';
+import { type Serialize, serializerOf } from './serialize.ts';
 import { type Check, compileInputCheck } from './validation.ts';
 
 /** Characters that are repeated of what is not known. */
@@ -15,7 +15,7 @@ export interface CompiledOperation {
   readonly operation: Operation;
   readonly checkRest: Check;
   readonly checkFrame: Check;
-  readonly serialise: Serialise;
+  readonly serialize: Serialize;
 }
 
 /** What every door needs to serve frames and batch items: finds, checks and runs operations by name. */
@@ -30,7 +30,7 @@ export class Dispatcher {
       operation,
       checkRest: compileInputCheck(operation, 'rest'),
       checkFrame: compileInputCheck(operation, 'frame'),
-      serialise: serialiserOf(operation),
+      serialize: serializerOf(operation),
     }));
     this.#byName = new Map(this.operations.map(compiled => [compiled.operation.name, compiled]));
   }

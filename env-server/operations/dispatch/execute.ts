@@ -7,8 +7,8 @@ import { fingerprint } from '../../sessions/replies.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
-import { plainResult } from './foreign.ts';
-import { elsewhere, workplace } from './peers.ts';
+import { plainResult } from './forwarded-result.ts';
+import { owningWorker, requiredWorker } from './sibling-workers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
@@ -78,12 +78,12 @@ function route(
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { peers } = services;
-  if (!peers) return run(services, call, operation, input);
-  const keeper = elsewhere(peers, call.principal, input, keyOf(operation, input));
-  return keeper === undefined
+  const { siblings } = services;
+  if (!siblings) return run(services, call, operation, input);
+  const worker = owningWorker(siblings, call.principal, input, keyOf(operation, input));
+  return worker === undefined
     ? run(services, call, operation, input)
-    : peers.perform(keeper, call.principal, call.request, operation, input);
+    : siblings.perform(worker, call.principal, call.request, operation, input);
 }
 
 /** Runs an operation in this process, whoever asked for it, when the sessions of an earlier one are resumed. */
@@ -240,12 +240,12 @@ function atWorkplace(
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
-  const { peers } = services;
-  const place = peers && workplace(peers, operation);
+  const { siblings } = services;
+  const place = siblings && requiredWorker(siblings, operation);
   if (place === undefined) return operation.handle(services, principal, input);
   // Its key is honoured here; over there it would be sent on to where it is kept.
   const { request_key: _kept, ...asked } = input;
-  return peers!.perform(place, principal, request, operation, asked).then(plainResult);
+  return siblings!.perform(place, principal, request, operation, asked).then(plainResult);
 }
 
 function keyOf(operation: Operation, { request_key }: OperationInput): string | undefined {

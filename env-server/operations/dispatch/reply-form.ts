@@ -1,6 +1,6 @@
 import type { ProblemDocument } from '../../problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
-import { plainResult } from './foreign.ts';
+import { plainResult } from './forwarded-result.ts';
 
 /** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
 export interface ReplyForm<T, B = T> {
@@ -23,7 +23,7 @@ export interface ReplyForm<T, B = T> {
 
 /** Batches come in pieces that stand one behind the other: whoever writes them encodes each by itself. */
 export const textForm: ReplyForm<string, readonly string[]> = {
-  result: (compiled, value) => compiled.serialise(value),
+  result: (compiled, value) => compiled.serialize(value),
   problem: document => JSON.stringify(document),
   success: result => `{"ok":true,"result":${result}}`,
   failure: problem => `{"ok":false,"error":${problem}}`,

@@ -1,15 +1,15 @@
 import type { StepResult } from '../../sessions/episode.ts';
 import { LiveResult } from '../../sessions/live-result.ts';
 import type { Operation } from '../operation.ts';
-import { Foreign } from './foreign.ts';
+import { ForwardedResult } from './forwarded-result.ts';
 
 /** Makes the JSON text of an operation's result. */
-export type Serialise = (result: unknown) => string;
+export type Serialize = (result: unknown) => string;
 
 /** The serialiser of an operation: written out for the one that runs all the time. */
-export function serialiserOf(operation: Operation): Serialise {
-  const serialise = operation.name === 'step' ? (serialiseStep as Serialise) : JSON.stringify;
-  return result => (result instanceof Foreign ? result.text : serialise(result));
+export function serializerOf(operation: Operation): Serialize {
+  const serialize = operation.name === 'step' ? (serialiseStep as Serialize) : JSON.stringify;
+  return result => (result instanceof ForwardedResult ? result.text : serialize(result));
 }
 
 function serialiseStep(result: StepResult): string {

@@ -39,7 +39,7 @@ export const list = serverOperation({
       limit: input.limit ?? DEFAULT_PAGE,
     };
     const question = { name, scopes: [...scopes], request };
-    const asked = services.peers?.askAll('list', question) ?? [];
+    const asked = services.siblings?.askAll('list', question) ?? [];
     return Promise.all([listHere(services, question), ...asked]).then(lists => {
       const listed = (lists as Listed[][]).flat();
       return pageOf(

@@ -11,7 +11,7 @@ import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/variant.ts';
 import { operate } from '../operate.ts';
 import { floatText } from '../replies/float.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { Instances } from './instances.ts';
 import { contains, describes, sample, spaceInfo } from './spaces.ts';
@@ -32,15 +32,15 @@ const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', '
 export async function addGymRoutes(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
 ): Promise<void> {
   await app.register(
-    async door => {
-      door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
+    async scope => {
+      scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
       const instances = new Instances(dispatcher);
-      addInstances(door, dispatcher, instances);
-      addSpaces(door, dispatcher, instances);
-      addRefusals(door);
+      addInstances(scope, dispatcher, instances);
+      addSpaces(scope, dispatcher, instances);
+      addRefusals(scope);
     },
     { prefix: PREFIX },
   );
@@ -49,14 +49,14 @@ export async function addGymRoutes(
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
 /** A route with and without the slash at its end. */
-function route(door: FastifyInstance, method: 'GET' | 'POST', url: string, handler: Handler): void {
-  for (const each of [url, `${url}/`]) door.route({ method, url: each, handler });
+function route(scope: FastifyInstance, method: 'GET' | 'POST', url: string, handler: Handler): void {
+  for (const each of [url, `${url}/`]) scope.route({ method, url: each, handler });
 }
 
-function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
   const run = <T>(request: FastifyRequest, op: string, input: OperationInput) =>
     operate<T>(dispatcher, request.principal, op, input);
-  route(door, 'POST', '/envs', async (request, reply) => {
+  route(scope, 'POST', '/envs', async (request, reply) => {
     const body = readBody(request.body);
     const envId = required(body, 'env_id');
     const seed = optional(body, 'seed');
@@ -73,7 +73,7 @@ function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: 
       );
     }
   });
-  route(door, 'GET', '/envs', async (request, reply) => {
+  route(scope, 'GET', '/envs', async (request, reply) => {
     const all: { [id: string]: string } = {};
     let cursor: string | null = null;
     do {
@@ -86,7 +86,7 @@ function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: 
     } while (cursor !== null);
     return sendJson(reply, { all_envs: all });
   });
-  route(door, 'POST', '/envs/:instance/reset', async (request, reply) => {
+  route(scope, 'POST', '/envs/:instance/reset', async (request, reply) => {
     const id = instanceOf(request);
     const now = await run<SessionDetail>(request, 'get', { session_id: id });
     if (isFresh(now)) return sendJson(reply, { observation: now.observation as Json });
@@ -94,7 +94,7 @@ function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: 
     const { observation } = await run<Session>(request, 'reset', { session_id: id, ...seed });
     return sendJson(reply, { observation: observation as Json });
   });
-  route(door, 'POST', '/envs/:instance/step', async (request, reply) => {
+  route(scope, 'POST', '/envs/:instance/step', async (request, reply) => {
     const given = required(readBody(request.body), 'action');
     const id = instanceOf(request);
     const { environment } = await instances.variantOf(request.principal, id);
@@ -102,7 +102,7 @@ function addInstances(door: FastifyInstance, dispatcher: Dispatcher, instances: 
     const result = await run<StepResult>(request, 'step', { session_id: id, action });
     return sendJsonText(reply, stepText(result));
   });
-  route(door, 'POST', '/envs/:instance/close', async (request, reply) => {
+  route(scope, 'POST', '/envs/:instance/close', async (request, reply) => {
     const id = instanceOf(request);
     await run(request, 'get', { session_id: id });
     await run(request, 'close', { session_id: id });
@@ -126,7 +126,7 @@ function stepText({ observation, reward, terminated, truncated, info }: StepResu
   return `{"observation":${JSON.stringify(observation)},"reward":${floatText(reward)},"done":${terminated || truncated},"info":${JSON.stringify(told)}}`;
 }
 
-function addSpaces(door: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
+function addSpaces(scope: FastifyInstance, dispatcher: Dispatcher, instances: Instances): void {
   const variantOf = async (request: FastifyRequest): Promise<Variant> =>
     instances.variantOf(request.principal, await owned(request));
   /** The instance of a request, which must be the client's own. */
@@ -142,10 +142,10 @@ function addSpaces(door: FastifyInstance, dispatcher: Dispatcher, instances: Ins
     return observationSpaces(environment, config).text;
   };
   const path = '/envs/:instance';
-  route(door, 'GET', `${path}/action_space`, async (request, reply) =>
+  route(scope, 'GET', `${path}/action_space`, async (request, reply) =>
     sendJson(reply, { info: spaceInfo(await actionSpace(request)) }),
   );
-  route(door, 'GET', `${path}/action_space/sample`, async (request, reply) => {
+  route(scope, 'GET', `${path}/action_space/sample`, async (request, reply) => {
     const { spec, references = {} } = (await variantOf(request)).environment;
     const drawn = sample(spec.actionSpace);
     if (drawn !== undefined) return sendJson(reply, { action: drawn });
@@ -160,14 +160,14 @@ function addSpaces(door: FastifyInstance, dispatcher: Dispatcher, instances: Ins
     });
     return sendJson(reply, { action: plan.actions[0] ?? spec.exampleAction });
   });
-  route(door, 'GET', `${path}/action_space/contains/:x`, async (request, reply) => {
+  route(scope, 'GET', `${path}/action_space/contains/:x`, async (request, reply) => {
     const { x } = request.params as { x: string };
     return sendJson(reply, { member: contains(await actionSpace(request), x) });
   });
-  route(door, 'GET', `${path}/observation_space`, async (request, reply) =>
+  route(scope, 'GET', `${path}/observation_space`, async (request, reply) =>
     sendJson(reply, { info: spaceInfo(await observationSpace(request)) }),
   );
-  route(door, 'POST', `${path}/observation_space/contains`, async (request, reply) => {
+  route(scope, 'POST', `${path}/observation_space/contains`, async (request, reply) => {
     const claims = readBody(request.body);
     return sendJson(reply, { member: describes(await observationSpace(request), claims) });
   });
@@ -183,9 +183,9 @@ const NOT_OFFERED: readonly (readonly [path: string, why: string])[] = [
   ['/shutdown', 'Clients may not stop the server: send its process SIGTERM'],
 ];
 
-function addRefusals(door: FastifyInstance): void {
+function addRefusals(scope: FastifyInstance): void {
   for (const [path, why] of NOT_OFFERED) {
-    route(door, 'POST', path, async () => {
+    route(scope, 'POST', path, async () => {
       throw new InvalidUsage(why);
     });
   }
@@ -204,10 +204,10 @@ function replyError(
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
 ): FastifyReply {
   const counted = error instanceof InvalidUsage ? new Problem('invalid_request', error.message) : error;
-  const { status, code, detail, trace_id } = desk.prepare(counted, request, reply);
+  const { status, code, detail, trace_id } = problemHandler.prepare(counted, request, reply);
   if (status < HTTP_SERVER_ERROR && !KEPT_STATUSES.has(status)) reply.code(HTTP_BAD_REQUEST);
   return sendJson(reply, { message: messageOf(code, detail, request), code, trace_id });
 }

@@ -11,7 +11,7 @@ import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Variant } from '../../sessions/variant.ts';
 import { operate } from '../operate.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { ToolResult } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 import {
@@ -33,13 +33,13 @@ export interface PlayedSession {
 /** The tools of one environment as operations of the server, for one client. */
 export class McpPlay {
   readonly #dispatcher: Dispatcher;
-  readonly #desk: ProblemDesk;
+  readonly #problemHandler: ProblemHandler;
   readonly #principal: Principal;
   readonly #envId: string;
 
-  constructor(dispatcher: Dispatcher, desk: ProblemDesk, principal: Principal, envId: string) {
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler, principal: Principal, envId: string) {
     this.#dispatcher = dispatcher;
-    this.#desk = desk;
+    this.#problemHandler = problemHandler;
     this.#principal = principal;
     this.#envId = envId;
   }
@@ -94,7 +94,7 @@ export class McpPlay {
       return await this.#perform(id as string, (await this.attach(id as string)).variant, tool, rest);
     } catch (error) {
       if (error instanceof RpcError) throw error;
-      this.#desk.document(error, { sessionId: session?.id });
+      this.#problemHandler.document(error, { sessionId: session?.id });
       return failureResult(error);
     }
   }

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { API_VERSION } from '../rest/openapi.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
@@ -17,13 +17,13 @@ const PATHS = ['/mcp/:name', '/mcp/:namespace/:name'];
 export async function addMcpRoutes(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
 ): Promise<void> {
-  const host = new EnvironmentHost(dispatcher, desk);
+  const host = new EnvironmentHost(dispatcher, problemHandler);
   await app.register(async scope => {
-    scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
+    scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
     for (const path of PATHS) {
-      scope.post(path, (request, reply) => answerPost(host, desk, request, reply));
+      scope.post(path, (request, reply) => answerPost(host, problemHandler, request, reply));
       scope.delete(path, (request, reply) => answerDelete(host, request, reply));
       scope.get(path, refuseStream);
     }
@@ -33,11 +33,11 @@ export async function addMcpRoutes(
 /** The environments of this server. */
 class EnvironmentHost implements McpHost<PlayedSession> {
   readonly #dispatcher: Dispatcher;
-  readonly #desk: ProblemDesk;
+  readonly #problemHandler: ProblemHandler;
 
-  constructor(dispatcher: Dispatcher, desk: ProblemDesk) {
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
     this.#dispatcher = dispatcher;
-    this.#desk = desk;
+    this.#problemHandler = problemHandler;
   }
 
   async open(request: FastifyRequest): Promise<PlayedSession> {
@@ -71,12 +71,12 @@ class EnvironmentHost implements McpHost<PlayedSession> {
   }
 
   errorOf(error: unknown): RpcError {
-    if (!(error instanceof RpcError)) this.#desk.document(error);
+    if (!(error instanceof RpcError)) this.#problemHandler.document(error);
     return rpcErrorOf(error);
   }
 
   #play(request: FastifyRequest): McpPlay {
-    return new McpPlay(this.#dispatcher, this.#desk, request.principal, envIdOf(request));
+    return new McpPlay(this.#dispatcher, this.#problemHandler, request.principal, envIdOf(request));
   }
 }
 
@@ -90,10 +90,10 @@ function replyError(
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
 ): FastifyReply {
   const { code, message } = problemOf(error);
-  if (code !== 'bad_json') return desk.reply(error, request, reply);
-  const { status } = desk.prepare(error, request, reply);
+  if (code !== 'bad_json') return problemHandler.reply(error, request, reply);
+  const { status } = problemHandler.prepare(error, request, reply);
   return sendRpcError(reply, status, null, new RpcError('parseError', `Parse error: ${message}`));
 }

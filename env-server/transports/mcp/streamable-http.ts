@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isObject } from '../../custom/answer.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { exchange, MOST_IN_BATCH } from './exchange.ts';
@@ -44,7 +44,7 @@ const pinnedOf = ({ query }: FastifyRequest): string | undefined => {
 /** Answers POST: one message of JSON-RPC, or a batch of them. */
 export async function answerPost<Session>(
   host: McpHost<Session>,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
@@ -65,7 +65,7 @@ export async function answerPost<Session>(
       isNew = true;
     }
   } catch (error) {
-    const { status } = desk.prepare(error, request, reply);
+    const { status } = problemHandler.prepare(error, request, reply);
     const gone = sessionId !== undefined && isGone(error);
     return sendRpcError(reply, gone ? HTTP_NOT_FOUND : status, body, rpcErrorOf(error));
   }

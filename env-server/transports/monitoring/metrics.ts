@@ -7,14 +7,14 @@ import {
   Registry,
 } from 'prom-client';
 import { VERSION } from '../../../shared/version.ts';
-import { answered, type Peers } from '../../operations/dispatch/peers.ts';
+import { availableReplies, type SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { Services } from '../../operations/operation.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { PROBLEMS } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { STANDINGS, type Standing } from '../../sessions/session.ts';
 import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../../sessions/tally.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { RequestCount } from './request-counts.ts';
 
 const MS_PER_S = 1000;
@@ -54,9 +54,9 @@ const COARSE_BOUNDS_S: readonly number[] = [0.001, 0.01, 0.1, 1];
 export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** The page, which stands for all processes that can be asked: sums, or averages of what measures one event loop. */
-export async function metricsText(own: Registry, peers: Peers | undefined): Promise<string> {
-  if (!peers) return own.metrics();
-  const all = await answered(peers.askAll('metrics', null));
+export async function metricsText(own: Registry, siblings: SiblingWorkers | undefined): Promise<string> {
+  if (!siblings) return own.metrics();
+  const all = await availableReplies(siblings.askAll('metrics', null));
   return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
 }
 
@@ -67,7 +67,7 @@ export async function metricsText(own: Registry, peers: Peers | undefined): Prom
  */
 export function createMetrics(
   services: Services,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   requests: Iterable<RequestCount>,
   sockets: () => number,
   restarts?: number,
@@ -151,7 +151,10 @@ export function createMetrics(
       Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
     ),
     readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
-      [...desk.counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
+      [...problemHandler.counts].map(([code, value]) => ({
+        labels: { code, status: PROBLEMS[code].status },
+        value,
+      })),
     ),
     readMetric(
       'ragen_http_requests_total',

@@ -80,7 +80,7 @@ function partsOf(pointer: string, wrapped: boolean): (string | number)[] {
   return inside ? parts.slice(1) : parts;
 }
 
-/** Whatever was thrown, as one that the problem desk counts and logs under its code. */
+/** Whatever was thrown, as one that the problem handler counts and logs under its code. */
 export function countable(error: unknown): unknown {
   if (!(error instanceof InvalidMessage)) return error;
   return error.cause ?? new Problem('invalid_request', error.message);

@@ -9,9 +9,9 @@ import {
   refuseStream,
 } from '../mcp/streamable-http.ts';
 import { sendJsonText } from '../replies/send.ts';
-import type { McpCaller } from './mcp.ts';
+import type { McpCaller } from './mcp-server.ts';
 import { McpSocket } from './mcp-socket.ts';
-import type { Seat } from './play.ts';
+import type { PlayedSession } from './play.ts';
 import type { SocketServices } from './session-socket.ts';
 
 const HTTP_ACCEPTED = 202;
@@ -25,35 +25,35 @@ interface SocketHooks {
 
 /** `/mcp`: OpenEnv's JSON-RPC by POST and frame by frame over a WebSocket, and MCP's streamable HTTP. */
 export function addMcpRoutes(
-  door: FastifyInstance,
+  scope: FastifyInstance,
   services: SocketServices,
   envIdOf: (request: FastifyRequest) => string,
   { watch, preValidation }: SocketHooks,
 ): void {
-  const { play, mcp, desk } = services;
+  const { play, mcp, problemHandler } = services;
   const callerOf = (request: FastifyRequest): McpCaller => ({
     principal: request.principal,
     envId: envIdOf(request),
   });
-  const host: McpHost<Seat> = {
-    open: async request => (await play.open(request.principal, envIdOf(request))).seat,
+  const host: McpHost<PlayedSession> = {
+    open: async request => (await play.open(request.principal, envIdOf(request))).played,
     attach: (request, id) => play.attach(request.principal, envIdOf(request), id),
-    close: (request, seat) => play.close(request.principal, seat),
+    close: (request, played) => play.close(request.principal, played),
     idOf: ({ sessionId }) => sessionId,
-    endpoint: (request, seat) => mcp.endpoint({ ...callerOf(request), ...(seat && { seat }) }),
+    endpoint: (request, played) => mcp.endpoint({ ...callerOf(request), ...(played && { played }) }),
     errorOf: error => mcp.errorOf(error),
   };
 
-  door.post('/mcp', async (request, reply) => {
-    if (speaksMcp(request)) return answerPost(host, desk, request, reply);
+  scope.post('/mcp', async (request, reply) => {
+    if (speaksMcp(request)) return answerPost(host, problemHandler, request, reply);
     const answer = await mcp.answer(request.body, callerOf(request));
     if (answer === undefined) return reply.code(HTTP_ACCEPTED).send();
     return sendJsonText(reply, JSON.stringify(answer));
   });
 
-  door.delete('/mcp', (request, reply) => answerDelete(host, request, reply));
+  scope.delete('/mcp', (request, reply) => answerDelete(host, request, reply));
 
-  door.route({
+  scope.route({
     method: 'GET',
     url: '/mcp',
     preValidation: async (request, reply) => {

@@ -1,13 +1,13 @@
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
-import type { Seat } from './play.ts';
+import type { PlayedSession } from './play.ts';
 import { SessionSocket } from './session-socket.ts';
 
 /** One client of `/mcp` over a WebSocket: each frame a message of JSON-RPC or a batch of them. */
 export class McpSocket extends SessionSocket {
-  protected answer(text: string, seat: Seat): Promise<string | undefined> {
+  protected answer(text: string, played: PlayedSession): Promise<string | undefined> {
     const { principal, envId, services } = this;
-    return services.mcp.answerText(text, { principal, envId, seat, isSocket: true });
+    return services.mcp.answerText(text, { principal, envId, played, isSocket: true });
   }
 
   protected refusal(error: unknown): string {

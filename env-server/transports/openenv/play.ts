@@ -12,7 +12,7 @@ import { type ActionForm, actionForm } from './action-form.ts';
 import type { ResetRequest } from './messages.ts';
 
 /** A session as a client of this protocol plays it. */
-export interface Seat {
+export interface PlayedSession {
   readonly sessionId: string;
   readonly envId: string;
   readonly form: ActionForm;
@@ -21,14 +21,14 @@ export interface Seat {
 }
 
 /** Answer to reset and step; `metadata` says what the protocol has no field for. */
-export interface Shown extends Omit<OpenEnvReply, 'reward'> {
+export interface OpenEnvStepReply extends Omit<OpenEnvReply, 'reward'> {
   /** Null where nothing was done. */
   readonly reward: number | null;
   readonly metadata: JsonObject;
 }
 
 /** A reply as JSON. */
-export function shownText({ observation, reward, done, metadata }: Shown): string {
+export function stepReplyText({ observation, reward, done, metadata }: OpenEnvStepReply): string {
   return `{"observation":${JSON.stringify(observation)},"reward":${reward === null ? null : floatText(reward)},"done":${done},"metadata":${JSON.stringify(metadata)}}`;
 }
 
@@ -48,13 +48,13 @@ export class OpenEnvPlay {
     principal: Principal,
     envId: string,
     { input, episodeName }: ResetRequest = { input: {} },
-  ): MaybePromise<{ seat: Seat; shown: Shown }> {
+  ): MaybePromise<{ played: PlayedSession; stepReply: OpenEnvStepReply }> {
     const created = this.#operate<CreatedSession>(principal, 'create', { env_id: envId, ...input });
     return chain(created, session => {
       const form = actionForm(this.dispatcher.services.catalogue.variant(envId));
       return {
-        seat: { sessionId: session.session_id, envId, form, episodeName },
-        shown: afterReset(session),
+        played: { sessionId: session.session_id, envId, form, episodeName },
+        stepReply: afterReset(session),
       };
     });
   }
@@ -63,7 +63,7 @@ export class OpenEnvPlay {
    * Takes up a session that was opened before, by whatever door.
    * @throws Problem `unknown_session` also for one of another environment
    */
-  attach(principal: Principal, envId: string, sessionId: string): MaybePromise<Seat> {
+  attach(principal: Principal, envId: string, sessionId: string): MaybePromise<PlayedSession> {
     const found = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
     return chain(found, ({ env_id, config, wrappers }) => {
       if (env_id !== envId) {
@@ -76,19 +76,28 @@ export class OpenEnvPlay {
   }
 
   /** @throws Problem */
-  reset(principal: Principal, seat: Seat, { input, episodeName }: ResetRequest): MaybePromise<Shown> {
-    const reset = this.#operate<Session>(principal, 'reset', { session_id: seat.sessionId, ...input });
+  reset(
+    principal: Principal,
+    played: PlayedSession,
+    { input, episodeName }: ResetRequest,
+  ): MaybePromise<OpenEnvStepReply> {
+    const reset = this.#operate<Session>(principal, 'reset', { session_id: played.sessionId, ...input });
     return chain(reset, session => {
-      seat.episodeName = episodeName;
+      played.episodeName = episodeName;
       return afterReset(session);
     });
   }
 
   /** @throws Problem, InvalidMessage */
-  step(principal: Principal, seat: Seat, fields: JsonObject, timeoutMs?: number): MaybePromise<Shown> {
+  step(
+    principal: Principal,
+    played: PlayedSession,
+    fields: JsonObject,
+    timeoutMs?: number,
+  ): MaybePromise<OpenEnvStepReply> {
     const stepped = this.#operate<StepResult>(principal, 'step', {
-      session_id: seat.sessionId,
-      action: seat.form.read(fields),
+      session_id: played.sessionId,
+      action: played.form.read(fields),
       ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
     });
     return chain(stepped, ({ observation, reward, terminated, truncated, ...rest }) => ({
@@ -106,10 +115,10 @@ export class OpenEnvPlay {
   }
 
   /** @throws Problem */
-  state(principal: Principal, seat: Seat): MaybePromise<JsonObject> {
-    const got = this.#operate<SessionDetail>(principal, 'get', { session_id: seat.sessionId });
+  state(principal: Principal, played: PlayedSession): MaybePromise<JsonObject> {
+    const got = this.#operate<SessionDetail>(principal, 'get', { session_id: played.sessionId });
     return chain(got, session => ({
-      episode_id: seat.episodeName ?? session.episode_id,
+      episode_id: played.episodeName ?? session.episode_id,
       step_count: session.step,
       session_id: session.session_id,
       env_id: session.env_id,
@@ -125,7 +134,7 @@ export class OpenEnvPlay {
    * What the player sees now, without doing anything.
    * @throws Problem
    */
-  look(principal: Principal, { sessionId }: Seat): MaybePromise<Shown> {
+  look(principal: Principal, { sessionId }: PlayedSession): MaybePromise<OpenEnvStepReply> {
     const got = this.#operate<SessionDetail>(principal, 'get', { session_id: sessionId });
     return chain(got, session => ({
       observation: observationObject(session.observation as Json),
@@ -136,7 +145,7 @@ export class OpenEnvPlay {
   }
 
   /** @throws Problem */
-  close(principal: Principal, { sessionId }: Pick<Seat, 'sessionId'>): MaybePromise<null> {
+  close(principal: Principal, { sessionId }: Pick<PlayedSession, 'sessionId'>): MaybePromise<null> {
     return this.#operate(principal, 'close', { session_id: sessionId });
   }
 
@@ -145,7 +154,7 @@ export class OpenEnvPlay {
   }
 }
 
-function afterReset({ session_id, seed, observation }: Session): Shown {
+function afterReset({ session_id, seed, observation }: Session): OpenEnvStepReply {
   return {
     observation: observationObject(observation as Json),
     reward: 0,

@@ -3,13 +3,13 @@ import type { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import type { Peers } from '../../operations/dispatch/peers.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { SessionLimits } from '../../sessions/admission.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import { operate } from '../operate.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import { heartbeat } from '../websocket/heartbeat.ts';
 import type { PacedWebSocket } from '../websocket/paced-websocket.ts';
@@ -17,12 +17,12 @@ import { actionForm } from './action-form.ts';
 import { sessionOfCookie, setSessionCookie } from './cookie.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
-import { McpDesk } from './mcp.ts';
 import { addMcpRoutes } from './mcp-routes.ts';
+import { McpServer } from './mcp-server.ts';
 import { readReset, readStep } from './messages.ts';
-import { OpenEnvPlay, type Shown, shownText } from './play.ts';
-import { toSeatKeeper } from './seat-keeper.ts';
-import { type HttpCaller, Seats } from './seats.ts';
+import { type HttpCaller, NamedSessions } from './named-sessions.ts';
+import { OpenEnvPlay, type OpenEnvStepReply, stepReplyText } from './play.ts';
+import { forwardToSessionWorker } from './session-forwarding.ts';
 import type { SocketServices } from './session-socket.ts';
 import { isToolAction, toolAction } from './tool-actions.ts';
 import { OpenEnvSocket } from './websocket.ts';
@@ -44,31 +44,31 @@ export interface OpenEnvSettings extends Pick<SessionLimits, 'maxSessions'> {
 export async function addOpenEnvRoutes(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   settings: OpenEnvSettings,
 ): Promise<void> {
   const play = new OpenEnvPlay(dispatcher);
-  const mcp = new McpDesk(play, desk);
-  const seats = new Seats(play, settings.maxSessions);
+  const mcp = new McpServer(play, problemHandler);
+  const namedSessions = new NamedSessions(play, settings.maxSessions);
   const { sessions } = dispatcher.services;
-  const services = { play, mcp, desk, deliver: (reply: () => void) => sessions.deliver(reply) };
+  const services = { play, mcp, problemHandler, deliver: (reply: () => void) => sessions.deliver(reply) };
   const beat = heartbeat(app, settings.heartbeatSeconds);
   const watch = (socket: WebSocket) => beat(socket as PacedWebSocket);
   for (const prefix of PREFIXES) {
     await app.register(
-      async door => {
-        door.setErrorHandler((error, request, reply) => replyError(error, request, reply, desk));
-        addPlay(door, { play, desk }, seats, dispatcher.services.peers);
-        addDescriptions(door, dispatcher);
+      async scope => {
+        scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
+        addPlay(scope, { play, problemHandler }, namedSessions, dispatcher.services.siblings);
+        addDescriptions(scope, dispatcher);
         const preValidation = async (request: FastifyRequest) => {
           dispatcher.services.catalogue.variant(envIdOf(request));
         };
-        door.get('/ws', { websocket: true, preValidation }, (socket, request) => {
+        scope.get('/ws', { websocket: true, preValidation }, (socket, request) => {
           watch(socket);
           const { session_id: id } = request.query as { session_id?: string };
           new OpenEnvSocket(socket, request, services, envIdOf(request), id);
         });
-        addMcpRoutes(door, services, envIdOf, { watch, preValidation });
+        addMcpRoutes(scope, services, envIdOf, { watch, preValidation });
       },
       { prefix },
     );
@@ -76,39 +76,41 @@ export async function addOpenEnvRoutes(
 }
 
 function addPlay(
-  door: FastifyInstance,
-  { play, desk }: Pick<SocketServices, 'play' | 'desk'>,
-  seats: Seats,
-  peers: Peers | undefined,
+  scope: FastifyInstance,
+  { play, problemHandler }: Pick<SocketServices, 'play' | 'problemHandler'>,
+  namedSessions: NamedSessions,
+  siblings: SiblingWorkers | undefined,
 ): void {
-  const where = peers ? { preHandler: toSeatKeeper(peers, callerOf) } : {};
-  door.post('/reset', where, async (request, reply) => {
+  const where = siblings ? { preHandler: forwardToSessionWorker(siblings, callerOf) } : {};
+  scope.post('/reset', where, async (request, reply) => {
     const caller = callerOf(request);
-    const shown = await within(['body'], false, () => seats.reset(caller, readReset(request.body ?? {})));
-    return sendShown(reply, caller, shown);
+    const stepReply = await within(['body'], false, () =>
+      namedSessions.reset(caller, readReset(request.body ?? {})),
+    );
+    return sendStepReply(reply, caller, stepReply);
   });
-  door.post('/step', where, async (request, reply) => {
+  scope.post('/step', where, async (request, reply) => {
     const caller = callerOf(request);
     const asked = await within(['body'], false, () => readStep(request.body));
-    const seat = await seats.get(caller);
-    const { metadata, ...shown } = await within(['body', 'action'], seat.form.wrapped, () =>
-      isToolAction(seat, asked.action)
-        ? toolAction(play, desk, caller.principal, seat, asked.action)
-        : play.step(caller.principal, seat, asked.action, asked.timeoutMs),
+    const played = await namedSessions.get(caller);
+    const { metadata, ...stepReply } = await within(['body', 'action'], played.form.wrapped, () =>
+      isToolAction(played, asked.action)
+        ? toolAction(play, problemHandler, caller.principal, played, asked.action)
+        : play.step(caller.principal, played, asked.action, asked.timeoutMs),
     );
     const { requestId } = asked;
     const more: JsonObject = requestId === undefined ? {} : { request_id: requestId };
-    return sendShown(reply, caller, { ...shown, metadata: { ...metadata, ...more } });
+    return sendStepReply(reply, caller, { ...stepReply, metadata: { ...metadata, ...more } });
   });
-  door.get('/state', where, async (request, reply) => {
+  scope.get('/state', where, async (request, reply) => {
     const caller = callerOf(request);
     if (caller.name === '') return sendJsonText(reply, NOTHING_BEGUN);
-    const state = await play.state(caller.principal, await seats.get(caller));
+    const state = await play.state(caller.principal, await namedSessions.get(caller));
     return sendJsonText(reply, JSON.stringify(state));
   });
 }
 
-function addDescriptions(door: FastifyInstance, dispatcher: Dispatcher): void {
+function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
   const describe = async (request: FastifyRequest) => {
     const envId = envIdOf(request);
     const document = await operate<EnvironmentDocument>(dispatcher, request.principal, 'get_environment', {
@@ -116,20 +118,20 @@ function addDescriptions(door: FastifyInstance, dispatcher: Dispatcher): void {
     });
     return { document, form: actionForm(dispatcher.services.catalogue.variant(envId)) };
   };
-  door.get('/metadata', async (request, reply) => {
+  scope.get('/metadata', async (request, reply) => {
     const { document } = await describe(request);
     return sendJsonText(reply, JSON.stringify(metadataOf(document)));
   });
-  door.get('/schema', async (request, reply) => {
+  scope.get('/schema', async (request, reply) => {
     const { form } = await describe(request);
     return sendJsonText(reply, JSON.stringify(schemasOf(form)));
   });
-  door.get('/openapi.json', async (request, reply) => {
+  scope.get('/openapi.json', async (request, reply) => {
     const { document, form } = await describe(request);
     const path = request.url.slice(0, request.url.lastIndexOf('/'));
     return sendJsonText(reply, JSON.stringify(openApiOf(document, form, path)));
   });
-  door.get('/health', (request, reply) => {
+  scope.get('/health', (request, reply) => {
     dispatcher.services.catalogue.variant(envIdOf(request));
     const { draining } = dispatcher.services.sessions;
     if (draining) reply.code(HTTP_UNAVAILABLE);
@@ -156,11 +158,15 @@ function callerOf(request: FastifyRequest): HttpCaller {
 }
 
 /** The session is named in the reply as the client named it, or by its id and in a cookie. */
-function sendShown(reply: FastifyReply, { name, chosen }: HttpCaller, shown: Shown): FastifyReply {
-  const id = String(shown.metadata.session_id);
+function sendStepReply(
+  reply: FastifyReply,
+  { name, chosen }: HttpCaller,
+  stepReply: OpenEnvStepReply,
+): FastifyReply {
+  const id = String(stepReply.metadata.session_id);
   if (!chosen) setSessionCookie(reply, id);
   reply.header(SESSION_HEADER, chosen ? name : id);
-  return sendJsonText(reply, shownText(shown));
+  return sendJsonText(reply, stepReplyText(stepReply));
 }
 
 /** 422 in the form of FastAPI, JSON-RPC's own errors, and problem documents for the rest. */
@@ -168,17 +174,17 @@ function replyError(
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
 ): FastifyReply {
   if (error instanceof InvalidMessage) {
-    desk.document(countable(error));
+    problemHandler.document(countable(error));
     return sendJsonText(reply.code(HTTP_INVALID), JSON.stringify({ detail: error.faults }));
   }
   const { code, message } = problemOf(error);
   if (code === 'bad_json' && request.routeOptions.url?.endsWith('/mcp')) {
-    desk.document(error);
+    problemHandler.document(error);
     const failure = new RpcError('parseError', `Parse error: ${message}`);
     return sendJsonText(reply, JSON.stringify(rpcFailure(null, failure)));
   }
-  return desk.reply(error, request, reply);
+  return problemHandler.reply(error, request, reply);
 }

@@ -5,9 +5,9 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
-import type { McpDesk } from './mcp.ts';
-import type { OpenEnvPlay, Seat } from './play.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+import type { McpServer } from './mcp-server.ts';
+import type { OpenEnvPlay, PlayedSession } from './play.ts';
 
 /** Frames that may wait for their turn; beyond, the socket is not read. */
 const MOST_WAITING = 64;
@@ -22,8 +22,8 @@ const TRY_AGAIN_LATER = 1013;
 /** What the sockets of this protocol share. */
 export interface SocketServices {
   readonly play: OpenEnvPlay;
-  readonly mcp: McpDesk;
-  readonly desk: ProblemDesk;
+  readonly mcp: McpServer;
+  readonly problemHandler: ProblemHandler;
   /** Lets a reply leave when what was done before it is kept as the settings say. */
   readonly deliver: (reply: () => void) => void;
 }
@@ -40,7 +40,7 @@ export abstract class SessionSocket {
   readonly #stream: Socket;
   readonly #waiting: string[] = [];
   #busy = true;
-  #seat: Seat | undefined;
+  #seat: PlayedSession | undefined;
   /** The session was opened for this socket and goes with it. */
   #owner = true;
 
@@ -64,7 +64,7 @@ export abstract class SessionSocket {
   }
 
   /** The reply to a frame, or nothing where there is none. It never throws. */
-  protected abstract answer(text: string, seat: Seat): MaybePromise<string | undefined>;
+  protected abstract answer(text: string, played: PlayedSession): MaybePromise<string | undefined>;
 
   /** What is said where no session can be opened or taken up, before the socket closes. */
   protected abstract refusal(error: unknown): string;
@@ -76,7 +76,7 @@ export abstract class SessionSocket {
     const { play } = this.services;
     try {
       if (sessionId === undefined) {
-        this.#seat = (await play.open(this.principal, this.envId)).seat;
+        this.#seat = (await play.open(this.principal, this.envId)).played;
       } else {
         this.#owner = false;
         this.#seat = await play.attach(this.principal, this.envId, sessionId);
@@ -98,18 +98,18 @@ export abstract class SessionSocket {
 
   /** Gives up the session. */
   protected leave(): void {
-    const seat = this.#seat;
+    const played = this.#seat;
     this.#seat = undefined;
     this.#waiting.length = 0;
-    if (seat && this.#owner) this.#release(seat);
+    if (played && this.#owner) this.#release(played);
   }
 
-  async #release(seat: Seat): Promise<void> {
+  async #release(played: PlayedSession): Promise<void> {
     try {
-      await this.services.play.close(this.principal, seat);
+      await this.services.play.close(this.principal, played);
     } catch (error) {
       // One that expired so long ago that nobody remembers it.
-      if (problemOf(error).code !== 'unknown_session') this.services.desk.document(error);
+      if (problemOf(error).code !== 'unknown_session') this.services.problemHandler.document(error);
     }
   }
 

@@ -3,9 +3,9 @@ import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { countable, InvalidMessage, missing, notObject } from './faults.ts';
-import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 import { TOOL, toolResult, toolsOf } from './tools.ts';
 
 const LIST = 'list_tools';
@@ -23,9 +23,9 @@ export const SESSION_LOST = new Set<ProblemCode>([
 type ToolErrorType = 'execution_error' | 'invalid_args' | 'tool_not_found' | 'timeout';
 
 /** Whether the fields of a step are one of OpenEnv's actions about tools. An environment's own field `type` goes first. */
-export function isToolAction(seat: Seat, fields: JsonObject): boolean {
+export function isToolAction(played: PlayedSession, fields: JsonObject): boolean {
   if (fields.type !== LIST && fields.type !== CALL) return false;
-  const { properties } = seat.form.schema;
+  const { properties } = played.form.schema;
   return !isObject(properties) || !Object.hasOwn(properties, 'type');
 }
 
@@ -37,13 +37,13 @@ export function isToolAction(seat: Seat, fields: JsonObject): boolean {
  */
 export async function toolAction(
   play: OpenEnvPlay,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   principal: Principal,
-  seat: Seat,
+  played: PlayedSession,
   fields: JsonObject,
-): Promise<Shown> {
+): Promise<OpenEnvStepReply> {
   if (fields.type === LIST) {
-    const tools = await toolsOf(play, principal, seat.envId, seat);
+    const tools = await toolsOf(play, principal, played.envId, played);
     const observation = {
       tools: tools.map(({ name, description, inputSchema }) => ({
         name,
@@ -51,25 +51,25 @@ export async function toolAction(
         input_schema: inputSchema,
       })),
     };
-    return { observation, reward: null, done: false, metadata: { session_id: seat.sessionId } };
+    return { observation, reward: null, done: false, metadata: { session_id: played.sessionId } };
   }
   const { tool_name: name, arguments: given = {} } = fields;
   if (typeof name !== 'string') throw new InvalidMessage([missing(['tool_name'])]);
   if (!isObject(given)) throw new InvalidMessage([notObject(['arguments'])]);
-  const failed = (error_type: ToolErrorType, message: string): Shown => ({
+  const failed = (error_type: ToolErrorType, message: string): OpenEnvStepReply => ({
     observation: { tool_name: name, result: null, error: { error_type, message } },
     reward: null,
     done: false,
-    metadata: { session_id: seat.sessionId },
+    metadata: { session_id: played.sessionId },
   });
   if (name !== TOOL) return failed('tool_not_found', `Unknown tool: '${name}'; there is '${TOOL}'`);
   try {
-    const shown = await play.step(principal, seat, given);
-    return { ...shown, observation: { tool_name: name, result: toolResult(shown), error: null } };
+    const stepReply = await play.step(principal, played, given);
+    return { ...stepReply, observation: { tool_name: name, result: toolResult(stepReply), error: null } };
   } catch (error) {
     const { code, status, message } = problemOf(error);
     if (SESSION_LOST.has(code)) throw error;
-    desk.document(countable(error));
+    problemHandler.document(countable(error));
     if (error instanceof InvalidMessage) return failed('invalid_args', error.message);
     if (status === 422) return failed('invalid_args', message);
     return failed(code === 'step_timeout' ? 'timeout' : 'execution_error', message);

@@ -4,7 +4,7 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { ToolDocument, ToolResult } from '../mcp/endpoint.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
-import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
 /** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
 export const TOOL = 'act';
@@ -18,13 +18,13 @@ export async function toolsOf(
   play: OpenEnvPlay,
   principal: Principal,
   envId: string,
-  seat?: Seat,
+  played?: PlayedSession,
 ): Promise<ToolDocument[]> {
   const { dispatcher } = play;
   const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
     env_id: envId,
   });
-  const { schema } = seat?.form ?? actionForm(dispatcher.services.catalogue.variant(envId));
+  const { schema } = played?.form ?? actionForm(dispatcher.services.catalogue.variant(envId));
   return [{ name: TOOL, description: instruction, inputSchema: schema }];
 }
 
@@ -32,7 +32,7 @@ export async function toolsOf(
  * A step as the result of a tool: in the form of the Model Context Protocol, and with the keys that OpenEnv's own tools
  * have.
  */
-export function toolResult({ observation, reward, done, metadata }: Shown): ToolResult {
+export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): ToolResult {
   const data = { observation, reward, done, metadata };
   return {
     content: [{ type: 'text', text: textOf(observation) }],

@@ -70,10 +70,11 @@ t.test(
   'the same seed gives the same episode; null counts as absent; other parameters are reset options',
   async t => {
     const wire = await dialEnv(t, await listening(t), COUNTER);
-    const shown = async (data: object) => (await ask(wire, { type: 'reset', data })).data.observation.text;
-    t.equal(await shown({ seed: 9 }), await shown({ seed: 9, episode_id: null }));
-    t.not(await shown({ seed: null }), await shown({}));
-    t.match(await shown({ start: 2 }), /^2\/3 /);
+    const stepReply = async (data: object) =>
+      (await ask(wire, { type: 'reset', data })).data.observation.text;
+    t.equal(await stepReply({ seed: 9 }), await stepReply({ seed: 9, episode_id: null }));
+    t.not(await stepReply({ seed: null }), await stepReply({}));
+    t.match(await stepReply({ start: 2 }), /^2\/3 /);
   },
 );
 

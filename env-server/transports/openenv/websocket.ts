@@ -7,7 +7,7 @@ import { TooManySessions } from '../../sessions/admission.ts';
 import { capacityOf } from '../mcp/capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { type Message, readMessage, readReset, UnknownType } from './messages.ts';
-import { type Seat, type Shown, shownText } from './play.ts';
+import { type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';
 import { NORMAL, SessionSocket } from './session-socket.ts';
 import { isToolAction, SESSION_LOST, toolAction } from './tool-actions.ts';
 
@@ -19,9 +19,9 @@ interface ErrorData {
 
 /** One client of `/ws`: OpenEnv's frames. */
 export class OpenEnvSocket extends SessionSocket {
-  protected answer(text: string, seat: Seat): MaybePromise<string | undefined> {
+  protected answer(text: string, played: PlayedSession): MaybePromise<string | undefined> {
     try {
-      const reply = this.#run(readMessage(text), seat);
+      const reply = this.#run(readMessage(text), played);
       return reply instanceof Promise ? reply.catch(error => this.#mishap(error)) : reply;
     } catch (error) {
       return this.#mishap(error);
@@ -29,7 +29,7 @@ export class OpenEnvSocket extends SessionSocket {
   }
 
   protected refusal(error: unknown): string {
-    this.services.desk.document(error);
+    this.services.problemHandler.document(error);
     const problem = problemOf(error);
     const { message } = problem;
     if (problem instanceof TooManySessions) {
@@ -47,25 +47,25 @@ export class OpenEnvSocket extends SessionSocket {
     return errorFrame({ code: 'SESSION_ERROR', message });
   }
 
-  #run(message: Message, seat: Seat): MaybePromise<string | undefined> {
+  #run(message: Message, played: PlayedSession): MaybePromise<string | undefined> {
     const { services, principal, envId } = this;
     const { play, mcp } = services;
     switch (message.type) {
       case 'reset':
         return chain(
-          within(['data'], seat.form.wrapped, () => play.reset(principal, seat, readReset(message.data))),
+          within(['data'], played.form.wrapped, () => play.reset(principal, played, readReset(message.data))),
           observationFrame,
         );
       case 'step':
         return chain(
-          within(['data'], seat.form.wrapped, () => this.#step(seat, message.data)),
+          within(['data'], played.form.wrapped, () => this.#step(played, message.data)),
           observationFrame,
         );
       case 'state':
-        return chain(play.state(principal, seat), data => frame('state', data));
+        return chain(play.state(principal, played), data => frame('state', data));
       case 'mcp':
         return mcp
-          .answer(message.data, { principal, envId, seat, isSocket: true })
+          .answer(message.data, { principal, envId, played, isSocket: true })
           .then(reply => reply && frame('mcp', reply as JsonObject));
       case 'close':
         this.leave();
@@ -74,21 +74,21 @@ export class OpenEnvSocket extends SessionSocket {
     }
   }
 
-  #step(seat: Seat, fields: JsonObject): MaybePromise<Shown> {
+  #step(played: PlayedSession, fields: JsonObject): MaybePromise<OpenEnvStepReply> {
     const { principal, services } = this;
-    const { play, desk } = services;
-    return isToolAction(seat, fields)
-      ? toolAction(play, desk, principal, seat, fields)
-      : play.step(principal, seat, fields);
+    const { play, problemHandler } = services;
+    return isToolAction(played, fields)
+      ? toolAction(play, problemHandler, principal, played, fields)
+      : play.step(principal, played, fields);
   }
 
   #mishap(error: unknown): string | undefined {
-    const { desk } = this.services;
+    const { problemHandler } = this.services;
     if (error instanceof UnknownType) {
-      desk.document(new Problem('invalid_request', error.message));
+      problemHandler.document(new Problem('invalid_request', error.message));
       return errorFrame({ code: 'UNKNOWN_TYPE', message: error.message });
     }
-    desk.document(countable(error));
+    problemHandler.document(countable(error));
     if (error instanceof InvalidMessage) {
       const message = `Invalid message: ${error.message}`;
       return errorFrame({ code: 'VALIDATION_ERROR', message, more: { errors: error.faults } });
@@ -103,6 +103,7 @@ export class OpenEnvSocket extends SessionSocket {
 
 const frame = (type: string, data: JsonObject): string => JSON.stringify({ type, data });
 
-const observationFrame = (shown: Shown): string => `{"type":"observation","data":${shownText(shown)}}`;
+const observationFrame = (stepReply: OpenEnvStepReply): string =>
+  `{"type":"observation","data":${stepReplyText(stepReply)}}`;
 
 const errorFrame = ({ message, code, more }: ErrorData): string => frame('error', { message, code, ...more });

@@ -2,7 +2,7 @@
  * A text, or its pieces that stand one behind the other. A long text is best left in pieces until it is written:
  * one letter beyond Latin-1 makes a string twice as large and several times slower to encode, with all that it holds.
  */
-export type Text = string | readonly string[];
+export type TextChunks = string | readonly string[];
 
 /** A UTF-16 unit takes at most so many bytes in UTF-8. */
 export const MOST_BYTES_A_UNIT = 3;
@@ -11,7 +11,7 @@ const SCRATCH_BYTES = 256 * 1024;
 let scratch: Buffer | undefined;
 
 /** Length in UTF-16 units. */
-export function unitsOf(text: Text): number {
+export function unitsOf(text: TextChunks): number {
   if (typeof text === 'string') return text.length;
   let units = 0;
   for (const piece of text) units += piece.length;
@@ -19,7 +19,7 @@ export function unitsOf(text: Text): number {
 }
 
 /** Length in UTF-8. */
-export function bytesOf(text: Text): number {
+export function bytesOf(text: TextChunks): number {
   if (typeof text === 'string') return Buffer.byteLength(text);
   let bytes = 0;
   for (const piece of text) bytes += Buffer.byteLength(piece);
@@ -30,7 +30,7 @@ export function bytesOf(text: Text): number {
  * Writes a text in UTF-8 into a buffer that has room for it.
  * @returns where it ends
  */
-export function writeText(buffer: Buffer, start: number, text: Text): number {
+export function writeText(buffer: Buffer, start: number, text: TextChunks): number {
   if (typeof text === 'string') return start + buffer.write(text, start);
   let end = start;
   for (const piece of text) end += buffer.write(piece, end);
@@ -51,6 +51,6 @@ export function written(bound: number, write: (buffer: Buffer) => number): Buffe
 }
 
 /** A text in UTF-8. */
-export function encodeText(text: Text): Buffer {
+export function encodeText(text: TextChunks): Buffer {
   return written(unitsOf(text) * MOST_BYTES_A_UNIT, buffer => writeText(buffer, 0, text));
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../problems.ts';
-import type { ProblemDesk } from './problems.ts';
+import type { ProblemHandler } from './problem-handler.ts';
 
 /** Characters of an address that are repeated. */
 const LONGEST_SHOWN = 300;
@@ -15,7 +15,7 @@ interface Route {
  * Answers requests that have no route: `method_not_allowed` with `Allow` (RFC 9110, section 15.5.6) where the path has
  * routes for other methods, else `not_found`. To be called before any routes are added.
  */
-export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
+export function answerUnrouted(app: FastifyInstance, problemHandler: ProblemHandler): void {
   const routes: Route[] = [];
   app.addHook('onRoute', ({ method, url }) => {
     // For preflights.
@@ -33,11 +33,11 @@ export function answerUnrouted(app: FastifyInstance, desk: ProblemDesk): void {
         ? `; where an environment id has a slash, the path has %2F: ${encoded}`
         : '; /docs shows the routes';
       const detail = `there is no ${method} ${shortened(url)}${hint}`;
-      return desk.reply(new Problem('not_found', detail), request, reply);
+      return problemHandler.reply(new Problem('not_found', detail), request, reply);
     }
     const list = [...allowed].join(', ');
     reply.header('allow', list);
-    return desk.reply(
+    return problemHandler.reply(
       new Problem('method_not_allowed', `${path} takes ${list}, not ${method}`),
       request,
       reply,

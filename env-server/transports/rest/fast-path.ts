@@ -11,7 +11,7 @@ import { REPLY_HEADERS } from '../access/security.ts';
 import type { RequestCount, RequestCounts } from '../monitoring/request-counts.ts';
 import { traceIdIn } from '../monitoring/trace-requests.ts';
 import { parseJson } from '../replies/json.ts';
-import { PROBLEM_TYPE, type ProblemDesk } from '../replies/problems.ts';
+import { PROBLEM_TYPE, type ProblemHandler } from '../replies/problem-handler.ts';
 import { encodeText } from '../replies/texts.ts';
 import { JSON_TYPE, restInput, runRestBatch, shapeOf } from './rest.ts';
 
@@ -37,7 +37,7 @@ export interface FastPathParts {
   readonly authenticator: Authenticator;
   readonly hosts: AllowedHosts;
   readonly counts: RequestCounts;
-  readonly desk: ProblemDesk;
+  readonly problemHandler: ProblemHandler;
   /** Whose turns the work for a request takes. */
   readonly laneOf: (request: IncomingMessage) => Lane;
   readonly maxBatchItems: number;
@@ -140,7 +140,7 @@ class FastPath {
   }
 
   #stepOf(request: IncomingMessage, principal: Principal, sessionId: string, body: unknown) {
-    const { operation, checkRest, serialise } = this.#step;
+    const { operation, checkRest, serialize } = this.#step;
     const { services } = this.#parts.dispatcher;
     const input = restInput(body, ELSEWHERE, this.#stepShape);
     input.session_id = sessionId;
@@ -148,12 +148,12 @@ class FastPath {
     if (key !== undefined) input.request_key = key;
     checkRest(input);
     const result = execute(services, newCall(services, principal), operation, input);
-    return result instanceof Promise ? result.then(serialise) : serialise(result);
+    return result instanceof Promise ? result.then(serialize) : serialize(result);
   }
 
   #batch({ headers }: IncomingMessage, principal: Principal, body: unknown) {
-    const { dispatcher, desk, maxBatchItems } = this.#parts;
-    const result = runRestBatch(dispatcher, desk, maxBatchItems, {
+    const { dispatcher, problemHandler, maxBatchItems } = this.#parts;
+    const result = runRestBatch(dispatcher, problemHandler, maxBatchItems, {
       body,
       key: headers['idempotency-key'],
       principal,
@@ -175,9 +175,9 @@ class FastPath {
     sessionId: string | undefined,
     error: unknown,
   ): void {
-    const { desk } = this.#parts;
-    const document = desk.document(error, { traceId: traceIdIn(headers), sessionId });
-    const more = Object.entries(desk.headersOf(document)).flat();
+    const { problemHandler } = this.#parts;
+    const document = problemHandler.document(error, { traceId: traceIdIn(headers), sessionId });
+    const more = Object.entries(problemHandler.headersOf(document)).flat();
     this.#parts.counts.add('POST', sessionId === undefined ? BATCH : STEP_ROUTE, document.status);
     this.#parts.dispatcher.services.sessions.deliver(() =>
       write(response, document.status, PROBLEM_TYPE, `${JSON.stringify(document)}\n`, more),

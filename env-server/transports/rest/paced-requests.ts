@@ -22,7 +22,7 @@ interface Waiting {
 }
 
 /** Names the client whose request it is, where it carries a valid token. */
-export type Identify = (request: IncomingMessage) => string | undefined;
+export type IdentifyClient = (request: IncomingMessage) => string | undefined;
 
 /**
  * Gives requests their turns. Requests that a connection sends without waiting for replies are handled one after the
@@ -30,9 +30,9 @@ export type Identify = (request: IncomingMessage) => string | undefined;
  */
 export class PacedRequests {
   readonly #turns: Turns;
-  readonly #identify: Identify;
+  readonly #identify: IdentifyClient;
 
-  constructor(turns: Turns, identify: Identify) {
+  constructor(turns: Turns, identify: IdentifyClient) {
     this.#turns = turns;
     this.#identify = identify;
   }

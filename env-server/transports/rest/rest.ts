@@ -6,7 +6,7 @@ import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
-import { plainResult } from '../../operations/dispatch/foreign.ts';
+import { plainResult } from '../../operations/dispatch/forwarded-result.ts';
 import { textForm } from '../../operations/dispatch/reply-form.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
@@ -15,9 +15,9 @@ import { RequestKey } from '../../operations/schemas.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
-import { encodeText, type Text } from '../replies/texts.ts';
+import { encodeText, type TextChunks } from '../replies/texts.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -58,13 +58,13 @@ function addRoutes(
 }
 
 function send(reply: FastifyReply, compiled: CompiledOperation, result: unknown): FastifyReply {
-  const { operation, serialise } = compiled;
+  const { operation, serialize } = compiled;
   if (operation.status !== 200) reply.code(operation.status);
   if (operation.status === 204) return reply.send();
   const representation = operation.represent?.(plainResult(result));
   if (representation)
     return reply.header('content-type', representation.contentType).send(representation.body);
-  return reply.header('content-type', JSON_TYPE).send(serialise(result));
+  return reply.header('content-type', JSON_TYPE).send(serialize(result));
 }
 
 /** Puts parameters, query, body and request key of a request into one object, as frames have it. */
@@ -157,12 +157,12 @@ export interface RestBatch {
 export function addBatchRoute(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   mostItems: number,
 ): void {
   app.post('/v1/batch', (request, reply) => {
     const { body, headers, principal, trace } = request;
-    const result = runRestBatch(dispatcher, desk, mostItems, {
+    const result = runRestBatch(dispatcher, problemHandler, mostItems, {
       body,
       key: headers['idempotency-key'],
       principal,
@@ -179,10 +179,10 @@ export function addBatchRoute(
 /** @throws Problem when the batch as a whole is refused */
 export function runRestBatch(
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   mostItems: number,
   { body, key, principal, trace, traceId }: RestBatch,
-): MaybePromise<Text> {
+): MaybePromise<TextChunks> {
   const input = restInput(body, ['request_key'], BATCH_SHAPE);
   if (key !== undefined) input.request_key = key;
   checkBatch(input);
@@ -191,7 +191,7 @@ export function runRestBatch(
     wait: input.wait as number | undefined,
     requestKey: input.request_key as string | undefined,
     mostItems,
-    problem: (error: unknown, sessionId: unknown) => desk.document(error, { traceId, sessionId }),
+    problem: (error: unknown, sessionId: unknown) => problemHandler.document(error, { traceId, sessionId }),
   };
   const result = runBatch(dispatcher, newCall(dispatcher.services, principal, trace), batch, textForm);
   return chain(result, pieces => [...pieces, '\n']);

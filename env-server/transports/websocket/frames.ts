@@ -1,4 +1,11 @@
-import { bytesOf, MOST_BYTES_A_UNIT, type Text, unitsOf, writeText, written } from '../replies/texts.ts';
+import {
+  bytesOf,
+  MOST_BYTES_A_UNIT,
+  type TextChunks,
+  unitsOf,
+  writeText,
+  written,
+} from '../replies/texts.ts';
 
 /** First bytes of unfragmented frames (RFC 6455, section 5.2). */
 const FINAL_TEXT = 0x81;
@@ -14,7 +21,7 @@ const LARGEST_HEADER = 10;
  * Texts as the WebSocket frames of a server (unmasked, not compressed), one behind the other in one buffer,
  * so that all replies of a moment cost one write.
  */
-export function textFrames(texts: readonly Text[]): Buffer {
+export function textFrames(texts: readonly TextChunks[]): Buffer {
   let bound = 0;
   for (const text of texts) bound += LARGEST_HEADER + unitsOf(text) * MOST_BYTES_A_UNIT;
   return written(bound, buffer => {
@@ -39,7 +46,7 @@ export function binaryFrames(messages: readonly Uint8Array[]): Buffer {
   return buffer.subarray(0, end);
 }
 
-function writeFrame(buffer: Buffer, start: number, text: Text): number {
+function writeFrame(buffer: Buffer, start: number, text: TextChunks): number {
   // The header's size depends on the text's, which is known only when it is written: texts that surely have
   // the header of middle size, which are nearly all, are written where they belong, others counted first.
   const units = unitsOf(text);

@@ -5,7 +5,7 @@ const MS_PER_S = 1000;
 /** A beat that comes so many times its interval after the last one says that this process was held up, not the peers. */
 const LATE = 1.5;
 
-interface Pulse {
+interface Heartbeat {
   /** It has sent nothing since the last beat. */
   silent: boolean;
   /** Bytes that had left for it at the last beat, where others waited; undefined where none did. */
@@ -19,34 +19,34 @@ interface Pulse {
  * @returns takes a socket into care until it closes
  */
 export function heartbeat(app: FastifyInstance, seconds: number): (socket: PacedWebSocket) => void {
-  const pulses = new Map<PacedWebSocket, Pulse>();
+  const heartbeats = new Map<PacedWebSocket, Heartbeat>();
   let last = performance.now();
   const timer = setInterval(() => {
     const now = performance.now();
     const late = now - last > LATE * seconds * MS_PER_S;
     last = now;
-    for (const [socket, pulse] of pulses) {
+    for (const [socket, heartbeatOf] of heartbeats) {
       const sent = socket.bytesUnsent > 0 ? socket.bytesSent : undefined;
-      const stuck = sent !== undefined && sent === pulse.sent;
-      if (!late && (stuck || (pulse.silent && socket.isRead))) {
+      const stuck = sent !== undefined && sent === heartbeatOf.sent;
+      if (!late && (stuck || (heartbeatOf.silent && socket.isRead))) {
         socket.terminate();
         continue;
       }
-      pulse.silent = true;
-      pulse.sent = sent;
+      heartbeatOf.silent = true;
+      heartbeatOf.sent = sent;
       socket.ping();
     }
   }, seconds * MS_PER_S).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   return socket => {
-    const pulse: Pulse = { silent: false, sent: undefined };
+    const heartbeatOf: Heartbeat = { silent: false, sent: undefined };
     const heard = () => {
-      pulse.silent = false;
+      heartbeatOf.silent = false;
     };
-    pulses.set(socket, pulse);
+    heartbeats.set(socket, heartbeatOf);
     socket.on('message', heard);
     socket.on('ping', heard);
     socket.on('pong', heard);
-    socket.on('close', () => pulses.delete(socket));
+    socket.on('close', () => heartbeats.delete(socket));
   };
 }

@@ -2,7 +2,7 @@ import type { RawData } from 'ws';
 import { plainForm, type ReplyForm, textForm } from '../../operations/dispatch/reply-form.ts';
 import { Problem } from '../../problems.ts';
 import { parseJson } from '../replies/json.ts';
-import { type Text, unitsOf } from '../replies/texts.ts';
+import { type TextChunks, unitsOf } from '../replies/texts.ts';
 import { binaryFrames, textFrames } from './frames.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
 
@@ -25,7 +25,7 @@ export interface Protocol<T, B, M> {
   frames(messages: readonly M[]): Buffer;
 }
 
-export const jsonProtocol: Protocol<string, readonly string[], Text> = {
+export const jsonProtocol: Protocol<string, readonly string[], TextChunks> = {
   name: 'ragen.json',
   form: textForm,
   parse(data, isBinary) {

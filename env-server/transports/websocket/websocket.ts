@@ -13,7 +13,7 @@ import { RequestKey } from '../../operations/schemas.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
@@ -57,7 +57,7 @@ export interface WebSocketSettings {
 export function addWebSocketRoute(
   app: FastifyInstance,
   dispatcher: Dispatcher,
-  desk: ProblemDesk,
+  problemHandler: ProblemHandler,
   settings: WebSocketSettings,
 ): void {
   const watch = heartbeat(app, settings.heartbeatSeconds);
@@ -68,9 +68,9 @@ export function addWebSocketRoute(
     const socket = given as PacedWebSocket;
     watch(socket);
     if (socket.protocol === msgpackProtocol.name) {
-      new Connection(socket, request, dispatcher, desk, settings, msgpackProtocol);
+      new Connection(socket, request, dispatcher, problemHandler, settings, msgpackProtocol);
     } else {
-      new Connection(socket, request, dispatcher, desk, settings, jsonProtocol);
+      new Connection(socket, request, dispatcher, problemHandler, settings, jsonProtocol);
     }
   });
 }
@@ -95,7 +95,7 @@ class Connection<T, B, M> {
   readonly #stream: Socket;
   readonly #principal: Principal;
   readonly #dispatcher: Dispatcher;
-  readonly #desk: ProblemDesk;
+  readonly #problemHandler: ProblemHandler;
   readonly #settings: WebSocketSettings;
   readonly #protocol: Protocol<T, B, M>;
   /** Of frames that do not name one: that of the upgrade. */
@@ -108,7 +108,7 @@ class Connection<T, B, M> {
     socket: PacedWebSocket,
     request: FastifyRequest,
     dispatcher: Dispatcher,
-    desk: ProblemDesk,
+    problemHandler: ProblemHandler,
     settings: WebSocketSettings,
     protocol: Protocol<T, B, M>,
   ) {
@@ -116,7 +116,7 @@ class Connection<T, B, M> {
     this.#stream = request.raw.socket;
     this.#principal = request.principal;
     this.#dispatcher = dispatcher;
-    this.#desk = desk;
+    this.#problemHandler = problemHandler;
     this.#settings = settings;
     this.#protocol = protocol;
     this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
@@ -198,13 +198,14 @@ class Connection<T, B, M> {
       wait,
       requestKey: request_key,
       mostItems: this.#settings.maxBatchItems,
-      problem: (error: unknown, sessionId: unknown) => this.#desk.document(error, { traceId, sessionId }),
+      problem: (error: unknown, sessionId: unknown) =>
+        this.#problemHandler.document(error, { traceId, sessionId }),
     };
     return runBatch(this.#dispatcher, call, request, this.#protocol.form);
   }
 
   #fail(id: FrameId, error: unknown, { traceId }: Origin, sessionId: unknown): void {
-    const document = this.#desk.document(error, { traceId, sessionId });
+    const document = this.#problemHandler.document(error, { traceId, sessionId });
     this.#send(this.#protocol.failure(id, this.#protocol.form.problem(document)));
   }
 

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { PeerReply, Peers } from '../../operations/dispatch/peers.ts';
+import type { ForwardedReply, SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import { keeperOf, replyKeeperOf } from '../../sessions/placement.ts';
-import type { HttpCaller } from './seats.ts';
+import type { HttpCaller } from './named-sessions.ts';
 
 /** Headers that belong to a connection, not to a reply. */
 const OF_CONNECTION = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
@@ -12,22 +12,25 @@ const SESSION_ID = /^s[\w-]{16}$/;
 type Hook = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined>;
 
 /** Of several processes each remembers some of the names that clients have given: lets the one answer that knows this one. */
-export function toSeatKeeper(peers: Peers, callerOf: (request: FastifyRequest) => HttpCaller): Hook {
-  const { index, count } = peers.placement;
+export function forwardToSessionWorker(
+  siblings: SiblingWorkers,
+  callerOf: (request: FastifyRequest) => HttpCaller,
+): Hook {
+  const { index, count } = siblings.placement;
   return async (request, reply) => {
     const { principal, envId, name } = callerOf(request);
     if (name === '') return undefined;
-    const keeper = SESSION_ID.test(name)
+    const worker = SESSION_ID.test(name)
       ? keeperOf(name, count)
       : replyKeeperOf(principal.name, `${envId} ${name}`, count);
-    if (keeper === index) return undefined;
+    if (worker === index) return undefined;
     const { method, url, headers, body } = request;
-    const answer = (await peers.ask(keeper, 'http', {
+    const answer = (await siblings.ask(worker, 'http', {
       method,
       url,
       headers: withoutLength(headers),
       ...(body !== undefined && { body: JSON.stringify(body) }),
-    })) as PeerReply;
+    })) as ForwardedReply;
     for (const [header, value] of Object.entries(answer.headers)) {
       if (!OF_CONNECTION.has(header)) reply.header(header, value);
     }

@@ -18,7 +18,7 @@ export type Reply =
   | undefined;
 
 /** One way to talk to the server, on connections of its own. */
-export interface Door {
+export interface Transport {
   readonly name: string;
   /** Asks for several things at once. */
   ask(items: readonly Item[]): Promise<Reply[]>;
@@ -31,7 +31,7 @@ const routes = new Map(OPERATIONS.map(operation => [operation.name, operation]))
 /** What is not a reply of this server at all. */
 export class Undocumented extends Error {}
 
-export function restDoor(origin: string): Door {
+export function restTransport(origin: string): Transport {
   let agent = new Agent({ pipelining: 1 });
   return {
     name: 'rest',
@@ -43,7 +43,7 @@ export function restDoor(origin: string): Door {
   };
 }
 
-export function batchDoor(origin: string): Door {
+export function batchTransport(origin: string): Transport {
   let agent = new Agent({ pipelining: 1 });
   return {
     name: 'batch',
@@ -115,7 +115,7 @@ async function post(
 }
 
 /** Frames of any number of questions on one socket, opened again when it is gone. */
-export function socketDoor(origin: string, protocol: 'ragen.json' | 'ragen.msgpack'): Door {
+export function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack'): Transport {
   const packed = protocol === 'ragen.msgpack';
   let socket: WebSocket | undefined;
   let frames = 0;
@@ -164,15 +164,15 @@ export function socketDoor(origin: string, protocol: 'ragen.json' | 'ragen.msgpa
 }
 
 /** Every client has one of the four, in turn. */
-export function doorFor(client: number, origin: string): Door {
+export function transportFor(client: number, origin: string): Transport {
   switch (client % 4) {
     case 0:
-      return socketDoor(origin, 'ragen.json');
+      return socketTransport(origin, 'ragen.json');
     case 1:
-      return restDoor(origin);
+      return restTransport(origin);
     case 2:
-      return batchDoor(origin);
+      return batchTransport(origin);
     default:
-      return socketDoor(origin, 'ragen.msgpack');
+      return socketTransport(origin, 'ragen.msgpack');
   }
 }

@@ -4,22 +4,22 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../operations/declaration.ts';
-import { Foreign } from '../operations/dispatch/foreign.ts';
-import type { Peers, Topic } from '../operations/dispatch/peers.ts';
+import { ForwardedResult } from '../operations/dispatch/forwarded-result.ts';
 import { problemOf } from '../operations/dispatch/problem-of.ts';
+import type { SiblingWorkers, WorkerTopic } from '../operations/dispatch/sibling-workers.ts';
 import type { Operation } from '../operations/operation.ts';
 import { type Lane, turns } from '../scheduling/turns.ts';
 import { MOST_PROCESSES, type Placement } from '../sessions/placement.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
+import { IpcChannel, RESULT } from './ipc-channel.ts';
 import { LineWriter, readLines } from './lines.ts';
-import { Link, RESULT } from './link.ts';
 import { problemText } from './problem-text.ts';
 
 const OPERATION = 'operation';
 const POLL_MS = 5;
 
 /** What a process is asked to run for another. */
-export interface PeerOperation {
+export interface ForwardedOperation {
   readonly operation: string;
   readonly principal: Principal;
   /** Differs from request to request of all processes. */
@@ -28,11 +28,11 @@ export interface PeerOperation {
 }
 
 /** Answers of one process to the others. */
-export interface Answers {
+export interface WorkerRequestHandlers {
   /** Runs an operation whose input was checked, and gives its result as JSON text. */
-  operation(asked: PeerOperation): MaybePromise<string>;
+  operation(asked: ForwardedOperation): MaybePromise<string>;
   /** Gives what is asked about, as a value that JSON can hold. */
-  topic(topic: Topic, payload: unknown): MaybePromise<unknown>;
+  topic(topic: WorkerTopic, payload: unknown): MaybePromise<unknown>;
   /** Lets a reply leave when what was done before it is kept as the settings say. */
   deliver(reply: () => void): void;
   /** Is told of what was thrown, before it is told to the other process without its cause. */
@@ -40,18 +40,18 @@ export interface Answers {
 }
 
 /** Connects a process with the others that serve together with it: each listens on a Unix socket in a folder of theirs. */
-export class Mesh implements Peers {
+export class WorkerChannels implements SiblingWorkers {
   readonly placement: Placement;
   readonly #folder: string;
-  readonly #links: readonly (Link | undefined)[];
+  readonly #channels: readonly (IpcChannel | undefined)[];
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
 
   constructor(folder: string, placement: Placement) {
     this.#folder = folder;
     this.placement = placement;
-    this.#links = Array.from({ length: placement.count }, (_, index) =>
-      index === placement.index ? undefined : new Link(this.#pathOf(index)),
+    this.#channels = Array.from({ length: placement.count }, (_, index) =>
+      index === placement.index ? undefined : new IpcChannel(this.#pathOf(index)),
     );
   }
 
@@ -65,32 +65,32 @@ export class Mesh implements Peers {
     request: number,
     operation: Operation,
     input: OperationInput,
-  ): Promise<Foreign> {
+  ): Promise<ForwardedResult> {
     // Below zero, unlike those that began over there.
     const foreign = -(request * MOST_PROCESSES + this.placement.index + 1);
     const lane = turns.current;
     const from = lane ? [lane.client, lane.number] : [];
     const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input, ...from]);
-    return new Foreign(await this.#link(index).ask(OPERATION, payload));
+    return new ForwardedResult(await this.#channel(index).ask(OPERATION, payload));
   }
 
-  askAll(topic: Topic, payload: unknown): Promise<unknown>[] {
+  askAll(topic: WorkerTopic, payload: unknown): Promise<unknown>[] {
     const text = JSON.stringify(payload);
-    return this.#links.flatMap(link => (link ? [link.ask(topic, text).then(JSON.parse)] : []));
+    return this.#channels.flatMap(channel => (channel ? [channel.ask(topic, text).then(JSON.parse)] : []));
   }
 
-  async ask(index: number, topic: Topic, payload: unknown): Promise<unknown> {
-    return JSON.parse(await this.#link(index).ask(topic, JSON.stringify(payload)));
+  async ask(index: number, topic: WorkerTopic, payload: unknown): Promise<unknown> {
+    return JSON.parse(await this.#channel(index).ask(topic, JSON.stringify(payload)));
   }
 
-  #link(index: number): Link {
-    const link = this.#links[index];
-    if (!link) throw new Error(`process ${this.placement.index} has no link to ${index}`);
-    return link;
+  #channel(index: number): IpcChannel {
+    const channel = this.#channels[index];
+    if (!channel) throw new Error(`process ${this.placement.index} has no link to ${index}`);
+    return channel;
   }
 
   /** Begins to answer the others. */
-  async listen(answers: Answers): Promise<void> {
+  async listen(answers: WorkerRequestHandlers): Promise<void> {
     const server = createServer(socket => {
       this.#sockets.add(socket);
       socket.on('close', () => this.#sockets.delete(socket));
@@ -115,14 +115,14 @@ export class Mesh implements Peers {
    */
   async settle(graceMs: number): Promise<number> {
     const end = performance.now() + graceMs;
-    const waiting = () => this.#links.reduce((sum, link) => sum + (link?.waiting ?? 0), 0);
+    const waiting = () => this.#channels.reduce((sum, channel) => sum + (channel?.waiting ?? 0), 0);
     while (waiting() > 0 && performance.now() < end) await delay(POLL_MS);
     return waiting();
   }
 
   /** Hangs up when everything written has left. */
   async close(): Promise<void> {
-    for (const link of this.#links) link?.close();
+    for (const channel of this.#channels) channel?.close();
     const server = this.#server;
     if (!server) return;
     const left = [...this.#sockets].map(socket => new Promise<void>(resolve => socket.end(resolve)));
@@ -131,7 +131,7 @@ export class Mesh implements Peers {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  #answer(line: string, answers: Answers, writer: LineWriter, lanes: ForwardedLanes): void {
+  #answer(line: string, answers: WorkerRequestHandlers, writer: LineWriter, lanes: ForwardedLanes): void {
     const space = line.indexOf(' ');
     const number = line.slice(0, space);
     const next = line.indexOf(' ', space + 1);
@@ -153,7 +153,7 @@ export class Mesh implements Peers {
     });
   }
 
-  #answerTo(topic: string, given: unknown, answers: Answers): MaybePromise<string> {
+  #answerTo(topic: string, given: unknown, answers: WorkerRequestHandlers): MaybePromise<string> {
     if (topic === OPERATION) {
       const [operation, name, scopes, request, input] = given as [
         string,
@@ -165,7 +165,7 @@ export class Mesh implements Peers {
       const principal = { name, scopes: new Set(scopes) };
       return answers.operation({ operation, principal, request, input });
     }
-    const answer = answers.topic(topic as Topic, given);
+    const answer = answers.topic(topic as WorkerTopic, given);
     return answer instanceof Promise ? answer.then(toText) : toText(answer);
   }
 }

@@ -1,7 +1,7 @@
 import type { ProblemCode } from '../../env-server/problems.ts';
 
 /** What all players of a soak count and know. */
-export interface Ledger {
+export interface SoakCounters {
   steps: number;
   retries: number;
   /** Sessions that were gone because nobody had used them for long. */

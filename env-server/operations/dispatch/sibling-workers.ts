@@ -2,10 +2,10 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { keeperOf, type Placement, replyKeeperOf } from '../../sessions/placement.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { OperationDeclaration, OperationInput } from '../declaration.ts';
-import type { Foreign } from './foreign.ts';
+import type { ForwardedResult } from './forwarded-result.ts';
 
 /** The other processes that serve together with this one. */
-export interface Peers {
+export interface SiblingWorkers {
   readonly placement: Placement;
   /**
    * Runs an operation, whose input was checked, in another process.
@@ -18,28 +18,28 @@ export interface Peers {
     request: number,
     operation: OperationDeclaration,
     input: OperationInput,
-  ): Promise<Foreign>;
+  ): Promise<ForwardedResult>;
   /**
    * What each of the others answers, as it comes.
    * @throws Problem `worker_unavailable` from those that cannot be asked
    */
-  askAll(topic: Topic, payload: unknown): Promise<unknown>[];
+  askAll(topic: WorkerTopic, payload: unknown): Promise<unknown>[];
   /** The same of one. */
-  ask(index: number, topic: Topic, payload: unknown): Promise<unknown>;
+  ask(index: number, topic: WorkerTopic, payload: unknown): Promise<unknown>;
 }
 
 /** What processes ask each other besides operations. */
-export type Topic = 'list' | 'sessions_of' | 'refresh' | 'metrics' | 'http';
+export type WorkerTopic = 'list' | 'sessions_of' | 'refresh' | 'metrics' | 'http';
 
 /** A request that another process answers as if it had come to it. */
-export interface PeerRequest {
+export interface ForwardedRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: { readonly [name: string]: unknown };
   readonly body?: string;
 }
 
-export interface PeerReply {
+export interface ForwardedReply {
   readonly status: number;
   readonly headers: { readonly [name: string]: string };
   readonly body: string;
@@ -50,44 +50,48 @@ const REGISTRAR = 0;
 const REGISTRAR_ONLY = new Set(['register', 'replace', 'remove']);
 
 /** Which other process keeps what an operation is about: its session, or the reply to its key; undefined for this one. */
-export function elsewhere(
-  { placement: { index, count } }: Peers,
+export function owningWorker(
+  { placement: { index, count } }: SiblingWorkers,
   principal: Principal,
   { session_id: id }: OperationInput,
   key: string | undefined,
 ): number | undefined {
-  let keeper = index;
-  if (typeof id === 'string') keeper = keeperOf(id, count);
-  else if (key !== undefined) keeper = replyKeeperOf(principal.name, key, count);
-  return keeper === index ? undefined : keeper;
+  let worker = index;
+  if (typeof id === 'string') worker = keeperOf(id, count);
+  else if (key !== undefined) worker = replyKeeperOf(principal.name, key, count);
+  return worker === index ? undefined : worker;
 }
 
 /** Which other process must do the work of an operation on the server; undefined where any may. */
-export function workplace(
-  { placement: { index } }: Peers,
+export function requiredWorker(
+  { placement: { index } }: SiblingWorkers,
   operation: OperationDeclaration,
 ): number | undefined {
   return index !== REGISTRAR && REGISTRAR_ONLY.has(operation.name) ? REGISTRAR : undefined;
 }
 
 /** What those answer that can be asked. */
-export async function answered(answers: readonly Promise<unknown>[]): Promise<unknown[]> {
+export async function availableReplies(answers: readonly Promise<unknown>[]): Promise<unknown[]> {
   const settled = await Promise.allSettled(answers);
   return settled.flatMap(answer => (answer.status === 'fulfilled' ? [answer.value] : []));
 }
 
 /** Lets the others look what has changed in the store. One that is starting looks anyway. */
-export async function announceChange(peers: Peers): Promise<void> {
-  await answered(peers.askAll('refresh', null));
+export async function announceChange(siblings: SiblingWorkers): Promise<void> {
+  await availableReplies(siblings.askAll('refresh', null));
 }
 
 /**
  * Open sessions of an environment in all processes.
  * @throws Problem `worker_unavailable`
  */
-export function openEverywhere(here: number, envId: string, peers: Peers | undefined): MaybePromise<number> {
-  if (!peers) return here;
-  return Promise.all(peers.askAll('sessions_of', envId)).then(counts =>
+export function countOpenSessions(
+  here: number,
+  envId: string,
+  siblings: SiblingWorkers | undefined,
+): MaybePromise<number> {
+  if (!siblings) return here;
+  return Promise.all(siblings.askAll('sessions_of', envId)).then(counts =>
     (counts as number[]).reduce((sum, count) => sum + count, here),
   );
 }

@@ -10,7 +10,7 @@ import {
 } from './operations.ts';
 import { type BatchReply, isProblem, readBatch } from './reply.ts';
 
-export interface HttpDoorSettings {
+export interface RestTransportSettings {
   /** Connections kept open. */
   readonly connections: number;
   readonly connectTimeoutMs: number;
@@ -18,7 +18,7 @@ export interface HttpDoorSettings {
   readonly keepAliveMs: number;
 }
 
-export const DEFAULT_HTTP: HttpDoorSettings = {
+export const DEFAULT_HTTP: RestTransportSettings = {
   connections: 8,
   connectTimeoutMs: 5_000,
   replyTimeoutMs: 60_000,
@@ -41,15 +41,15 @@ interface Message {
 }
 
 /** The REST door of a server: one attempt at one operation each call. */
-export class HttpDoor {
+export class RestTransport {
   readonly #server: string;
   readonly #prefix: string;
   readonly #pool: Pool;
   readonly #headers: { readonly [name: string]: string };
-  readonly #settings: HttpDoorSettings;
+  readonly #settings: RestTransportSettings;
 
   /** @param token sent as bearer token, where the server wants one */
-  constructor(url: URL, token: string | undefined, settings: HttpDoorSettings) {
+  constructor(url: URL, token: string | undefined, settings: RestTransportSettings) {
     this.#server = url.origin;
     this.#prefix = url.pathname.replace(/\/$/, '');
     this.#settings = settings;

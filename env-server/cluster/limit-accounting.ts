@@ -20,7 +20,7 @@ class Sums {
 }
 
 /** Counts the open sessions of all processes, so that they keep to limits in common. */
-export class Ledger {
+export class LimitAccounting {
   readonly #limits: SessionLimits;
   readonly #byWorker = new Map<number, Sums>();
   readonly #clients = new Sums();

@@ -1,5 +1,5 @@
 /** The result of an operation that another process ran, as the JSON text it came in; read only where somebody looks into it. */
-export class Foreign {
+export class ForwardedResult {
   readonly text: string;
 
   constructor(text: string) {
@@ -9,5 +9,5 @@ export class Foreign {
 
 /** The result itself. */
 export function plainResult(result: unknown): unknown {
-  return result instanceof Foreign ? JSON.parse(result.text) : result;
+  return result instanceof ForwardedResult ? JSON.parse(result.text) : result;
 }

@@ -5,12 +5,12 @@ import type { Registrations } from '../custom/registrations.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';
-import type { PeerRequest } from '../operations/dispatch/peers.ts';
+import type { ForwardedRequest } from '../operations/dispatch/sibling-workers.ts';
 import { type ListQuestion, listHere } from '../operations/sessions/list.ts';
 import { Problem } from '../problems.ts';
-import type { Answers } from './mesh.ts';
+import type { WorkerRequestHandlers } from './worker-channels.ts';
 
-export interface AnswerParts {
+export interface RequestHandlerParts {
   readonly server: FastifyInstance;
   readonly dispatcher: Dispatcher;
   readonly registrations: Registrations;
@@ -19,7 +19,13 @@ export interface AnswerParts {
 }
 
 /** What a process answers to the others that serve together with it. */
-export function answersOf({ server, dispatcher, registrations, metrics, log }: AnswerParts): Answers {
+export function requestHandlers({
+  server,
+  dispatcher,
+  registrations,
+  metrics,
+  log,
+}: RequestHandlerParts): WorkerRequestHandlers {
   const { services } = dispatcher;
   const { sessions } = services;
   /** When the sessions of an earlier process are there. */
@@ -30,7 +36,7 @@ export function answersOf({ server, dispatcher, registrations, metrics, log }: A
     operation({ operation, principal, request, input }) {
       const compiled = dispatcher.find(operation);
       const call = newCall(services, principal, undefined, request);
-      return chain(run(services, call, compiled.operation, input), value => compiled.serialise(value));
+      return chain(run(services, call, compiled.operation, input), value => compiled.serialize(value));
     },
     topic(topic, payload) {
       switch (topic) {
@@ -43,7 +49,7 @@ export function answersOf({ server, dispatcher, registrations, metrics, log }: A
         case 'metrics':
           return metrics.getMetricsAsJSON();
         case 'http':
-          return inject(server, payload as PeerRequest);
+          return inject(server, payload as ForwardedRequest);
       }
     },
     failed(error) {
@@ -53,7 +59,7 @@ export function answersOf({ server, dispatcher, registrations, metrics, log }: A
   };
 }
 
-async function inject(server: FastifyInstance, { method, url, headers, body }: PeerRequest) {
+async function inject(server: FastifyInstance, { method, url, headers, body }: ForwardedRequest) {
   const reply = await server.inject({ method, url, headers, payload: body } as InjectOptions);
   return { status: reply.statusCode, headers: reply.headers, body: reply.body };
 }

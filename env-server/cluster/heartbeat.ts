@@ -5,12 +5,12 @@ const BEATS = 4;
 const LATE = 1.5;
 
 /** Gives a sign of life as long as the event loop turns; never, where `seconds` is 0. */
-export function beat(seconds: number, sign: () => void): void {
+export function sendHeartbeats(seconds: number, sign: () => void): void {
   if (seconds > 0) setInterval(sign, (seconds * MS_PER_S) / BEATS).unref();
 }
 
 /** Notices processes that have given no sign of life for so many seconds. */
-export class Pulse {
+export class HeartbeatMonitor {
   readonly #silenceMs: number;
   /** When each was last heard, in milliseconds of `now`. */
   readonly #heard = new Map<number, number>();

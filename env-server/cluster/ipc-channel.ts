@@ -7,7 +7,7 @@ const RETRY_AFTER_SECONDS = 1;
 /** Second word of a reply: it holds a result, or a problem. */
 export const RESULT = '+';
 
-interface Question {
+interface PendingRequest {
   resolve(text: string): void;
   reject(problem: Problem): void;
 }
@@ -16,9 +16,9 @@ interface Question {
  * One process's questions to another. A question is a line `number topic payload`, a reply `number +|- text`; replies
  * come in any order. Connects when it is first needed, and again after the other one has ended.
  */
-export class Link {
+export class IpcChannel {
   readonly #path: string;
-  readonly #open = new Map<number, Question>();
+  readonly #open = new Map<number, PendingRequest>();
   #socket: Socket | undefined;
   #writer: LineWriter | undefined;
   #asked = 0;

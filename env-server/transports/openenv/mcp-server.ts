@@ -17,10 +17,10 @@ import {
 import { rpcErrorOf } from '../mcp/rpc-errors.ts';
 import { operate } from '../operate.ts';
 import { parseJson } from '../replies/json.ts';
-import type { ProblemDesk } from '../replies/problems.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { API_VERSION } from '../rest/openapi.ts';
 import { countable, InvalidMessage } from './faults.ts';
-import type { OpenEnvPlay, Seat } from './play.ts';
+import type { OpenEnvPlay, PlayedSession } from './play.ts';
 import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
 /** Revisions of the Model Context Protocol that a WebSocket speaks, the newest first. */
@@ -31,19 +31,19 @@ export interface McpCaller {
   readonly principal: Principal;
   readonly envId: string;
   /** The session that the client plays: that of its socket, or the one its `initialize` opened. */
-  readonly seat?: Seat;
+  readonly played?: PlayedSession;
   /** The session is the socket's and ends with it. */
   readonly isSocket?: boolean;
 }
 
 /** JSON-RPC as OpenEnv has it: an environment as a tool, sessions that outlive a request, and frames of a WebSocket. */
-export class McpDesk {
+export class McpServer {
   readonly #play: OpenEnvPlay;
-  readonly #desk: ProblemDesk;
+  readonly #problemHandler: ProblemHandler;
 
-  constructor(play: OpenEnvPlay, desk: ProblemDesk) {
+  constructor(play: OpenEnvPlay, problemHandler: ProblemHandler) {
     this.#play = play;
-    this.#desk = desk;
+    this.#problemHandler = problemHandler;
   }
 
   /** Answers a message or a batch of them, with errors where it must; undefined where none gets a reply. Never throws. */
@@ -77,7 +77,7 @@ export class McpDesk {
   /** Any error as one of JSON-RPC; counted and logged. */
   errorOf(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
-    this.#desk.document(countable(error));
+    this.#problemHandler.document(countable(error));
     return error instanceof InvalidMessage ? new RpcError('invalidParams', error.message) : rpcErrorOf(error);
   }
 
@@ -86,18 +86,18 @@ export class McpDesk {
    * @throws Problem
    */
   async endpoint(caller: McpCaller): Promise<McpEndpoint> {
-    const { principal, envId, seat } = caller;
+    const { principal, envId, played } = caller;
     const { title, instruction } = await operate<EnvironmentDocument>(
       this.#play.dispatcher,
       principal,
       'get_environment',
       { env_id: envId },
     );
-    const seen = seat && (await this.#play.look(principal, seat));
+    const seen = played && (await this.#play.look(principal, played));
     return {
       serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
       instructions: `${instruction}\n\nAct with the tool ${TOOL}.${seen ? ` You see:\n${textOf(seen.observation)}` : ''}`,
-      tools: () => toolsOf(this.#play, principal, envId, seat),
+      tools: () => toolsOf(this.#play, principal, envId, played),
       call: (name, given) => this.#call({ name, arguments: given }, caller),
     };
   }
@@ -126,7 +126,7 @@ export class McpDesk {
       case 'initialize':
         return this.#initialize(params, caller);
       case 'tools/list':
-        return { tools: await toolsOf(this.#play, caller.principal, caller.envId, caller.seat) };
+        return { tools: await toolsOf(this.#play, caller.principal, caller.envId, caller.played) };
       case 'tools/call':
         return this.#call(params, caller);
       case 'openenv/session/create':
@@ -161,9 +161,9 @@ export class McpDesk {
     }
     if (!isObject(fields)) throw new RpcError('invalidParams', "'arguments' must be an object");
     const { principal, envId } = caller;
-    const seat = caller.seat ?? (await this.#seatOf(params, caller));
-    if (seat) return toolResult(await this.#play.step(principal, seat, fields));
-    const { seat: passing } = await this.#play.open(principal, envId);
+    const played = caller.played ?? (await this.#seatOf(params, caller));
+    if (played) return toolResult(await this.#play.step(principal, played, fields));
+    const { played: passing } = await this.#play.open(principal, envId);
     try {
       return toolResult(await this.#play.step(principal, passing, fields));
     } finally {
@@ -171,26 +171,33 @@ export class McpDesk {
     }
   }
 
-  async #create({ principal, envId, seat, isSocket }: McpCaller): Promise<JsonObject> {
-    const { sessionId } = isSocket && seat ? seat : (await this.#play.open(principal, envId)).seat;
+  async #create({ principal, envId, played, isSocket }: McpCaller): Promise<JsonObject> {
+    const { sessionId } = isSocket && played ? played : (await this.#play.open(principal, envId)).played;
     return { session_id: sessionId };
   }
 
   async #close(params: JsonObject, caller: McpCaller): Promise<JsonObject> {
-    if (caller.isSocket && params.session_id !== undefined && params.session_id === caller.seat?.sessionId) {
+    if (
+      caller.isSocket &&
+      params.session_id !== undefined &&
+      params.session_id === caller.played?.sessionId
+    ) {
       throw new RpcError(
         'invalidRequest',
         'Cannot close active WebSocket-managed session via MCP method; close the socket',
       );
     }
-    const seat = await this.#seatOf(params, caller);
-    if (!seat) throw new RpcError('invalidParams', "Invalid params - 'session_id' is required");
-    await this.#play.close(caller.principal, seat);
-    return { session_id: seat.sessionId, closed: true };
+    const played = await this.#seatOf(params, caller);
+    if (!played) throw new RpcError('invalidParams', "Invalid params - 'session_id' is required");
+    await this.#play.close(caller.principal, played);
+    return { session_id: played.sessionId, closed: true };
   }
 
   /** The session that the parameters name, if they do. */
-  async #seatOf({ session_id: id }: JsonObject, { principal, envId }: McpCaller): Promise<Seat | undefined> {
+  async #seatOf(
+    { session_id: id }: JsonObject,
+    { principal, envId }: McpCaller,
+  ): Promise<PlayedSession | undefined> {
     if (id === undefined) return undefined;
     if (typeof id !== 'string' || id === '') {
       throw new RpcError('invalidParams', "'session_id' must be the id of a session");

@@ -24,14 +24,14 @@ const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
 };
 
 /** What a problem was about, for the log. */
-export interface About {
+export interface ProblemContext {
   /** A new one when absent. */
   readonly traceId?: string;
   readonly sessionId?: unknown;
 }
 
 /** Makes, counts and logs the problems that clients are answered with. */
-export class ProblemDesk {
+export class ProblemHandler {
   readonly #log: Logger;
   /** Answers by code. */
   readonly counts = new Map<ProblemCode, number>();
@@ -41,7 +41,7 @@ export class ProblemDesk {
   }
 
   /** The document of whatever was thrown; faults of the server and of environments are logged with their cause. */
-  document(error: unknown, { traceId = newTraceId(), sessionId }: About = {}): ProblemDocument {
+  document(error: unknown, { traceId = newTraceId(), sessionId }: ProblemContext = {}): ProblemDocument {
     const problem = toProblem(error);
     this.counts.set(problem.code, (this.counts.get(problem.code) ?? 0) + 1);
     const about = {

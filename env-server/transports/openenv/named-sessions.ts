@@ -2,7 +2,7 @@ import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ResetRequest } from './messages.ts';
-import type { OpenEnvPlay, Seat, Shown } from './play.ts';
+import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
 /** Who asks over HTTP, for which environment, in which session. */
 export interface HttpCaller {
@@ -17,11 +17,11 @@ export interface HttpCaller {
 const ENDED = new Set(['session_closed', 'session_expired']);
 
 interface Entry {
-  readonly seat: Promise<Seat>;
+  readonly played: Promise<PlayedSession>;
 }
 
 /** The sessions that clients play over HTTP, each under a name of the client's own choice or under its id. */
-export class Seats {
+export class NamedSessions {
   readonly #play: OpenEnvPlay;
   readonly #most: number;
   readonly #entries = new Map<string, Entry>();
@@ -37,14 +37,14 @@ export class Seats {
    * the session is always a new one, so that clients that name none never meet in one.
    * @throws Problem
    */
-  async reset(caller: HttpCaller, request: ResetRequest): Promise<Shown> {
+  async reset(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
     if (caller.name === '') return this.#openUnnamed(caller, request);
     const key = keyOf(caller);
     // Looked up again after waiting, so that of resets which come at once one opens the session for all.
     const entry = this.#entries.get(key) ?? (await this.#revisit(caller)) ?? this.#entries.get(key);
     if (!entry) return caller.chosen ? this.#open(caller, request) : this.#openUnnamed(caller, request);
     try {
-      return await this.#play.reset(caller.principal, await entry.seat, request);
+      return await this.#play.reset(caller.principal, await entry.played, request);
     } catch (error) {
       const { code } = problemOf(error);
       if (!ENDED.has(code) && code !== 'unknown_session') throw error;
@@ -57,7 +57,7 @@ export class Seats {
    * The seat of that name.
    * @throws Problem `unknown_session` before the first reset; `session_expired`, `session_closed`
    */
-  async get(caller: HttpCaller): Promise<Seat> {
+  async get(caller: HttpCaller): Promise<PlayedSession> {
     if (caller.name === '') {
       throw new Problem(
         'unknown_session',
@@ -65,7 +65,7 @@ export class Seats {
       );
     }
     const entry = this.#entries.get(keyOf(caller)) ?? (await this.#attach(caller));
-    if (entry) return entry.seat;
+    if (entry) return entry.played;
     throw new Problem(
       'unknown_session',
       `no episode has begun under X-Session-Id ${caller.name}: POST reset first`,
@@ -84,8 +84,8 @@ export class Seats {
   /** The name as the id of a session that was opened in another way. */
   async #attach(caller: HttpCaller): Promise<Entry | undefined> {
     try {
-      const seat = await this.#play.attach(caller.principal, caller.envId, caller.name);
-      return this.#remember(caller, Promise.resolve(seat));
+      const played = await this.#play.attach(caller.principal, caller.envId, caller.name);
+      return this.#remember(caller, Promise.resolve(played));
     } catch (error) {
       if (problemOf(error).code === 'unknown_session') return undefined;
       throw error;
@@ -93,32 +93,32 @@ export class Seats {
   }
 
   /** A new session, under its id. */
-  async #openUnnamed(caller: HttpCaller, request: ResetRequest): Promise<Shown> {
-    const { seat, shown } = await this.#play.open(caller.principal, caller.envId, request);
-    this.#remember({ ...caller, name: seat.sessionId }, Promise.resolve(seat));
-    return shown;
+  async #openUnnamed(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
+    const { played, stepReply } = await this.#play.open(caller.principal, caller.envId, request);
+    this.#remember({ ...caller, name: played.sessionId }, Promise.resolve(played));
+    return stepReply;
   }
 
-  async #open(caller: HttpCaller, request: ResetRequest): Promise<Shown> {
+  async #open(caller: HttpCaller, request: ResetRequest): Promise<OpenEnvStepReply> {
     const { principal, envId } = caller;
     const opening = (async () => this.#play.open(principal, envId, request))();
     const entry = this.#remember(
       caller,
-      opening.then(({ seat }) => seat),
+      opening.then(({ played }) => played),
     );
     try {
-      await entry.seat;
+      await entry.played;
     } catch (error) {
       const key = keyOf(caller);
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
       throw error;
     }
-    return (await opening).shown;
+    return (await opening).stepReply;
   }
 
-  #remember(caller: HttpCaller, seat: Promise<Seat>): Entry {
+  #remember(caller: HttpCaller, played: Promise<PlayedSession>): Entry {
     const key = keyOf(caller);
-    const entry = { seat };
+    const entry = { played };
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     if (this.#entries.size > this.#most) {

@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { plainResult } from '../operations/dispatch/foreign.ts';
+import { plainResult } from '../operations/dispatch/forwarded-result.ts';
 import type { Operation } from '../operations/operation.ts';
 import { Problem } from '../problems.ts';
-import { type Answers, Mesh } from './mesh.ts';
+import { WorkerChannels, type WorkerRequestHandlers } from './worker-channels.ts';
 
 const STEP = { name: 'step' } as Operation;
 const ANN = { name: 'ann', scopes: new Set(['play', 'admin'] as const) };
@@ -17,7 +17,7 @@ function folderOf(t: Test): string {
 }
 
 /** Answers with what it was asked; `fail` makes it throw. */
-function echo(failures: unknown[] = []): Answers {
+function echo(failures: unknown[] = []): WorkerRequestHandlers {
   return {
     operation(asked) {
       if (asked.input.fail === 'now') throw new Problem('wrong_step', 'no', { retryAfterSeconds: 2 });
@@ -33,19 +33,19 @@ function echo(failures: unknown[] = []): Answers {
 
 async function pair(t: Test, failures: unknown[] = []) {
   const folder = folderOf(t);
-  const meshes = [0, 1].map(index => new Mesh(folder, { index, count: 2 }));
-  for (const mesh of meshes) {
-    await mesh.listen(echo(failures));
-    t.teardown(() => mesh.close());
+  const workers = [0, 1].map(index => new WorkerChannels(folder, { index, count: 2 }));
+  for (const channels of workers) {
+    await channels.listen(echo(failures));
+    t.teardown(() => channels.close());
   }
-  return { folder, meshes };
+  return { folder, workers };
 }
 
 t.test('an operation runs over there as it was asked for here', async t => {
-  const { meshes } = await pair(t);
+  const { workers } = await pair(t);
   const long = 'ö\n"'.repeat(100_000);
   const asked = Array.from({ length: 20 }, (_, i) => ({ action: i % 5 === 0 ? long : i }));
-  const results = await Promise.all(asked.map((input, i) => meshes[0].perform(1, ANN, i + 1, STEP, input)));
+  const results = await Promise.all(asked.map((input, i) => workers[0].perform(1, ANN, i + 1, STEP, input)));
   const requests = new Set<unknown>();
   results.forEach((result, i) => {
     const { request, ...rest } = plainResult(result) as { request: number };
@@ -58,43 +58,43 @@ t.test('an operation runs over there as it was asked for here', async t => {
     requests.add(request);
   });
   t.equal(requests.size, asked.length);
-  t.same(await meshes[1].ask(0, 'list', { a: [1] }), ['list', { a: [1] }]);
-  t.same(await Promise.all(meshes[1].askAll('refresh', null)), [null]);
-  t.equal(await meshes[0].settle(0), 0);
-  await t.rejects(meshes[0].perform(0, ANN, 1, STEP, {}), /process 0 has no link to 0/);
+  t.same(await workers[1].ask(0, 'list', { a: [1] }), ['list', { a: [1] }]);
+  t.same(await Promise.all(workers[1].askAll('refresh', null)), [null]);
+  t.equal(await workers[0].settle(0), 0);
+  await t.rejects(workers[0].perform(0, ANN, 1, STEP, {}), /process 0 has no link to 0/);
 });
 
 t.test('problems come across without their causes', async t => {
   const failures: unknown[] = [];
-  const { meshes } = await pair(t, failures);
-  await t.rejects(meshes[0].perform(1, ANN, 1, STEP, { fail: 'now' }), {
+  const { workers } = await pair(t, failures);
+  await t.rejects(workers[0].perform(1, ANN, 1, STEP, { fail: 'now' }), {
     code: 'wrong_step',
     message: 'no',
     retryAfterSeconds: 2,
   });
-  const failed = await meshes[0].perform(1, ANN, 1, STEP, { fail: 'later' }).catch((error: Error) => error);
+  const failed = await workers[0].perform(1, ANN, 1, STEP, { fail: 'later' }).catch((error: Error) => error);
   t.match(failed, { code: 'internal' });
   t.notMatch(String(failed), /secret/);
   t.equal(failures.length, 2, 'they are told where they happened');
 });
 
 t.test('one that is gone is unavailable, and found again when it is back', async t => {
-  const { folder, meshes } = await pair(t);
-  await meshes[0].ask(1, 'list', 1);
-  await meshes[1].close();
+  const { folder, workers } = await pair(t);
+  await workers[0].ask(1, 'list', 1);
+  await workers[1].close();
   for (let i = 0; i < 2; i++) {
-    await t.rejects(meshes[0].ask(1, 'list', 1), { code: 'worker_unavailable', retryAfterSeconds: 1 });
+    await t.rejects(workers[0].ask(1, 'list', 1), { code: 'worker_unavailable', retryAfterSeconds: 1 });
   }
-  const again = new Mesh(folder, { index: 1, count: 2 });
+  const again = new WorkerChannels(folder, { index: 1, count: 2 });
   await again.listen(echo());
   t.teardown(() => again.close());
-  t.same(await meshes[0].ask(1, 'list', 2), ['list', 2]);
+  t.same(await workers[0].ask(1, 'list', 2), ['list', 2]);
 });
 
 t.test('what is under way when one ends is unavailable; it is waited for as long as asked', async t => {
   const folder = folderOf(t);
-  const here = new Mesh(folder, { index: 0, count: 2 });
-  const there = new Mesh(folder, { index: 1, count: 2 });
+  const here = new WorkerChannels(folder, { index: 0, count: 2 });
+  const there = new WorkerChannels(folder, { index: 1, count: 2 });
   t.teardown(() => here.close());
   let begun = () => {};
   const asked = new Promise<void>(resolve => {

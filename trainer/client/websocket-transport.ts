@@ -13,14 +13,14 @@ import { type Operation, type OperationResult, type Request, type Schemas, toIte
 import { type BatchReply, isProblem, readBatch } from './reply.ts';
 import { pause, type RetryPolicy, retryDelay } from './retry.ts';
 
-export interface SocketDoorSettings {
+export interface WebSocketTransportSettings {
   readonly connectTimeoutMs: number;
   readonly replyTimeoutMs: number;
   /** A silent socket is probed this often, and given up when the probe is not answered by the next. */
   readonly heartbeatMs: number;
 }
 
-export const DEFAULT_SOCKET: SocketDoorSettings = {
+export const DEFAULT_SOCKET: WebSocketTransportSettings = {
   connectTimeoutMs: 5_000,
   replyTimeoutMs: 60_000,
   heartbeatMs: 10_000,
@@ -43,11 +43,11 @@ interface Pending {
  * that is down is knocked at by one, not by every episode. Requests in flight on a broken socket are rejected with
  * ConnectionFailed: their keys make it safe to send them again.
  */
-export class SocketDoor {
+export class WebSocketTransport {
   readonly #server: string;
   readonly #url: string;
   readonly #headers: { readonly [name: string]: string };
-  readonly #settings: SocketDoorSettings;
+  readonly #settings: WebSocketTransportSettings;
   readonly #retry: RetryPolicy;
   readonly #availability: Availability;
   readonly #pending = new Map<number, Pending>();
@@ -61,7 +61,7 @@ export class SocketDoor {
   constructor(
     url: URL,
     token: string | undefined,
-    settings: SocketDoorSettings,
+    settings: WebSocketTransportSettings,
     retry: RetryPolicy,
     availability: Availability,
   ) {

@@ -1,0 +1,34 @@
+import t from 'tap';
+import { HeartbeatMonitor } from './heartbeat.ts';
+
+t.test('who is silent for too long is named, once', async t => {
+  const monitor = new HeartbeatMonitor(4, 0);
+  monitor.heard(0, 0);
+  monitor.heard(1, 0);
+  const named: number[][] = [];
+  for (let now = 1000; now <= 8000; now += 1000) {
+    monitor.heard(0, now);
+    named.push(monitor.look(now));
+  }
+  t.same(named, [[], [], [], [], [1], [], [], []]);
+  monitor.heard(1, 8000);
+  t.same(monitor.look(9000), [], 'it is back');
+});
+
+t.test('whoever ended is not missed', async t => {
+  const monitor = new HeartbeatMonitor(4, 0);
+  monitor.heard(0, 0);
+  monitor.forget(0);
+  for (let now = 1000; now <= 8000; now += 1000) t.same(monitor.look(now), []);
+});
+
+t.test('one that was held up itself gives the others time to be heard', async t => {
+  const monitor = new HeartbeatMonitor(4, 0);
+  monitor.heard(0, 0);
+  monitor.heard(1, 0);
+  t.same(monitor.look(60_000), []);
+  monitor.heard(0, 60_001);
+  const named: number[] = [];
+  for (let now = 61_000; now <= 64_000; now += 1000) named.push(...monitor.look(now));
+  t.same(named, [1]);
+});
