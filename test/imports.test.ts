@@ -120,6 +120,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/policy',
     'trainer/prompts',
     'trainer/rollout',
+    'trainer/tensor/runtime/*',
     'trainer/tracking',
     'shared',
   ],

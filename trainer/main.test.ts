@@ -28,6 +28,17 @@ t.test('help names the commands there are', async t => {
   );
 });
 
+t.test('--log-level is there in each command that plays or learns, and refuses other words', async t => {
+  const { out } = await ragen('train', '--help');
+  t.match(
+    out.replace(/\s+/g, ' '),
+    /--log-level <level> .*choices: "silent", "error", "warn", "info", "debug"/,
+  );
+  const { status, err } = await ragen('evaluate', config, '--log-level', 'loud');
+  t.equal(status, 1);
+  t.match(err, /'loud' is invalid/);
+});
+
 t.test('a dry run prints the settings as resolved, overrides included', async t => {
   const { status, out } = await ragen('train', config, '--dry-run', 'seed=7', 'training.steps=3');
   t.equal(status, 0);

@@ -1,11 +1,13 @@
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { ConfigError } from '../shared/config.ts';
+import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { VERSION } from '../shared/version.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { mergeLora } from './commands/merge-lora.ts';
 import { sweep } from './commands/sweep.ts';
 import { supervise, train } from './commands/train.ts';
+import { dumpKinds } from './tensor/runtime/dump.ts';
 
 const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 
@@ -35,7 +37,6 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20 optimizer.learning_rate=1e-3`)
   .option('--resume <run>', 'go on with the run in this folder')
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
-  .option('--quiet', 'show no progress')
   .action(async (config: string | undefined, overrides: string[], options) => {
     process.exitCode = await train(config, overrides, options);
   });
@@ -47,7 +48,6 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.episodes=1000`)
   .requiredOption('--out <file>', 'file to write, e.g. demonstrations.jsonl')
   .option('--only-success', 'leave out episodes without success')
-  .option('--quiet', 'show no progress')
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await demonstrations(config, overrides, options);
   });
@@ -63,7 +63,6 @@ program
     (file: string, others: string[] = []) => [...others, file],
   )
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
-  .option('--quiet', 'show no progress')
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await supervise(config, overrides, options);
   });
@@ -87,7 +86,6 @@ program
   .argument('<file>', 'YAML file of the sweep, e.g. configs/sweeps/sokoban-algorithms.yaml')
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)
   .option('--dry-run', 'list the runs and stop')
-  .option('--quiet', 'show no progress')
   .action(async (file: string, overrides: string[], options) => {
     process.exitCode = await sweep(file, overrides, options);
   });
@@ -105,13 +103,32 @@ program
   .option('--attempts <k>', 'attempts at each level where tokens are drawn, for pass@k', Number, 1)
   .option('--output <folder>', 'write table, JSON and every episode there')
   .option('--json', 'print JSON instead of a table')
-  .option('--quiet', 'show no progress')
   .action(async (target: string, overrides: string[], options) => {
     process.exitCode = await evaluate(target, overrides, {
       ...options,
       policy: options.policy ?? ['checkpoint'],
     });
   });
+
+const PLAYING = ['train', 'demonstrations', 'sft', 'sweep', 'evaluate'];
+for (const command of program.commands.filter(command => PLAYING.includes(command.name()))) {
+  command
+    .option('--quiet', 'show nothing but the result: --log-level silent')
+    .addOption(
+      new Option(
+        '--log-level <level>',
+        'warn: only warnings; info: progress; debug: also JSON lines of what is done',
+      )
+        .choices(LOG_LEVELS)
+        .env(LOG_LEVEL_VARIABLE)
+        .default('info'),
+    );
+}
+program.hook('preAction', (_program, command) => {
+  const { logLevel } = command.opts();
+  if (logLevel !== undefined) process.env[LOG_LEVEL_VARIABLE] = logLevel;
+  dumpKinds();
+});
 
 try {
   await program.parseAsync();

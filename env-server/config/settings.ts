@@ -1,11 +1,10 @@
+import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import type { RegistrationLimits } from '../custom/registrations.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import type { SessionLimits } from '../sessions/admission.ts';
 import { DURABILITIES, type Durability } from '../sessions/durability.ts';
 import { MOST_PROCESSES } from '../sessions/placement.ts';
-
-export const LOG_LEVELS = ['silent', 'error', 'warn', 'info', 'debug'] as const;
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
@@ -20,7 +19,7 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly allowedHosts: string;
   /** Origins whose pages may use the server, separated by commas; see `AllowedOrigins`. */
   readonly corsOrigins: string;
-  readonly logLevel: (typeof LOG_LEVELS)[number];
+  readonly logLevel: LogLevel;
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
   readonly maxFramesInFlight: number;

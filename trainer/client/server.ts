@@ -1,3 +1,4 @@
+import { trainerLog } from '../../shared/log.ts';
 import { Availability, type WaitEvents } from './availability.ts';
 import { Batcher } from './batcher.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
@@ -118,7 +119,7 @@ export class EnvServer {
    */
   call<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
     const request = this.request(op, input);
-    return this.#retrying(() => this.#http.exchange(request, this.#closed.signal));
+    return this.#retrying(op, 1, () => this.#http.exchange(request, this.#closed.signal));
   }
 
   /**
@@ -126,7 +127,7 @@ export class EnvServer {
    * connection. Each gets its result or the problem that repeating does not help; the rest as for {@link call}.
    */
   batch(requests: readonly Request[]): Promise<BatchReply[]> {
-    return this.#retrying(async () => {
+    return this.#retrying('batch', requests.length, async () => {
       const replies = await this.#batcher.add(requests);
       for (const reply of replies) {
         if (reply instanceof Error && classify(reply) !== 'final') throw reply;
@@ -163,14 +164,19 @@ export class EnvServer {
     await this.#http.close();
   }
 
-  async #retrying<T>(attempt: () => Promise<T>): Promise<T> {
+  async #retrying<T>(op: string, items: number, attempt: () => Promise<T>): Promise<T> {
     this.#underWay++;
+    const start = performance.now();
+    let failure: string | undefined;
     try {
       return await retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
     } catch (error) {
+      failure = (error as Error).message;
       if (error instanceof ServerUnavailable) void this.#watchForReturn();
       throw error;
     } finally {
+      const ms = Math.round(performance.now() - start);
+      trainerLog().debug({ server: this.name, op, items, ms, failure }, 'request');
       this.#underWay--;
       if (this.#underWay === 0) this.#idle?.();
     }

@@ -1,4 +1,5 @@
 import { validateConfig } from '../../shared/config.ts';
+import { readLogLevel } from '../../shared/log.ts';
 import { splitGroups } from '../config/derived.ts';
 import { loadRunSettings } from '../config/load.ts';
 import { WarmStart } from '../config/sections/training.ts';
@@ -8,7 +9,7 @@ import { episodeReturn } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
-import { openProgress, shownShare, silentProgress } from '../tracking/progress.ts';
+import { openProgress, shownShare } from '../tracking/progress.ts';
 import { openTextBench } from '../training/setup/workbench.ts';
 import { stopSignal } from './stop-signal.ts';
 
@@ -30,11 +31,11 @@ export async function demonstrations(
   overrides: readonly string[],
   options: DemonstrationsOptions,
 ): Promise<number> {
-  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const settings = loadRunSettings(config, overrides, 'play');
   const player = settings.warm_start ?? validateConfig({ policy: 'optimal' }, WarmStart);
   const stop = stopSignal(() => progress.note('stopping'));
-  const bench = await openTextBench(settings, progress.note.bind(progress), stop);
+  const bench = await openTextBench(settings, progress.warn, stop);
   try {
     const plans = planGroups({
       tags: splitGroups(settings.train_tags, player.episodes),

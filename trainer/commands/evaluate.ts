@@ -1,9 +1,10 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { readLogLevel } from '../../shared/log.ts';
 import { loadRunSettings, overriddenSettings, type Purpose } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { EndpointUsage } from '../generation/endpoint/completions.ts';
-import { openProgress, silentProgress } from '../tracking/progress.ts';
+import { openProgress } from '../tracking/progress.ts';
 import { writeEpisodes } from '../tracking/trajectories.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { openRunFolder, writeAtomically } from '../training/run-folder.ts';
@@ -51,7 +52,7 @@ export async function evaluate(
   if (!Number.isInteger(attempts) || attempts < 1) {
     throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
   }
-  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const { settings, checkpoint } = readTarget(target, overrides, names.some(hasWeights) ? 'train' : 'play');
   const stop = stopSignal(() => progress.note('stopping'));
   const note = progress.note.bind(progress);
@@ -59,14 +60,18 @@ export async function evaluate(
   const usage: UsageRow[] = [];
   if (output !== undefined) mkdirSync(output, { recursive: true });
   for (const name of names) {
-    const player = await openPlayer(name, { settings, checkpoint, note, stop });
+    const player = await openPlayer(name, { settings, checkpoint, note: progress.warn, stop });
     try {
       for (const mode of player.modes) {
         const groupSize = mode.varied ? attempts : 1;
         const levels = settings.validation.episodes;
         note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
         const plan = { ...validationPlan(settings), temperature: mode.temperature, groupSize };
-        const { episodes } = await playValidation(agentRollouts(player.bench, mode.agent, note), plan, stop);
+        const { episodes } = await playValidation(
+          agentRollouts(player.bench, mode.agent, progress.warn),
+          plan,
+          stop,
+        );
         rows.push(...evaluationRows(name, mode.name, episodes));
         if (output !== undefined) {
           writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);

@@ -62,6 +62,7 @@ const watching = (onStep: (step: number) => void = () => {}): Watched => {
       stage = '';
     },
     note: text => notes.push(text),
+    warn: text => notes.push(text),
   };
 };
 

@@ -1,7 +1,8 @@
 import { basename, extname } from 'node:path';
+import { readLogLevel } from '../../shared/log.ts';
 import { loadRunSettings, resumedSettings } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { openProgress, shownDuration, shownShare, silentProgress } from '../tracking/progress.ts';
+import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
@@ -58,7 +59,7 @@ interface Prepared {
 }
 
 async function trainPrepared({ settings, openRun }: Prepared, options: TrainOptions): Promise<number> {
-  const progress = options.quiet ? silentProgress : openProgress(process.stderr);
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
     const text = await dryRun(
       settings,

@@ -1,6 +1,5 @@
 import { appendFileSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import { concat, uint32 } from './protobuf.ts';
 
 const BLOCK_BYTES = 32_768;
 /** Checksum, length and type before the bytes of a piece. */
@@ -40,7 +39,7 @@ export class LevelDbLog {
       this.#written += PIECE_HEADER_BYTES + end - start;
       start = end;
     } while (start < record.length);
-    appendFileSync(this.#file, concat(pieces));
+    appendFileSync(this.#file, Buffer.concat(pieces));
   }
 }
 
@@ -50,7 +49,9 @@ function typeOf(first: boolean, last: boolean): number {
 }
 
 function piece(bytes: Uint8Array, type: number): Uint8Array {
-  const kind = Uint8Array.of(type);
-  const length = Uint8Array.of(bytes.length & 255, bytes.length >> 8);
-  return concat([uint32(crc32(bytes, crc32(kind))), length, kind, bytes]);
+  const header = Buffer.alloc(PIECE_HEADER_BYTES);
+  header.writeUInt16LE(bytes.length, 4);
+  header[6] = type;
+  header.writeUInt32LE(crc32(bytes, crc32(header.subarray(6))), 0);
+  return Buffer.concat([header, bytes]);
 }

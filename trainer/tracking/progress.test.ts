@@ -1,5 +1,6 @@
+import { Writable } from 'node:stream';
 import t from 'tap';
-import { plainProgress, shownCount, shownDuration, shownShare } from './progress.ts';
+import { openProgress, plainProgress, shownCount, shownDuration, shownShare } from './progress.ts';
 
 t.test('plain lines come every few seconds, and the last unit is never left out', async t => {
   let time = 0;
@@ -24,6 +25,29 @@ t.test('plain lines come every few seconds, and the last unit is never left out'
   progress.update(2, {});
   progress.end();
   t.equal(lines.length, 5, 'a finished stage is not written twice');
+});
+
+t.test('the log level says what is shown', async t => {
+  const shown = (level?: 'silent' | 'error' | 'warn' | 'info' | 'debug') => {
+    let text = '';
+    const stream = new Writable({
+      write(chunk, _encoding, done) {
+        text += chunk;
+        done();
+      },
+    });
+    const progress = openProgress(stream, level);
+    progress.begin('train', 1, 0);
+    progress.update(1, {});
+    progress.note('folder');
+    progress.warn('server is away');
+    progress.end();
+    return text;
+  };
+  const all = 'train 1/1 \nfolder\nserver is away\n';
+  t.same([shown(), shown('debug'), shown('info')], [all, all, all]);
+  t.equal(shown('warn'), 'server is away\n');
+  t.same([shown('error'), shown('silent')], ['', '']);
 });
 
 t.test('numbers are shown short', async t => {

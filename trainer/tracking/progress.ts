@@ -1,4 +1,5 @@
 import { SingleBar } from 'cli-progress';
+import type { LogLevel } from '../../shared/log.ts';
 
 /** Seconds between two plain lines of a stage that is not finished. */
 const PLAIN_INTERVAL_S = 5;
@@ -13,6 +14,8 @@ export interface Progress {
   end(): void;
   /** A line that stays: something the user should know. */
   note(text: string): void;
+  /** A line that stays: something that went wrong and that the run survives. */
+  warn(text: string): void;
 }
 
 export interface ProgressStream {
@@ -20,19 +23,28 @@ export interface ProgressStream {
   write(text: string): unknown;
 }
 
-/** A bar on a terminal, plain lines elsewhere (one every few seconds and one at the end of a stage). */
-export function openProgress(stream: ProgressStream & NodeJS.WritableStream, now = Date.now): Progress {
-  return stream.isTTY ? barProgress(stream) : plainProgress(stream, now);
+/**
+ * A bar on a terminal, plain lines elsewhere (one every few seconds and one at the end of a stage). Below `info` only
+ * warnings are left, below `warn` nothing; with `debug` lines stay plain, as the log writes between them.
+ */
+export function openProgress(
+  stream: ProgressStream & NodeJS.WritableStream,
+  level: LogLevel = 'info',
+): Progress {
+  if (level === 'silent' || level === 'error') return silentProgress;
+  if (level === 'warn') return { ...silentProgress, warn: plainProgress(stream).warn };
+  return stream.isTTY && level !== 'debug' ? barProgress(stream) : plainProgress(stream);
 }
 
 /** Shows nothing. */
-export const silentProgress: Progress = { begin() {}, update() {}, end() {}, note() {} };
+export const silentProgress: Progress = { begin() {}, update() {}, end() {}, note() {}, warn() {} };
 
 export function plainProgress(stream: ProgressStream, now: () => number = Date.now): Progress {
   let stage = '';
   let total = 0;
   let written = 0;
   let waiting: string | undefined;
+  const line = (text: string) => void stream.write(`${text}\n`);
   return {
     begin(name, units) {
       stage = name;
@@ -51,9 +63,8 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
       if (waiting !== undefined) stream.write(waiting);
       waiting = undefined;
     },
-    note(text) {
-      stream.write(`${text}\n`);
-    },
+    note: line,
+    warn: line,
   };
 }
 
@@ -77,6 +88,11 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
     bar?.stop();
     bar = undefined;
   };
+  const line = (text: string) => {
+    stop();
+    stream.write(`\r\x1b[K${text}\n`);
+    start();
+  };
   return {
     begin(stage, total, done) {
       stop();
@@ -92,11 +108,8 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
       stop();
       at = undefined;
     },
-    note(text) {
-      stop();
-      stream.write(`\r\x1b[K${text}\n`);
-      start();
-    },
+    note: line,
+    warn: line,
   };
 }
 

@@ -1,15 +1,35 @@
 import { appendFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { maskedCrc32c } from './crc32c.ts';
-import { bytesField, concat, doubleField, floatField, textField, uint32, varintField } from './protobuf.ts';
+import crc32c from 'crc-32/crc32c.js';
+import protobuf from 'protobufjs';
 
 const FILE_VERSION = 'brain.Event:2';
-/** Field numbers of tensorflow/core/util/event.proto and framework/summary.proto. */
-const EVENT = { wallTime: 1, step: 2, fileVersion: 3, summary: 5, sessionLog: 7 };
-const SUMMARY_VALUE = 1;
-const VALUE = { tag: 1, simpleValue: 2 };
-const SESSION_STATUS = 1;
-const SESSION_START = 1;
+/** TFRecord checksums are rotated right by 15 bits, plus this. */
+const MASK_DELTA = 0xa282ead8;
+
+/** The fields that are written of tensorflow/core/util/event.proto and framework/summary.proto. */
+const eventType = protobuf
+  .parse(
+    `syntax = "proto3";
+    message SessionLog { enum Status { UNSPECIFIED = 0; START = 1; } Status status = 1; }
+    message Value { string tag = 1; oneof value { float simple_value = 2; } }
+    message Summary { repeated Value value = 1; }
+    message Event {
+      double wall_time = 1; int64 step = 2;
+      oneof what { string file_version = 3; Summary summary = 5; SessionLog session_log = 7; }
+    }`,
+    { keepCase: true },
+  )
+  .root.lookupType('Event');
+
+interface TensorBoardEvent {
+  /** Seconds. */
+  readonly wall_time: number;
+  readonly step?: number;
+  readonly file_version?: string;
+  readonly summary?: { readonly value: readonly { readonly tag: string; readonly simple_value: number }[] };
+  readonly session_log?: { readonly status: 'START' };
+}
 
 /**
  * Writes scalars as a TensorBoard event file: TFRecords of `Event` messages
@@ -23,31 +43,32 @@ export class TensorBoardWriter {
   constructor(folder: string, firstStep: number, now = Date.now()) {
     mkdirSync(folder, { recursive: true });
     this.#file = join(folder, `events.out.tfevents.${Math.floor(now / 1000)}.${process.pid}.ragen`);
-    const version = encodeEvent(now, 0, textField(EVENT.fileVersion, FILE_VERSION));
-    const start = encodeEvent(
-      now,
-      firstStep,
-      bytesField(EVENT.sessionLog, varintField(SESSION_STATUS, SESSION_START)),
-    );
-    appendFileSync(this.#file, concat([record(version), record(start)]));
+    this.#append({ wall_time: now / 1000, file_version: FILE_VERSION });
+    this.#append({ wall_time: now / 1000, step: firstStep, session_log: { status: 'START' } });
   }
 
   /** Scalars of one step; values that are not finite are written as they are. */
   write(step: number, scalars: { readonly [name: string]: number }, now = Date.now()): void {
-    const values = Object.entries(scalars).map(([tag, value]) =>
-      bytesField(SUMMARY_VALUE, concat([textField(VALUE.tag, tag), floatField(VALUE.simpleValue, value)])),
-    );
-    appendFileSync(this.#file, record(encodeEvent(now, step, bytesField(EVENT.summary, concat(values)))));
+    const value = Object.entries(scalars).map(([tag, simple_value]) => ({ tag, simple_value }));
+    this.#append({ wall_time: now / 1000, step, summary: { value } });
+  }
+
+  #append(event: TensorBoardEvent): void {
+    appendFileSync(this.#file, record(eventType.encode(eventType.fromObject(event)).finish()));
   }
 }
 
-function encodeEvent(now: number, step: number, what: Uint8Array): Uint8Array {
-  return concat([doubleField(EVENT.wallTime, now / 1000), varintField(EVENT.step, step), what]);
+/** Length, its checksum, the bytes, their checksum; all little-endian. */
+function record(bytes: Uint8Array): Buffer {
+  const frame = Buffer.alloc(bytes.length + 16);
+  frame.writeBigUInt64LE(BigInt(bytes.length), 0);
+  frame.writeUInt32LE(maskedChecksum(frame.subarray(0, 8)), 8);
+  frame.set(bytes, 12);
+  frame.writeUInt32LE(maskedChecksum(bytes), 12 + bytes.length);
+  return frame;
 }
 
-/** Length, its checksum, the bytes, their checksum; all little-endian. */
-function record(bytes: Uint8Array): Uint8Array {
-  const length = new Uint8Array(8);
-  new DataView(length.buffer).setBigUint64(0, BigInt(bytes.length), true);
-  return concat([length, uint32(maskedCrc32c(length)), bytes, uint32(maskedCrc32c(bytes))]);
+function maskedChecksum(bytes: Uint8Array): number {
+  const crc = crc32c.buf(bytes);
+  return (((crc >>> 15) | (crc << 17)) + MASK_DELTA) >>> 0;
 }

@@ -4,7 +4,7 @@ import protobuf from 'protobufjs';
 import t from 'tap';
 import { WandbRun } from './wandb.ts';
 
-/** The public messages, read by a protobuf library that shares nothing with the writer. */
+/** The public messages. */
 const { root } = protobuf.parse(
   `
   syntax = "proto3";
@@ -94,7 +94,7 @@ const filesIn = (folder: string) =>
     .sort()
     .map(name => join(folder, name));
 
-t.test('an offline run reads back with another reader', async t => {
+t.test('an offline run reads back', async t => {
   const folder = t.testdir();
   const writer = new WandbRun(folder, settings, run, 0, new Date('2026-01-02T03:04:05Z'));
   writer.write(0, { 'sft/loss': 2.5 });

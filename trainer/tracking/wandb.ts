@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import protobuf from 'protobufjs';
 import type { Json } from '../../shared/json.ts';
 import { LevelDbLog } from './leveldb-log.ts';
-import { bytesField, concat, textField, varintField } from './protobuf.ts';
 import type { MetricSink } from './tracker.ts';
 
 export interface WandbSettings {
@@ -23,19 +23,31 @@ export interface TrackedRun {
 /** `:W&B`, 0xBEE1, version 0. */
 const HEADER = Uint8Array.of(0x3a, 0x57, 0x26, 0x42, 0xe1, 0xbe, 0);
 const RUN_ID_FILE = 'run-id';
-/** Field numbers of wandb/proto/wandb_internal.proto. */
-const RECORD = { num: 1, history: 2, summary: 3, metric: 12, run: 17, exit: 18, header: 21 };
-const RUN = { id: 1, entity: 2, project: 3, config: 4, group: 6, displayName: 8, tags: 10, startTime: 17 };
-const TIMESTAMP_SECONDS = 1;
-const UPDATE = 1;
-const ITEM = { key: 1, value: 16 };
-const HISTORY = { item: 1, step: 2 };
-const STEP_NUMBER = 1;
-const SUMMARY_UPDATE = 1;
-const METRIC = { name: 1, glob: 2, stepMetric: 4, options: 6 };
-const METRIC_DEFINED = 3;
-const VERSION = { info: 1, producer: 1, minConsumer: 2 };
-const EXIT_CODE = 1;
+/** The fields that are written of wandb/proto/wandb_internal.proto. */
+const recordType = protobuf
+  .parse(
+    `syntax = "proto3";
+    message Item { string key = 1; string value_json = 16; }
+    message Step { int64 num = 1; }
+    message History { repeated Item item = 1; Step step = 2; }
+    message Update { repeated Item update = 1; }
+    message Options { bool defined = 3; }
+    message Metric { string name = 1; string glob_name = 2; string step_metric = 4; Options options = 6; }
+    message Timestamp { int64 seconds = 1; }
+    message Run {
+      string run_id = 1; string entity = 2; string project = 3; Update config = 4; string run_group = 6;
+      string display_name = 8; repeated string tags = 10; Timestamp start_time = 17;
+    }
+    message Exit { int32 exit_code = 1; }
+    message Version { string producer = 1; string min_consumer = 2; }
+    message Header { Version version_info = 1; }
+    message Record {
+      int64 num = 1; History history = 2; Update summary = 3; Metric metric = 12; Run run = 17; Exit exit = 18;
+      Header header = 21;
+    }`,
+    { keepCase: true },
+  )
+  .root.lookupType('Record');
 /** Readers of this version and later know all that is written. */
 const MIN_CONSUMER = '0.12.0';
 
@@ -56,43 +68,29 @@ export class WandbRun implements MetricSink {
     const place = freshFolder(folder, id, now);
     this.#log = new LevelDbLog(join(place, `run-${id}.wandb`), HEADER);
     this.#rows = rows;
-    const version = concat([
-      textField(VERSION.producer, MIN_CONSUMER),
-      textField(VERSION.minConsumer, MIN_CONSUMER),
-    ]);
-    this.#append(RECORD.header, bytesField(VERSION.info, version));
-    this.#append(RECORD.run, runRecord(id, settings, run, now));
-    const defined = bytesField(METRIC.options, varintField(METRIC_DEFINED, 1));
-    this.#append(RECORD.metric, concat([textField(METRIC.name, 'step'), defined]));
-    const axis = [textField(METRIC.glob, '*'), textField(METRIC.stepMetric, 'step')];
-    this.#append(RECORD.metric, concat([...axis, defined]));
+    const options = { defined: true };
+    this.#append({ header: { version_info: { producer: MIN_CONSUMER, min_consumer: MIN_CONSUMER } } });
+    this.#append({ run: describeRun(id, settings, run, now) });
+    this.#append({ metric: { name: 'step', options } });
+    this.#append({ metric: { glob_name: '*', step_metric: 'step', options } });
   }
 
   write(step: number, metrics: { readonly [name: string]: number }): void {
     const row = { ...metrics, step };
     const number = this.#rows++;
-    const items = Object.entries({ ...row, _step: number, _timestamp: Date.now() / 1000 });
-    this.#append(
-      RECORD.history,
-      concat([
-        ...items.map(([name, value]) => bytesField(HISTORY.item, item(name, value))),
-        bytesField(HISTORY.step, varintField(STEP_NUMBER, number)),
-      ]),
-    );
+    const item = items({ ...row, _step: number, _timestamp: Date.now() / 1000 });
+    this.#append({ history: { item, step: { num: number } } });
     this.#last = { ...this.#last, ...row };
   }
 
   async close(): Promise<void> {
-    const updates = Object.entries(this.#last).map(([name, value]) =>
-      bytesField(SUMMARY_UPDATE, item(name, value)),
-    );
-    this.#append(RECORD.summary, concat(updates));
-    this.#append(RECORD.exit, varintField(EXIT_CODE, 0));
+    this.#append({ summary: { update: items(this.#last) } });
+    this.#append({ exit: { exit_code: 0 } });
   }
 
-  #append(field: number, record: Uint8Array): void {
-    this.#records++;
-    this.#log.append(concat([varintField(RECORD.num, this.#records), bytesField(field, record)]));
+  #append(record: { readonly [kind: string]: object }): void {
+    const message = recordType.fromObject({ num: ++this.#records, ...record });
+    this.#log.append(recordType.encode(message).finish());
   }
 }
 
@@ -114,25 +112,24 @@ function freshFolder(folder: string, id: string, now: Date): string {
   }
 }
 
-function runRecord(id: string, settings: WandbSettings, { name, config }: TrackedRun, now: Date): Uint8Array {
-  const updates = Object.entries(config).map(([key, value]) =>
-    bytesField(UPDATE, concat([textField(ITEM.key, key), textField(ITEM.value, JSON.stringify(value))])),
-  );
-  const seconds = Math.floor(now.getTime() / 1000);
-  return concat([
-    textField(RUN.id, id),
-    ...(settings.entity === null ? [] : [textField(RUN.entity, settings.entity)]),
-    textField(RUN.project, settings.project),
-    bytesField(RUN.config, concat(updates)),
-    ...(settings.group === null ? [] : [textField(RUN.group, settings.group)]),
-    textField(RUN.displayName, name),
-    ...settings.tags.map(tag => textField(RUN.tags, tag)),
-    bytesField(RUN.startTime, varintField(TIMESTAMP_SECONDS, seconds)),
-  ]);
+function describeRun(id: string, settings: WandbSettings, { name, config }: TrackedRun, now: Date): object {
+  const update = Object.entries(config).map(([key, value]) => ({ key, value_json: JSON.stringify(value) }));
+  return {
+    run_id: id,
+    entity: settings.entity,
+    project: settings.project,
+    config: { update },
+    run_group: settings.group,
+    display_name: name,
+    tags: settings.tags,
+    start_time: { seconds: Math.floor(now.getTime() / 1000) },
+  };
 }
 
 /** Numbers that are not finite are written as the texts that Weights & Biases reads them from. */
-function item(name: string, value: number): Uint8Array {
-  const json = Number.isFinite(value) ? JSON.stringify(value) : JSON.stringify(String(value));
-  return concat([textField(ITEM.key, name), textField(ITEM.value, json)]);
+function items(values: { readonly [name: string]: number }): { key: string; value_json: string }[] {
+  return Object.entries(values).map(([key, value]) => ({
+    key,
+    value_json: JSON.stringify(Number.isFinite(value) ? value : String(value)),
+  }));
 }

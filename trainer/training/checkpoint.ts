@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { trainerLog } from '../../shared/log.ts';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { CollapseMemory } from '../diagnostics/collapse.ts';
@@ -83,6 +84,7 @@ export async function saveCheckpoint(
   await savePolicy(join(partial, POLICY_FOLDER));
   writeFileSync(join(partial, STATE_FILE), JSON.stringify(state, null, 1));
   renameSync(partial, folder);
+  trainerLog().debug({ folder, step: state.step }, 'checkpoint saved');
   for (const old of checkpointFolders(run).slice(0, -keep)) rmSync(old, { recursive: true, force: true });
   return folder;
 }

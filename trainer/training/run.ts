@@ -42,7 +42,7 @@ export async function trainRun(
     run.metrics,
     done,
     settings.tracking.tensorboard ? run.tensorboard : undefined,
-    configuredSinks(run.path, settings, note),
+    configuredSinks(run.path, settings, progress.warn),
   );
   try {
     return await trainTracked({ run, settings, progress, stop, tracker, checkpoint });
@@ -71,7 +71,7 @@ async function trainTracked({
   const note = progress.note.bind(progress);
   const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
   const folder = checkpoint?.policy ?? scratch;
-  const bench = await unlessStopped(stop, openWorkbench(settings, folder, note, stop));
+  const bench = await unlessStopped(stop, openWorkbench(settings, folder, progress.warn, stop));
   if (!bench) return undefined;
   try {
     const actor = await openPolicy(settings, bench, folder);
@@ -90,7 +90,7 @@ async function trainTracked({
       const { actionTokens } = bench;
       const busy = new IntervalMeter();
       const agent = meteredAgent(benchAgent(bench, actor), busy);
-      const rollouts = agentRollouts(bench, agent, note);
+      const rollouts = agentRollouts(bench, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
             new StreamedSource(
@@ -99,7 +99,7 @@ async function trainTracked({
                 collector: bench.collector,
                 agent,
                 stop,
-                note,
+                note: progress.warn,
                 policyVersion: () => actor.version,
               },
               start,
@@ -169,7 +169,7 @@ async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T 
 
 /** Hashes of the validation levels, seen by playing them at random. */
 async function surveyLevels({ settings, bench, progress, stop }: Beginning): Promise<string[]> {
-  const player = agentRollouts(bench, referenceAgent({ policy: 'random' }), progress.note.bind(progress));
+  const player = agentRollouts(bench, referenceAgent({ policy: 'random' }), progress.warn);
   const { episodes } = await playValidation(player, validationPlan(settings), stop);
   return [...new Set(episodes.map(levelHash))];
 }

@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { averageRows } from '../data/metrics.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
@@ -45,4 +47,29 @@ t.test('every sequence is trained on once an epoch, in an order that the seed fi
 t.test('rows are averaged name by name', async t => {
   t.same(averageRows([{ a: 1, b: 4 }, { a: 3 }]), { a: 2, b: 4 });
   t.same(averageRows([]), {});
+});
+
+t.test('RAGEN_DUMP=batch writes each step of the optimizer as JSON lines', async t => {
+  const folder = t.testdir();
+  process.env.RAGEN_DUMP = 'batch';
+  process.env.RAGEN_DUMP_DIR = folder;
+  t.teardown(() => {
+    delete process.env.RAGEN_DUMP;
+    delete process.env.RAGEN_DUMP_DIR;
+  });
+  const sequences = [1, 2, 3].map(id => ({ ...sequence(id), advantages: Float32Array.of(0.5, Number.NaN) }));
+  await updatePolicy({ update: async () => ({}) }, sequences, { settings, epochs: 1, miniBatch: 2, seed: 1 });
+  const lines = readdirSync(folder)
+    .sort()
+    .map(file =>
+      readFileSync(join(folder, file), 'utf8')
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line)),
+    );
+  t.same(
+    lines.map(step => step.length),
+    [1, 2],
+  );
+  t.match(lines[0][0], { mask: [0, 1], advantages: [0.5, 'NaN'], tokenIds: [Number, Number] });
 });

@@ -1,3 +1,4 @@
+import { trainerLog } from '../../shared/log.ts';
 import { Random } from '../../shared/random.ts';
 import type { Metrics } from '../data/metrics.ts';
 import { averageRows } from '../data/metrics.ts';
@@ -5,6 +6,7 @@ import { countOnes } from '../data/sequences/mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
+import { dump } from '../tensor/runtime/dump.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
@@ -35,11 +37,22 @@ export async function updatePolicy(
     const order = Random.fromSeed(mixSeed(plan.seed, epoch)).shuffle(sequences);
     for (const batch of splitEvenly(order, plan.miniBatch)) {
       if (batch.every(({ weight }) => weight === 0)) continue;
-      rows.push({ ...(await policy.update({ sequences: batch }, plan.settings)) });
+      dump('batch', `epoch-${epoch}`, () => batch.map(sequenceLine).join(''));
+      const metrics = await policy.update({ sequences: batch }, plan.settings);
+      trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
+      rows.push({ ...metrics });
       for (const sequence of batch) trainedTokens += countOnes(sequence.mask);
     }
   }
   return { metrics: averageRows(rows), steps: rows.length, trainedTokens };
+}
+
+/** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */
+function sequenceLine(sequence: TrainingSequence): string {
+  const number = (value: number) => (Number.isFinite(value) ? value : String(value));
+  const plain = (_key: string, value: unknown) =>
+    ArrayBuffer.isView(value) ? Array.from(value as Float32Array, number) : value;
+  return `${JSON.stringify(sequence, plain)}\n`;
 }
 
 /** Cuts items into the fewest parts of at most `largest`, their sizes differing by one at most. */

@@ -25,7 +25,7 @@ import {
 import { type Tool, toolOfCall, toolsOf } from './tools.ts';
 
 /** A session of the environment server and what it plays. */
-export interface PlayedSession {
+export interface McpSession {
   readonly id: string;
   readonly variant: Variant;
 }
@@ -45,14 +45,14 @@ export class McpPlay {
   }
 
   /** @throws Problem */
-  async open(input: JsonObject = {}): Promise<{ session: PlayedSession; created: CreatedSession }> {
+  async open(input: JsonObject = {}): Promise<{ session: McpSession; created: CreatedSession }> {
     const created = await this.#run<CreatedSession>('create', { env_id: this.#envId, ...input });
     const variant = this.variant(input.config as JsonObject | undefined);
     return { session: { id: created.session_id, variant }, created };
   }
 
   /** @throws Problem `unknown_session` also for one that plays another environment */
-  async attach(id: string): Promise<PlayedSession> {
+  async attach(id: string): Promise<McpSession> {
     const { env_id, config, wrappers } = await this.#run<SessionDetail>('get', { session_id: id });
     if (env_id !== this.#envId) {
       throw new Problem('unknown_session', `session ${id} plays ${env_id}, not ${this.#envId}`);
@@ -75,7 +75,7 @@ export class McpPlay {
    * @param session of the connection; without it every call names one
    * @throws RpcError for a call that is wrong as a message
    */
-  async call(session: PlayedSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
+  async call(session: McpSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
     try {
       if (session) {
         const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);

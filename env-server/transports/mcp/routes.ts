@@ -5,7 +5,7 @@ import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { API_VERSION } from '../rest/openapi.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
-import { McpPlay, type PlayedSession } from './play.ts';
+import { McpPlay, type McpSession } from './play.ts';
 import { rpcErrorOf } from './rpc-errors.ts';
 import { answerDelete, answerPost, type McpHost, refuseStream, sendRpcError } from './streamable-http.ts';
 import { toolsOf } from './tools.ts';
@@ -31,7 +31,7 @@ export async function addMcpRoutes(
 }
 
 /** The environments of this server. */
-class EnvironmentHost implements McpHost<PlayedSession> {
+class EnvironmentHost implements McpHost<McpSession> {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
 
@@ -40,23 +40,23 @@ class EnvironmentHost implements McpHost<PlayedSession> {
     this.#problemHandler = problemHandler;
   }
 
-  async open(request: FastifyRequest): Promise<PlayedSession> {
+  async open(request: FastifyRequest): Promise<McpSession> {
     return (await this.#play(request).open()).session;
   }
 
-  attach(request: FastifyRequest, id: string): Promise<PlayedSession> {
+  attach(request: FastifyRequest, id: string): Promise<McpSession> {
     return this.#play(request).attach(id);
   }
 
-  close(request: FastifyRequest, { id }: PlayedSession): Promise<void> {
+  close(request: FastifyRequest, { id }: McpSession): Promise<void> {
     return this.#play(request).close(id);
   }
 
-  idOf({ id }: PlayedSession): string {
+  idOf({ id }: McpSession): string {
     return id;
   }
 
-  endpoint(request: FastifyRequest, session: PlayedSession | undefined): McpEndpoint {
+  endpoint(request: FastifyRequest, session: McpSession | undefined): McpEndpoint {
     const play = this.#play(request);
     const variant = session?.variant ?? play.variant();
     const { environment, config } = variant;

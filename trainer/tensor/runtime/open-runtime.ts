@@ -1,6 +1,10 @@
+import { trainerLog } from '../../../shared/log.ts';
+import { listGraph } from '../graph/listing.ts';
+import type { Graph } from '../graph/tensor.ts';
 import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
+import { dump } from './dump.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
-import type { Runtime } from './runtime.ts';
+import type { CompileOptions, Runtime } from './runtime.ts';
 import { RuntimeError } from './runtime-error.ts';
 import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
 
@@ -18,7 +22,7 @@ export async function openRuntime(
 ): Promise<Runtime> {
   if (kind === 'onnx') {
     refusePrecision(kind, precision);
-    return new OnnxRuntime({ threads });
+    return observed(new OnnxRuntime({ threads }));
   }
   const runtime = await openWebGpu(precision);
   if (runtime === null) {
@@ -26,12 +30,28 @@ export async function openRuntime(
       'there is no GPU here that WebGPU can use: install its Vulkan driver, or choose the runtime onnx or auto',
     );
   }
-  if (runtime.precision === precision) return runtime;
+  if (runtime.precision === precision) return observed(runtime);
   const { description } = runtime;
   await runtime.close();
   throw new RuntimeError(
     `policy.precision ${precision} needs a GPU with shader-f16, which this one lacks (${description}): use policy.precision float32`,
   );
+}
+
+/** Tells the log of each graph that is compiled, and dumps it where asked. */
+function observed(runtime: Runtime): Runtime {
+  const compile = runtime.compile.bind(runtime);
+  return Object.assign(runtime, {
+    async compile(graph: Graph, options?: CompileOptions) {
+      const outputs = [...graph.outputs.keys()];
+      dump('graph', outputs.join('-'), () => listGraph(graph));
+      const start = performance.now();
+      const executable = await compile(graph, options);
+      const ms = Math.round(performance.now() - start);
+      trainerLog().debug({ runtime: runtime.name, nodes: graph.nodes.length, outputs, ms }, 'graph compiled');
+      return executable;
+    },
+  });
 }
 
 /** @throws RangeError where a runtime cannot multiply so */

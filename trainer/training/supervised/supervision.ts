@@ -91,7 +91,7 @@ function fromFiles(
     maxLength: settings.policy.context,
   });
   if (tooLong > 0) {
-    progress.note(
+    progress.warn(
       `${tooLong} conversations are longer than policy.context ${settings.policy.context} and left out`,
     );
   }

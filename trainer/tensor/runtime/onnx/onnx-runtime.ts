@@ -1,5 +1,6 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
+import { dump } from '../dump.ts';
 import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
@@ -57,7 +58,9 @@ export class OnnxRuntime implements Runtime {
 
   async #createSession(graph: Graph): Promise<InferenceSession> {
     const { threads = 1, profilePrefix } = this.#options;
-    const session = InferenceSession.create(encodeModel(lower(graph, threads)), {
+    const model = encodeModel(lower(graph, threads));
+    dump('onnx', [...graph.outputs.keys()].join('-'), () => model);
+    const session = InferenceSession.create(model, {
       intraOpNumThreads: threads,
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.

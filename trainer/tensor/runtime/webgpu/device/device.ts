@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
 import type { Precision } from '../../choice.ts';
+import { dump } from '../../dump.ts';
 import { messageOf, RuntimeError } from '../../runtime-error.ts';
 import {
   type AdapterTraits,
@@ -154,6 +155,7 @@ export class GpuDevice {
 
   async #compile(name: string, code: string): Promise<GPUComputePipeline> {
     const { device } = this;
+    dump('wgsl', name, () => code);
     device.pushErrorScope('validation');
     const module = device.createShaderModule({ label: name, code });
     const refused = device.popErrorScope();

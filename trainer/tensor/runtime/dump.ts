@@ -1,0 +1,57 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { threadId } from 'node:worker_threads';
+import { suggestion } from '../../../shared/suggestion.ts';
+
+/** What can be written for a look inside, with the ending of its files. */
+const ENDINGS = { graph: 'txt', onnx: 'onnx', wgsl: 'wgsl', batch: 'jsonl' } as const;
+export type DumpKind = keyof typeof ENDINGS;
+
+const KINDS_VARIABLE = 'RAGEN_DUMP';
+const FOLDER_VARIABLE = 'RAGEN_DUMP_DIR';
+const DEFAULT_FOLDER = 'ragen-dump';
+const LONGEST_NAME = 60;
+
+let files = 0;
+
+/**
+ * The kinds that the variable `RAGEN_DUMP` names, separated by commas; none without it.
+ * @throws RangeError for a word that is no kind
+ */
+export function dumpKinds(): ReadonlySet<DumpKind> {
+  const words = (process.env[KINDS_VARIABLE] ?? '')
+    .split(',')
+    .map(word => word.trim())
+    .filter(word => word !== '');
+  for (const word of words) {
+    if (Object.hasOwn(ENDINGS, word)) continue;
+    const known = Object.keys(ENDINGS);
+    throw new RangeError(
+      `${KINDS_VARIABLE}: \`${word}\` cannot be dumped${suggestion(word, known)}; valid: ${known.join(', ')}`,
+    );
+  }
+  return new Set(words as DumpKind[]);
+}
+
+/** Where files go: the folder that `RAGEN_DUMP_DIR` names, else `ragen-dump` in the current one. */
+export function dumpFolder(): string {
+  return resolve(process.env[FOLDER_VARIABLE] || DEFAULT_FOLDER);
+}
+
+/**
+ * Writes one file where its kind is asked for. Names hold process, thread and a running number, so that files of all
+ * workers lie side by side in the order they were made.
+ * @param content made only where it is written
+ * @throws Error of the file system, such as a full disk
+ */
+export function dump(kind: DumpKind, name: string, content: () => string | Uint8Array): void {
+  if (!dumpKinds().has(kind)) return;
+  const folder = dumpFolder();
+  mkdirSync(folder, { recursive: true });
+  const number = String(++files).padStart(4, '0');
+  const safe = name.replace(/[^\w.]+/g, '-').slice(0, LONGEST_NAME);
+  writeFileSync(
+    join(folder, `${kind}-${process.pid}-${threadId}-${number}-${safe}.${ENDINGS[kind]}`),
+    content(),
+  );
+}
