@@ -4,9 +4,6 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import type { RpcError } from './json-rpc.ts';
 
-/** Messages of one JSON-RPC batch, which revisions before 2025-06-18 have. */
-export const MOST_IN_BATCH = 100;
-
 /** The SDK takes a third of a second to load, so it is loaded for the first client that speaks MCP. */
 let loading: Promise<typeof import('@modelcontextprotocol/server')> | undefined;
 const loadSdk = () => {
@@ -109,11 +106,14 @@ function serverOf(sdk: Sdk, endpoint: McpEndpoint, errorOf: (error: unknown) => 
   return server;
 }
 
+/** Every answer is JSON, so clients need not list what they accept. */
+const ACCEPT = 'application/json, text/event-stream';
+
 /** The headers that the protocol knows. */
 function ownHeaders(headers: IncomingHttpHeaders): [string, string][] {
-  return Object.entries(headers).flatMap(([name, value]): [string, string][] =>
-    typeof value === 'string' && (name === 'accept' || name === 'content-type' || name.startsWith('mcp-'))
-      ? [[name, value]]
-      : [],
+  const own = Object.entries(headers).filter(
+    (entry): entry is [string, string] =>
+      typeof entry[1] === 'string' && (entry[0] === 'content-type' || entry[0].startsWith('mcp-')),
   );
+  return [...own, ['accept', ACCEPT]];
 }

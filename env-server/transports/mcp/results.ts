@@ -20,13 +20,15 @@ export function resetResult({ session_id, episode_id, seed, step, observation, i
 }
 
 export function stepResult(result: StepResult): ToolResult {
-  const { observation, reward, terminated, truncated, info } = result;
+  // The SDK takes plain objects only.
+  const { session_id, episode_id, step, observation, reward, terminated, truncated, info } = result;
+  const plain = { session_id, episode_id, step, observation, reward, terminated, truncated, info };
   const told = [`Reward: ${reward}.`];
   if (info.action_is_valid === false) told.push('The action is not valid here.');
   told.push(...endText(terminated, truncated, info.success === true));
   return {
     content: [contentOf(observation), { type: 'text', text: told.join(' ') }],
-    structuredContent: result as unknown as JsonObject,
+    structuredContent: plain as unknown as JsonObject,
     isError: false,
   };
 }

@@ -7,7 +7,14 @@ import type { McpEndpoint } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 import { McpPlay, type McpSession } from './play.ts';
 import { rpcErrorOf } from './rpc-errors.ts';
-import { answerDelete, answerPost, type McpHost, refuseStream, sendRpcError } from './streamable-http.ts';
+import {
+  answerDelete,
+  answerPost,
+  type McpHost,
+  messageLimit,
+  refuseStream,
+  sendRpcError,
+} from './streamable-http.ts';
 import { toolsOf } from './tools.ts';
 
 /** The id of an environment as one part of the path, with `%2F` in it, or as two. */
@@ -23,7 +30,9 @@ export async function addMcpRoutes(
   await app.register(async scope => {
     scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
     for (const path of PATHS) {
-      scope.post(path, (request, reply) => answerPost(host, problemHandler, request, reply));
+      scope.post(path, messageLimit(scope), (request, reply) =>
+        answerPost(host, problemHandler, request, reply),
+      );
       scope.delete(path, (request, reply) => answerDelete(host, request, reply));
       scope.get(path, refuseStream);
     }

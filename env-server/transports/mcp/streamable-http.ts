@@ -1,16 +1,20 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isObject } from '../../custom/answer.ts';
+import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
 import type { McpEndpoint } from './endpoint.ts';
-import { exchange, MOST_IN_BATCH } from './exchange.ts';
+import { exchange, type McpAnswer } from './exchange.ts';
 import { RpcError, rpcFailure, rpcId } from './json-rpc.ts';
 import { isGone, rpcErrorOf } from './rpc-errors.ts';
 
 /** Header that names the session of a client (revisions before 2026-07-28). */
 export const MCP_SESSION_HEADER = 'mcp-session-id';
+
+/** Messages of one JSON-RPC batch, which revisions before 2025-06-18 have. */
+const MOST_IN_BATCH = 100;
 
 const HTTP_OK = 200;
 const HTTP_NO_CONTENT = 204;
@@ -35,6 +39,28 @@ export interface McpHost<Session> {
   errorOf(error: unknown): RpcError;
 }
 
+/** Bytes of a message or batch. */
+const MOST_MESSAGE_BYTES = 1024 * 1024;
+/**
+ * What a message or batch may hold: the SDK checks it key by key, which takes it seconds for hundreds of thousands of
+ * keys, and no call of a tool needs as much.
+ */
+const MESSAGE_LIMITS: JsonLimits = { depth: DEEPEST_JSON, bytes: MOST_MESSAGE_BYTES, keys: 2000 };
+
+/** The limit of bodies of a route that takes messages: the server's own where that is less. */
+export function messageLimit({ initialConfig }: FastifyInstance): { bodyLimit: number } {
+  return { bodyLimit: Math.min(initialConfig.bodyLimit ?? MOST_MESSAGE_BYTES, MOST_MESSAGE_BYTES) };
+}
+
+/** What is wrong with the size of a message or batch. */
+export function faultOfMessage(body: unknown): string | undefined {
+  if (Array.isArray(body) && (body.length === 0 || body.length > MOST_IN_BATCH)) {
+    return `a batch has 1 to ${MOST_IN_BATCH} messages, not ${body.length}`;
+  }
+  const fault = body === undefined ? undefined : faultOf(body, MESSAGE_LIMITS);
+  return fault && `${fault.pointer === '' ? 'the message' : fault.pointer} ${fault.message}`;
+}
+
 /** A session that the query names belongs to whoever opened it: it is played, and never closed with the client. */
 const pinnedOf = ({ query }: FastifyRequest): string | undefined => {
   const { session_id: id } = query as { session_id?: unknown };
@@ -49,38 +75,61 @@ export async function answerPost<Session>(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const { body, headers } = request;
-  if (Array.isArray(body) && body.length > MOST_IN_BATCH) {
-    const message = `Invalid request: a batch has 1 to ${MOST_IN_BATCH} messages, not ${body.length}`;
-    return sendRpcError(reply, HTTP_BAD_REQUEST, null, new RpcError('invalidRequest', message));
+  const fault = faultOfMessage(body);
+  if (fault !== undefined) {
+    problemHandler.document(new Problem('invalid_request', fault));
+    return sendRpcError(
+      reply,
+      HTTP_BAD_REQUEST,
+      body,
+      new RpcError('invalidRequest', `Invalid request: ${fault}`),
+    );
   }
-  const pinned = pinnedOf(request);
   const named = headers[MCP_SESSION_HEADER];
-  const sessionId = pinned ?? (typeof named === 'string' ? named : undefined);
-  let session: Session | undefined;
-  let isNew = false;
+  const sessionId = pinnedOf(request) ?? (typeof named === 'string' ? named : undefined);
   try {
-    if (sessionId !== undefined) session = await host.attach(request, sessionId);
-    else if (isObject(body) && body.method === 'initialize') {
-      session = await host.open(request);
-      isNew = true;
+    if (sessionId === undefined && isObject(body) && body.method === 'initialize') {
+      return await greet(host, request, reply);
     }
+    const session = sessionId === undefined ? undefined : await host.attach(request, sessionId);
+    return send(reply, await answerWith(host, request, session));
   } catch (error) {
     const { status } = problemHandler.prepare(error, request, reply);
     const gone = sessionId !== undefined && isGone(error);
     return sendRpcError(reply, gone ? HTTP_NOT_FOUND : status, body, rpcErrorOf(error));
   }
+}
+
+/** Answers `initialize`, which opens a session; one whose greeting is refused is closed again. */
+async function greet<Session>(
+  host: McpHost<Session>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const session = await host.open(request);
+  let isGreeted = false;
   try {
-    const endpoint = await host.endpoint(request, session);
-    const answer = await exchange(endpoint, { headers, body }, error => host.errorOf(error));
-    const refused = answer.status !== HTTP_OK;
-    if (session !== undefined && isNew && refused) await host.close(request, session);
-    else if (session !== undefined && isNew) reply.header(MCP_SESSION_HEADER, host.idOf(session));
-    reply.code(answer.status);
-    return answer.contentType === undefined ? reply.send() : sendJsonText(reply, answer.text);
-  } catch (error) {
-    if (session !== undefined && isNew) await host.close(request, session);
-    throw error;
+    const answer = await answerWith(host, request, session);
+    isGreeted = answer.status === HTTP_OK && !('error' in JSON.parse(answer.text));
+    if (isGreeted) reply.header(MCP_SESSION_HEADER, host.idOf(session));
+    return send(reply, answer);
+  } finally {
+    if (!isGreeted) await host.close(request, session);
   }
+}
+
+async function answerWith<Session>(
+  host: McpHost<Session>,
+  request: FastifyRequest,
+  session: Session | undefined,
+): Promise<McpAnswer> {
+  const endpoint = await host.endpoint(request, session);
+  return exchange(endpoint, request, error => host.errorOf(error));
+}
+
+function send(reply: FastifyReply, { status, contentType, text }: McpAnswer): FastifyReply {
+  reply.code(status);
+  return contentType === undefined ? reply.send() : sendJsonText(reply, text);
 }
 
 /** Answers DELETE, by which a client ends the session of its `initialize`. */

@@ -6,6 +6,7 @@ import {
   answerPost,
   MCP_SESSION_HEADER,
   type McpHost,
+  messageLimit,
   refuseStream,
 } from '../mcp/streamable-http.ts';
 import { sendJsonText } from '../replies/send.ts';
@@ -44,7 +45,7 @@ export function addMcpRoutes(
     errorOf: error => mcp.errorOf(error),
   };
 
-  scope.post('/mcp', async (request, reply) => {
+  scope.post('/mcp', messageLimit(scope), async (request, reply) => {
     if (speaksMcp(request)) return answerPost(host, problemHandler, request, reply);
     const answer = await mcp.answer(request.body, callerOf(request));
     if (answer === undefined) return reply.code(HTTP_ACCEPTED).send();

@@ -3,7 +3,6 @@ import { isObject } from '../../custom/answer.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { McpEndpoint, ToolResult } from '../mcp/endpoint.ts';
-import { MOST_IN_BATCH } from '../mcp/exchange.ts';
 import {
   isReply,
   isUnanswered,
@@ -15,6 +14,7 @@ import {
   rpcSuccess,
 } from '../mcp/json-rpc.ts';
 import { rpcErrorOf } from '../mcp/rpc-errors.ts';
+import { faultOfMessage } from '../mcp/streamable-http.ts';
 import { operate } from '../operate.ts';
 import { parseJson } from '../replies/json.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
@@ -48,11 +48,11 @@ export class McpServer {
 
   /** Answers a message or a batch of them, with errors where it must; undefined where none gets a reply. Never throws. */
   async answer(given: unknown, caller: McpCaller): Promise<JsonObject | JsonObject[] | undefined> {
-    if (!Array.isArray(given)) return this.#answerOne(given, caller);
-    if (given.length === 0 || given.length > MOST_IN_BATCH) {
-      const message = `Invalid request: a batch has 1 to ${MOST_IN_BATCH} messages, not ${given.length}`;
-      return rpcFailure(null, new RpcError('invalidRequest', message));
+    const fault = faultOfMessage(given);
+    if (fault !== undefined) {
+      return rpcFailure(rpcId(given), new RpcError('invalidRequest', `Invalid request: ${fault}`));
     }
+    if (!Array.isArray(given)) return this.#answerOne(given, caller);
     const replies: JsonObject[] = [];
     for (const message of given) {
       const reply = await this.#answerOne(message, caller);
