@@ -21,13 +21,13 @@ import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import { Problem } from './problems.ts';
-import { turns } from './scheduling/turns.ts';
-import { Catalogue } from './sessions/catalogue.ts';
-import { openKeeper } from './sessions/keeper.ts';
+import { scheduler } from './scheduling/fair-scheduler.ts';
 import { SessionManager } from './sessions/manager.ts';
-import { shareOf } from './sessions/placement.ts';
+import { ownershipOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
 import type { ServerClock } from './sessions/server-clock.ts';
+import { openSessionPersistence } from './sessions/session-persistence.ts';
+import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
 import { AllowedHosts } from './transports/access/hosts.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
@@ -130,7 +130,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   if (membership && membership.restarts > 0) sessions.recallCrash();
   const persistence = parts.storage?.health ?? new PersistenceHealth(log);
   const registry = parts.registry ?? createRegistry();
-  const catalogue = new Catalogue(registry);
+  const catalog = new VariantCatalog(registry);
   const folder = settings.data === '' ? membership?.folder : settings.data;
   // What a refused server must not touch is opened under the lock.
   const lock = membership || settings.data === '' ? undefined : lockFolder(settings.data);
@@ -150,29 +150,29 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     settings.answerValueBytes,
   );
   const registrations = new Registrations({
-    workshop: { registry, scripts, network },
+    context: { registry, scripts, network },
     store,
     log,
     limits: settings,
-    sessionsOf: envId => countOpenSessions(catalogue.sessionsOf(envId), envId, siblings),
+    sessionsOf: envId => countOpenSessions(catalog.sessionsOf(envId), envId, siblings),
     announce: siblings && (() => announceChange(siblings)),
     now: parts.now ?? Date.now,
   });
   registrations.start();
-  const keeper = openKeeper(settings, {
+  const sessionPersistence = openSessionPersistence(settings, {
     sessions,
-    catalogue,
+    catalog,
     log,
     editionOf: envId => registrations.edition(envId),
     viewOf: session => sessionView(session) as unknown as Json,
     health: persistence,
     writer: { run: membership?.run ?? newRun(), ...(siblings?.placement ?? { index: 0, count: 1 }) },
-    share: siblings && shareOf(siblings.placement),
+    share: siblings && ownershipOf(siblings.placement),
     files: parts.journalFiles,
   });
   const dispatcher = new Dispatcher({
     sessions,
-    catalogue,
+    catalog,
     registrations,
     stepTimeoutMs: settings.stepTimeoutMs,
     tracing,
@@ -228,7 +228,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   server.server.on('connect', (_request, socket) =>
     problemHandler.refuse(new Error('this is no proxy'), socket),
   );
-  const paced = new PacedRequests(turns, request => nameOf(request, authenticator));
+  const paced = new PacedRequests(scheduler, request => nameOf(request, authenticator));
   readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
   await addRestRoutes(server, dispatcher);
   addBatchRoute(server, dispatcher, problemHandler, settings.maxBatchItems);
@@ -306,12 +306,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   );
   await addPages(server, sessions, persistence, () => metricsText(metrics, siblings));
   paced.pace(server.server);
-  keeper?.start();
+  sessionPersistence?.start();
   sessions.start();
   await membership?.channels.listen(requestHandlers({ server, dispatcher, registrations, metrics, log }));
   server.addHook('onClose', async () => {
     clearTimeout(cut);
-    keeper?.finish();
+    sessionPersistence?.finish();
     sessions.stop();
     registrations.stop();
     store.close();
@@ -324,7 +324,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
       membership?.channels.settle(graceMs) ?? 0,
     ]);
     const late = unfinished[0] + unfinished[1];
-    keeper?.finish();
+    sessionPersistence?.finish();
     if (late > 0) {
       log.warn({ late }, `${late} operations were not done in time`);
       for (const socket of sockets) socket.terminate();
@@ -339,7 +339,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     authenticator,
     log,
     shutDown,
-    keepSessions: () => keeper?.finish(),
+    keepSessions: () => sessionPersistence?.finish(),
   };
 }
 

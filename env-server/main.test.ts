@@ -103,6 +103,16 @@ t.test('every flag is in the help with its variable, and wrong values are named'
   );
 });
 
+t.test('a flag wins over the variable of an environment, also with the value of the default', async t => {
+  const variable = { RAGEN_DEEPCODER_MAX_CPU_SECONDS: '1' };
+  const create = { env_id: 'DeepCoder-v0', config: { cpu_s: 2 } };
+  const limited = await startServer(t, [], variable);
+  t.match((await limited.ask('POST', '/v1/sessions', create)).text, /the ceiling of this server is 1/);
+  const most = String(DECLARATIONS.deepcoderMaxCpuSeconds.default);
+  const free = await startServer(t, ['--deepcoder-max-cpu-seconds', most], variable);
+  t.notMatch((await free.ask('POST', '/v1/sessions', create)).text, /ceiling/);
+});
+
 t.test('--version says the version', async t => {
   t.match(await output(runServer(t, ['--version'])), { code: 0, text: `${VERSION}\n` });
 });

@@ -82,13 +82,17 @@ function takeFrom(file: string, program: Command): void {
   }
 }
 
-/** Environments read their settings from the variables of the process. Those whom tokens keep apart share no files. */
+/**
+ * Environments read their settings from the variables of the process: those become what flags and files say, also where
+ * that is the default. Those whom tokens keep apart share no files.
+ */
 function tellEnvironments(settings: EnvironmentSettings, tokens: string): void {
-  if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
   for (const name of Object.keys(ENVIRONMENT_SETTINGS) as (keyof EnvironmentSettings)[]) {
     const value = settings[name];
-    if (value !== ENVIRONMENT_SETTINGS[name].default) process.env[variableOf(name)] = String(value);
+    if (value === ENVIRONMENT_SETTINGS[name].default) delete process.env[variableOf(name)];
+    else process.env[variableOf(name)] = String(value);
   }
+  if (tokens !== '' && settings.dataDir === '') process.env[variableOf('dataDir')] = NO_DATA;
 }
 
 async function serve(settings: Settings & EnvironmentSettings, program: Command): Promise<void> {

@@ -29,3 +29,17 @@ t.test('nothing but the pages’ own files is handed out', t => {
   }
   t.end();
 });
+
+t.test('libraries come from node_modules, and are imported by relative paths', async t => {
+  const assets = new Assets(['shared/web']);
+  const page = await assets.find('shared/web/html.ts');
+  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/htm\.js'/);
+  t.match(page!.body, /from '\.\.\/\.\.\/libraries\/preact\.js'/);
+  for (const path of assets.paths.filter(name => name.startsWith('libraries/'))) {
+    const library = await assets.find(path);
+    t.equal(library!.contentType, 'text/javascript; charset=utf-8');
+    t.notMatch(library!.body, /from\s*["'](?![./])/, `${path} imports nothing by name`);
+  }
+  t.equal(assets.find('libraries/../package.json'), undefined);
+  t.equal(assets.find('libraries/undici.js'), undefined);
+});

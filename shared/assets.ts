@@ -17,15 +17,27 @@ const SCRIPT = '.ts';
 const CONTENT_TYPES: { readonly [ending: string]: string } = {
   '.css': 'text/css; charset=utf-8',
   '.html': 'text/html; charset=utf-8',
+  '.json': 'application/json; charset=utf-8',
   '.svg': 'image/svg+xml',
   [SCRIPT]: 'text/javascript; charset=utf-8',
 };
 const TESTS = /\.test(-data)?\.ts$/;
 
+/** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */
+const LIBRARIES: ReadonlyMap<string, string> = new Map([
+  ['htm', 'libraries/htm.js'],
+  ['preact', 'libraries/preact.js'],
+  ['preact/hooks', 'libraries/preact-hooks.js'],
+]);
+const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
+/** An import of something by its name, in code that may be minified. */
+const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
+
 /**
  * Web pages from folders of this repository, without a build: TypeScript is handed out with its types blanked, so
  * that lines and columns stay what they are. Paths are those of the repository, hence relative imports hold for the
- * browser as they do for the compiler.
+ * browser as they do for the compiler; imports of libraries by name become relative ones, so that pages also work below
+ * another path and as static files.
  */
 export class Assets {
   readonly #files: ReadonlySet<string>;
@@ -42,9 +54,14 @@ export class Assets {
     );
   }
 
-  /** @param path from the root of the repository */
+  /** Paths of everything that browsers may load. */
+  get paths(): readonly string[] {
+    return [...this.#files, ...NAME_AT.keys()];
+  }
+
+  /** @param path from the root of the repository, or `libraries/NAME.js` */
   find(path: string): Promise<Asset> | undefined {
-    if (!this.#files.has(path)) return undefined;
+    if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
     let asset = this.#made.get(path);
     if (!asset) {
       asset = makeAsset(path);
@@ -61,10 +78,26 @@ function isPublic(path: string): boolean {
 }
 
 async function makeAsset(path: string): Promise<Asset> {
-  const source = readFileSync(join(ROOT, path), 'utf8');
+  const library = NAME_AT.get(path);
   const ending = endingOf(path);
-  const body = ending === SCRIPT ? await withoutTypes(source, path) : source;
-  return { contentType: CONTENT_TYPES[ending], body, etag: `"${hash('sha256', body, 'base64url')}"` };
+  let body: string;
+  if (library !== undefined) {
+    body = withPaths(readFileSync(fileURLToPath(import.meta.resolve(library)), 'utf8'), path);
+  } else {
+    const source = readFileSync(join(ROOT, path), 'utf8');
+    body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
+  }
+  const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
+  return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"` };
+}
+
+/** Code with the paths of libraries instead of their names. */
+function withPaths(code: string, path: string): string {
+  const up = '../'.repeat(path.split('/').length - 1);
+  return code.replace(NAMED_IMPORT, (whole, start: string, quote: string, name: string) => {
+    const library = LIBRARIES.get(name);
+    return library === undefined ? whole : `${start}${quote}${up}${library}${quote}`;
+  });
 }
 
 async function withoutTypes(source: string, filename: string): Promise<string> {

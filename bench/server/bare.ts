@@ -32,7 +32,11 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     if (request.url === '/metrics') {
       const { user, system } = process.cpuUsage();
-      response.end(`process_cpu_seconds_total ${(user + system) / 1e6}\n`);
+      const lines = [
+        `process_cpu_seconds_total ${(user + system) / 1e6}`,
+        `process_cpu_user_seconds_total ${user / 1e6}`,
+      ];
+      response.end(`${lines.join('\n')}\n`);
       return;
     }
     const reply = batches ? answerBatch(Buffer.concat(pieces).toString()) : REPLY;

@@ -4,8 +4,11 @@ import { WebSocket } from 'ws';
 
 /** One client with one request in flight: sends the text of a request, gets the text of the reply. */
 export interface Client {
-  /** @param path where HTTP posts it */
-  ask(body: string, path: string): Promise<string>;
+  /**
+   * @param path where HTTP posts it
+   * @param headers that HTTP adds, each with its line break
+   */
+  ask(body: string, path: string, headers?: string): Promise<string>;
   close(): void;
 }
 
@@ -38,11 +41,11 @@ export async function httpClient(origin: string, token: string): Promise<Client>
     answer?.(body);
   });
   return {
-    ask(body, path) {
+    ask(body, path, headers = '') {
       const reply = new Promise<string>(resolve => {
         answer = resolve;
       });
-      socket.write(`POST ${path}${head}${Buffer.byteLength(body)}${HEADER_END}${body}`);
+      socket.write(`POST ${path}${head}${Buffer.byteLength(body)}\r\n${headers}\r\n${body}`);
       return reply;
     },
     close: () => socket.destroy(),
@@ -76,6 +79,8 @@ export async function webSocketClient(origin: string, token: string): Promise<Cl
 export interface Player {
   /** Where HTTP posts the next request. */
   path: string;
+  /** Headers that HTTP adds to the next request, each with its line break. */
+  headers?: string;
   next(): string;
   /** @returns steps taken */
   take(reply: string): number;
@@ -101,7 +106,7 @@ export async function measure(
   await Promise.all(
     clients.map(async ([client, player]) => {
       for (let now = performance.now(); now < end; ) {
-        const reply = await client.ask(player.next(), player.path);
+        const reply = await client.ask(player.next(), player.path, player.headers);
         const done = performance.now();
         steps += player.take(reply);
         latencies.push(done - now);

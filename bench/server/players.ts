@@ -32,14 +32,16 @@ function frame(sessionId: string, over: boolean): string {
     : `"op":"step","session_id":"${sessionId}","action":${action()}`;
 }
 
-/** Steps one session over its REST routes. */
-export function restPlayer(sessionId: string): Player {
+/** Steps one session over its REST routes; with `keyed` each request has an idempotency key. */
+export function restPlayer(sessionId: string, keyed = false): Player {
   const route = `/v1/sessions/${sessionId}`;
   let over = false;
+  let key = 0;
   const player: Player = {
     path: '',
     next() {
       player.path = over ? `${route}/reset` : `${route}/step`;
+      if (keyed) player.headers = `Idempotency-Key: ${++key}\r\n`;
       return over ? '{}' : `{"action":${action()}}`;
     },
     take(reply) {
@@ -51,13 +53,13 @@ export function restPlayer(sessionId: string): Player {
   return player;
 }
 
-/** Steps one session in frames. */
-export function framePlayer(sessionId: string): Player {
+/** Steps one session in frames; with `keyed` each has a request key. */
+export function framePlayer(sessionId: string, keyed = false): Player {
   let id = 0;
   let over = false;
   return {
     path: '',
-    next: () => `{"id":${++id},${frame(sessionId, over)}}`,
+    next: () => `{"id":${++id},${keyed ? `"request_key":"${id}",` : ''}${frame(sessionId, over)}}`,
     take(reply) {
       if (!reply.startsWith(`{"id":${id},"ok":true`)) throw new Error(`unexpected reply: ${reply}`);
       const steps = over ? 0 : 1;

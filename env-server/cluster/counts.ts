@@ -1,8 +1,8 @@
-import type { CommonCounts, Refusal } from '../sessions/admission.ts';
+import type { Refusal, SharedLimits } from '../sessions/admission.ts';
 import type { ToSupervisor } from './messages.ts';
 
 /** A worker's side of the counts that the supervisor keeps. */
-export class SupervisorCounts implements CommonCounts {
+export class SupervisorCounts implements SharedLimits {
   readonly #send: (message: ToSupervisor) => void;
   readonly #asked = new Map<number, (refusal: Refusal | undefined) => void>();
   readonly #changes = new Map<string, number>();

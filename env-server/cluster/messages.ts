@@ -1,11 +1,11 @@
 import type { Settings } from '../config/settings.ts';
 import type { Refusal } from '../sessions/admission.ts';
-import type { Placement } from '../sessions/placement.ts';
+import type { WorkerPlacement } from '../sessions/placement.ts';
 
 /** What a worker is started with. */
 export interface WorkerStart {
   readonly settings: Settings;
-  readonly placement: Placement;
+  readonly placement: WorkerPlacement;
   /** Where the workers' sockets are, and the database of a server without `--data`. */
   readonly folder: string;
   /** Names this start of the server in its journal. */

@@ -43,7 +43,7 @@ export function requestHandlers({
         case 'list':
           return resumed(() => listHere(services, payload as ListQuestion));
         case 'sessions_of':
-          return resumed(() => services.catalogue.sessionsOf(payload as string));
+          return resumed(() => services.catalog.sessionsOf(payload as string));
         case 'refresh':
           return registrations.refresh();
         case 'metrics':

@@ -8,8 +8,8 @@ import { ForwardedResult } from '../operations/dispatch/forwarded-result.ts';
 import { problemOf } from '../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers, WorkerTopic } from '../operations/dispatch/sibling-workers.ts';
 import type { Operation } from '../operations/operation.ts';
-import { type Lane, turns } from '../scheduling/turns.ts';
-import { MOST_PROCESSES, type Placement } from '../sessions/placement.ts';
+import { type Lane, scheduler } from '../scheduling/fair-scheduler.ts';
+import { MOST_PROCESSES, type WorkerPlacement } from '../sessions/placement.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import { IpcChannel, RESULT } from './ipc-channel.ts';
 import { LineWriter, readLines } from './lines.ts';
@@ -41,13 +41,13 @@ export interface WorkerRequestHandlers {
 
 /** Connects a process with the others that serve together with it: each listens on a Unix socket in a folder of theirs. */
 export class WorkerChannels implements SiblingWorkers {
-  readonly placement: Placement;
+  readonly placement: WorkerPlacement;
   readonly #folder: string;
   readonly #channels: readonly (IpcChannel | undefined)[];
   readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
 
-  constructor(folder: string, placement: Placement) {
+  constructor(folder: string, placement: WorkerPlacement) {
     this.#folder = folder;
     this.placement = placement;
     this.#channels = Array.from({ length: placement.count }, (_, index) =>
@@ -68,7 +68,7 @@ export class WorkerChannels implements SiblingWorkers {
   ): Promise<ForwardedResult> {
     // Below zero, unlike those that began over there.
     const foreign = -(request * MOST_PROCESSES + this.placement.index + 1);
-    const lane = turns.current;
+    const lane = scheduler.current;
     const from = lane ? [lane.client, lane.number] : [];
     const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input, ...from]);
     return new ForwardedResult(await this.#channel(index).ask(OPERATION, payload));
@@ -176,7 +176,7 @@ const MOST_LANES = 10_000;
 /** Gives what another process asks for the turns of the connection over there. */
 class ForwardedLanes {
   readonly #lanes = new Map<string, Lane>();
-  readonly #others = turns.lane('other processes');
+  readonly #others = scheduler.lane('other processes');
 
   of(topic: string, given: unknown): Lane {
     if (topic !== OPERATION) return this.#others;
@@ -185,7 +185,7 @@ class ForwardedLanes {
     const key = `${client} ${number}`;
     let lane = this.#lanes.get(key);
     if (!lane) {
-      lane = turns.lane(client);
+      lane = scheduler.lane(client);
       if (this.#lanes.size >= MOST_LANES) this.#lanes.clear();
       this.#lanes.set(key, lane);
     }

@@ -9,7 +9,7 @@ import type { Body } from '../../test/app.test-data.ts';
 import { type ServerProcess, startServer } from '../../test/process.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
-import { keeperOf } from '../sessions/placement.ts';
+import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/stored-session.ts';
 
 /** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
@@ -21,7 +21,7 @@ const LAKE = { env_id: 'FrozenLake-v0', seed: 1 };
 const FLAGS = ['--workers', String(WORKERS), '--log-level', 'info'];
 
 const idOf = ({ body }: { body: Body }) => String(body.session_id);
-const worker = (id: string) => keeperOf(id, WORKERS);
+const worker = (id: string) => workerOfSession(id, WORKERS);
 
 /** A session of each process, and one more. */
 async function openInEach({ ask }: ServerProcess, more: JsonObject = {}): Promise<string[]> {
@@ -262,8 +262,8 @@ t.test('two processes on one port are one server', async t => {
       [...seen].join(),
     );
     const after = await stands();
-    const standing = ({ body }: { body: Body }) => ({ ...body, expires_at: '', memory: '' });
-    t.same(after.map(standing), before.map(standing));
+    const status = ({ body }: { body: Body }) => ({ ...body, expires_at: '', memory: '' });
+    t.same(after.map(status), before.map(status));
     for (const { body } of after) {
       const next = await step(String(body.session_id), 'Left', { expected_step: Number(body.step) + 1 });
       t.equal(next.status, 200, next.text);

@@ -20,7 +20,7 @@ export interface Outcome {
 const FLAGS = ['success', 'action_is_valid', 'action_is_effective'];
 
 /** An answer is not what it should be; the message says how. */
-export class BadAnswer extends Error {}
+export class InvalidAnswer extends Error {}
 
 /**
  * Reads an observation: text, or `{text, structured}`, or any other object, which is shown as JSON.
@@ -32,7 +32,7 @@ export function readSeen(observation: unknown, validActions?: unknown): Seen {
   const valid = readValid(validActions);
   if (typeof observation === 'string') return { text: observation, ...valid };
   if (!isObject(observation)) {
-    throw new BadAnswer(`the observation must be text or an object, got ${kind(observation)}`);
+    throw new InvalidAnswer(`the observation must be text or an object, got ${kind(observation)}`);
   }
   const { text, structured, ...others } = observation;
   if (typeof text !== 'string' || Object.keys(others).length > 0) {
@@ -40,14 +40,14 @@ export function readSeen(observation: unknown, validActions?: unknown): Seen {
   }
   if (structured === undefined) return { text, ...valid };
   if (!isObject(structured)) {
-    throw new BadAnswer(`observation.structured must be an object, got ${kind(structured)}`);
+    throw new InvalidAnswer(`observation.structured must be an object, got ${kind(structured)}`);
   }
   return { text, structured, ...valid };
 }
 
 function readValid(given: unknown): { valid?: readonly Json[] } {
   if (given === undefined || given === null) return {};
-  if (!Array.isArray(given)) throw new BadAnswer(`the valid actions must be a list, got ${kind(given)}`);
+  if (!Array.isArray(given)) throw new InvalidAnswer(`the valid actions must be a list, got ${kind(given)}`);
   return { valid: given as Json[] };
 }
 
@@ -60,13 +60,13 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
   const { reward = 0, terminated = false, truncated = false, info = {} } = answer;
   checkReward(reward);
   if (typeof terminated !== 'boolean')
-    throw new BadAnswer(`terminated must be a boolean, got ${kind(terminated)}`);
+    throw new InvalidAnswer(`terminated must be a boolean, got ${kind(terminated)}`);
   if (typeof truncated !== 'boolean')
-    throw new BadAnswer(`truncated must be a boolean, got ${kind(truncated)}`);
-  if (!isObject(info)) throw new BadAnswer(`info must be an object, got ${kind(info)}`);
+    throw new InvalidAnswer(`truncated must be a boolean, got ${kind(truncated)}`);
+  if (!isObject(info)) throw new InvalidAnswer(`info must be an object, got ${kind(info)}`);
   for (const flag of FLAGS) {
     if (info[flag] !== undefined && typeof info[flag] !== 'boolean') {
-      throw new BadAnswer(`info.${flag} must be a boolean, got ${kind(info[flag])}`);
+      throw new InvalidAnswer(`info.${flag} must be a boolean, got ${kind(info[flag])}`);
     }
   }
   const told = { success: false, action_is_valid: true, action_is_effective: effective, ...info };
@@ -80,10 +80,10 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
 export function checkReward(reward: unknown): asserts reward is number {
   const { minimum, maximum } = REWARD;
   if (typeof reward !== 'number' || !Number.isFinite(reward)) {
-    throw new BadAnswer(`reward must be a finite number, got ${kind(reward)}`);
+    throw new InvalidAnswer(`reward must be a finite number, got ${kind(reward)}`);
   }
   if (reward < minimum || reward > maximum) {
-    throw new BadAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);
+    throw new InvalidAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);
   }
 }
 

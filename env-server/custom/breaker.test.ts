@@ -1,9 +1,9 @@
 import t from 'tap';
-import { Breaker } from './breaker.ts';
+import { CircuitBreaker } from './breaker.ts';
 
 t.test('opens after failures in a row, lets one try, and pauses longer each time', async t => {
   let now = 0;
-  const breaker = new Breaker(() => now, 2);
+  const breaker = new CircuitBreaker(() => now, 2);
   breaker.failed();
   t.equal(breaker.enter(), 0, 'one failure is nothing');
   breaker.failed();
@@ -25,7 +25,7 @@ t.test('opens after failures in a row, lets one try, and pauses longer each time
 
 t.test('no pause is longer than a minute', async t => {
   let now = 0;
-  const breaker = new Breaker(() => now, 1);
+  const breaker = new CircuitBreaker(() => now, 1);
   for (let i = 0; i < 20; i++) {
     breaker.failed();
     now += 100_000;

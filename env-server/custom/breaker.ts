@@ -7,7 +7,7 @@ const LONGEST_PAUSE_MS = 60_000;
  * A circuit breaker: after some failures in a row nothing is tried for a while, then one attempt decides. Each
  * pause is twice as long as the one before, until an attempt succeeds.
  */
-export class Breaker {
+export class CircuitBreaker {
   readonly #now: () => number;
   readonly #tripAfter: number;
   #failures = 0;

@@ -1,7 +1,7 @@
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { StoredEnvironment } from '../persistence/store.ts';
 import { Problem } from '../problems.ts';
-import { buildEnvironment, type Workshop } from './build.ts';
+import { type BuildContext, buildEnvironment } from './builder.ts';
 import type { Definition } from './definition.ts';
 
 /** Custom environments by id: some are composed from others. */
@@ -29,12 +29,12 @@ export function dependentsOf(all: StoredEnvironments, envId: string): StoredEnvi
 export function rebuildAround(
   changed: AnyEnvironment,
   all: StoredEnvironments,
-  workshop: Workshop,
+  context: BuildContext,
 ): AnyEnvironment[] {
-  const { registry } = workshop;
+  const { registry } = context;
   const made = new Map([[changed.spec.id, changed]]);
   const around = {
-    ...workshop,
+    ...context,
     registry: { ...registry, get: (id: string) => made.get(id) ?? registry.get(id) },
   };
   const queue = dependentsOf(all, changed.spec.id);

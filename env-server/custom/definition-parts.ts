@@ -80,7 +80,7 @@ const ActionSpace = Type.Union(
 export type DefinedActionSpace = Static<typeof ActionSpace>;
 
 /** How an environment is played whose rules are code. */
-export const behaviour = {
+export const behavior = {
   action_space: ActionSpace,
   example_action: Type.Unsafe<Json>({ description: 'An action of the space.' }),
   observation_max_length: Type.Optional(

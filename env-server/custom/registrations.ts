@@ -7,11 +7,11 @@ import type { Store, StoredEnvironment } from '../persistence/store.ts';
 import { Problem } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { type Attempt, AuditTrail } from './audit-trail.ts';
-import type { Workshop } from './build.ts';
+import type { BuildContext } from './builder.ts';
 import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
+import { CustomRegistry } from './custom-registry.ts';
 import type { Definition } from './definition.ts';
 import { hasLiteralHeaders } from './remote/secrets.ts';
-import { Shelf } from './shelf.ts';
 import { Trials } from './trials.ts';
 
 /** When it is worth a try whether somebody has removed an environment. */
@@ -24,7 +24,7 @@ export interface RegistrationLimits {
 }
 
 export interface RegistrationParts {
-  readonly workshop: Workshop;
+  readonly context: BuildContext;
   readonly store: Store;
   readonly log: Logger;
   readonly limits: RegistrationLimits;
@@ -47,7 +47,7 @@ export class Registrations {
   readonly #parts: RegistrationParts;
   readonly audit: AuditTrail;
   readonly #trials: Trials;
-  readonly #shelf: Shelf;
+  readonly #customRegistry: CustomRegistry;
   /** Ids that somebody is registering or replacing now. */
   readonly #underWay = new Set<string>();
   #warned = false;
@@ -56,25 +56,25 @@ export class Registrations {
   constructor(parts: RegistrationParts) {
     this.#parts = parts;
     this.audit = new AuditTrail(parts);
-    this.#trials = new Trials(parts.workshop);
-    this.#shelf = new Shelf(parts.workshop, parts.log);
+    this.#trials = new Trials(parts.context);
+    this.#customRegistry = new CustomRegistry(parts.context, parts.log);
   }
 
   /** Offers what the store holds, and from now on what other processes put into it. */
   start(): void {
     this.#sealOldHeaders();
-    this.#shelf.follow(this.#parts.store.environments());
+    this.#customRegistry.follow(this.#parts.store.environments());
     if (this.durable) this.#watch = setInterval(() => this.refresh(), REFRESH_MS).unref();
   }
 
   /** Headers that an earlier version stored in clear are encrypted. */
   #sealOldHeaders(): void {
-    const { store, workshop, log } = this.#parts;
+    const { store, context, log } = this.#parts;
     const old = store.environments().filter(({ definition }) => hasLiteralHeaders(definition));
     if (old.length === 0) return;
     const sealed = old.map(row => ({
       ...row,
-      definition: workshop.network.secrets.seal(row.envId, row.definition),
+      definition: context.network.secrets.seal(row.envId, row.definition),
     }));
     store.rewriteDefinitions(sealed);
     log.info(`the headers of ${old.map(({ envId }) => envId).join(', ')} are encrypted from now on`);
@@ -87,12 +87,12 @@ export class Registrations {
   /** Takes over what other processes on the same database have registered, replaced and removed. */
   refresh(): void {
     const { store } = this.#parts;
-    if (store.changedElsewhere()) this.#shelf.follow(store.environments());
+    if (store.changedElsewhere()) this.#customRegistry.follow(store.environments());
   }
 
   /** Names the definition that an id stands for now; another one after every change. */
   edition(envId: string): string {
-    return editionOf(this.#shelf.all, envId);
+    return editionOf(this.#customRegistry.all, envId);
   }
 
   get durable(): boolean {
@@ -115,12 +115,12 @@ export class Registrations {
       const detail = `an environment id reads [namespace/]Name-vN, for example me/Maze-v0; got ${JSON.stringify(envId)}`;
       throw new Problem('invalid_request', detail, { violations: [{ pointer: '/env_id', detail }] });
     }
-    const { limits, workshop } = this.#parts;
-    if (workshop.registry.isBuiltIn(envId)) throw builtIn(envId);
-    if (this.#shelf.all.has(envId) || this.#underWay.has(envId) || workshop.registry.find(envId)) {
+    const { limits, context } = this.#parts;
+    if (context.registry.isBuiltIn(envId)) throw builtIn(envId);
+    if (this.#customRegistry.all.has(envId) || this.#underWay.has(envId) || context.registry.find(envId)) {
       throw exists(envId);
     }
-    if (this.#shelf.all.size + this.#underWay.size >= limits.maxCustomEnvironments) {
+    if (this.#customRegistry.all.size + this.#underWay.size >= limits.maxCustomEnvironments) {
       throw new Problem(
         'too_many_environments',
         `the server holds ${limits.maxCustomEnvironments} custom environments, the most it may have`,
@@ -154,7 +154,7 @@ export class Registrations {
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `environment_in_use`
    */
   remove(principal: Principal, envId: string): Promise<void> {
-    const definition = this.#shelf.all.get(envId)?.definition;
+    const definition = this.#customRegistry.all.get(envId)?.definition;
     return this.#audited({ principal, action: 'remove', envId, definition }, () =>
       this.#remove(principal, envId),
     );
@@ -169,7 +169,7 @@ export class Registrations {
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
-    const dependents = dependentsOf(this.#shelf.all, envId);
+    const dependents = dependentsOf(this.#customRegistry.all, envId);
     if (dependents.length > 0) {
       const names = dependents.map(({ envId }) => envId).join(', ');
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
@@ -179,7 +179,7 @@ export class Registrations {
     }
     const { definition } = known;
     store.removeEnvironment(envId, this.audit.accepted({ principal, action: 'remove', envId, definition }));
-    this.#shelf.take(envId);
+    this.#customRegistry.take(envId);
   }
 
   /**
@@ -195,8 +195,8 @@ export class Registrations {
    * @throws UnknownEnvironment, Problem `too_many_requests`
    */
   async check(principal: Principal, envId: string): Promise<CheckReport> {
-    const environment = this.#parts.workshop.registry.get(envId);
-    return this.#trials.check(principal.name, environment, this.#shelf.all.get(envId)?.kind);
+    const environment = this.#parts.context.registry.get(envId);
+    return this.#trials.check(principal.name, environment, this.#customRegistry.all.get(envId)?.kind);
   }
 
   async #accept(
@@ -206,14 +206,14 @@ export class Registrations {
     given: Definition,
     known: StoredEnvironment | undefined,
   ): Promise<Registered> {
-    const { workshop, store, now } = this.#parts;
+    const { context, store, now } = this.#parts;
     const plain = given as unknown as JsonObject;
-    const definition = workshop.network.secrets.seal(envId, plain) as unknown as Definition;
-    refuseCircle(envId, definition, this.#shelf.all);
+    const definition = context.network.secrets.seal(envId, plain) as unknown as Definition;
+    refuseCircle(envId, definition, this.#customRegistry.all);
     this.#underWay.add(envId);
     try {
       const { environment, facts, report } = await this.#trials.tryOut(principal.name, envId, definition);
-      const rebuilt = rebuildAround(environment, this.#shelf.all, workshop);
+      const rebuilt = rebuildAround(environment, this.#customRegistry.all, context);
       const stored: StoredEnvironment = {
         envId,
         kind: definition.kind,
@@ -226,7 +226,7 @@ export class Registrations {
       };
       const entry = this.audit.accepted({ principal, action, envId, definition });
       if (!store.putEnvironment(stored, entry)) throw exists(envId);
-      this.#shelf.put(stored, [environment, ...rebuilt]);
+      this.#customRegistry.put(stored, [environment, ...rebuilt]);
       return { stored, report };
     } finally {
       this.#underWay.delete(envId);
@@ -235,9 +235,9 @@ export class Registrations {
 
   /** @throws Problem unless this principal may change the environment */
   #own(principal: Principal, envId: string): StoredEnvironment {
-    const { registry } = this.#parts.workshop;
+    const { registry } = this.#parts.context;
     if (registry.isBuiltIn(envId)) throw builtIn(envId);
-    const stored = this.#shelf.all.get(envId);
+    const stored = this.#customRegistry.all.get(envId);
     if (!stored) {
       registry.get(envId);
       throw new Problem('unknown_environment', `${envId} was not registered by anybody`);

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { createRegistry } from '../environments/registry.ts';
-import type { Workshop } from './build.ts';
+import type { BuildContext } from './builder.ts';
 import type { Definition } from './definition.ts';
 import { EXAMPLES } from './examples.ts';
 import { localNetwork, testService } from './remote/service.test-data.ts';
@@ -10,7 +10,7 @@ import { Trials } from './trials.ts';
 const HELD = Symbol('held');
 
 /** A workshop, and a definition of a service that answers nothing until the test ends. */
-async function workshopOf(tap: Test): Promise<{ workshop: Workshop; silent: Definition }> {
+async function workshopOf(tap: Test): Promise<{ context: BuildContext; silent: Definition }> {
   const scripts = new ScriptPool({
     workers: 1,
     timeMs: 200,
@@ -28,13 +28,13 @@ async function workshopOf(tap: Test): Promise<{ workshop: Workshop; silent: Defi
     return { body: {} };
   });
   const silent = { ...(EXAMPLES.webhook.value.definition as object), url: service.url, timeout_ms: 300_000 };
-  const workshop = { registry: createRegistry(), scripts, network: localNetwork(tap) };
-  return { workshop, silent: silent as unknown as Definition };
+  const context = { registry: createRegistry(), scripts, network: localNetwork(tap) };
+  return { context, silent: silent as unknown as Definition };
 }
 
 t.test('a trial that takes too long is given up', async t => {
-  const { workshop, silent } = await workshopOf(t);
-  const trials = new Trials(workshop, 50);
+  const { context, silent } = await workshopOf(t);
+  const trials = new Trials(context, 50);
   await t.rejects(trials.tryOut('me', 'me/Silent-v0', silent), {
     code: 'check_failed',
     message: 'the check of me/Silent-v0 took more than 0.05 s',
@@ -42,8 +42,8 @@ t.test('a trial that takes too long is given up', async t => {
 });
 
 t.test('the trials of one token and of all are bounded, also while given up ones go on', async t => {
-  const { workshop, silent } = await workshopOf(t);
-  const trials = new Trials(workshop, 50);
+  const { context, silent } = await workshopOf(t);
+  const trials = new Trials(context, 50);
   const begin = (principal: string, index: number) =>
     trials.tryOut(principal, `me/S${index}-v0`, silent).then(
       () => HELD,

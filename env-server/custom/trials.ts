@@ -4,7 +4,7 @@ import { type CheckOptions, checkEnvironment } from '../environments/core/checke
 import type { CheckReport } from '../environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { Problem } from '../problems.ts';
-import { buildInSlices, learnFacts, type Workshop } from './build.ts';
+import { type BuildContext, buildInSlices, learnFacts } from './builder.ts';
 import type { Definition } from './definition.ts';
 
 /** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
@@ -14,14 +14,14 @@ const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
 /** How much is played, and how long a trial may take from the first request to the last. */
-interface Extent {
+interface TrialExtent {
   readonly check: CheckOptions;
   readonly totalMs: number;
 }
 
-const EXTENT: Extent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
+const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
 /** A service that may be far away is spared. */
-const REMOTE_EXTENT: Extent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
+const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
 /** An environment that passed. */
 export interface Trial {
@@ -32,14 +32,14 @@ export interface Trial {
 
 /** Makes and plays environments before anybody else does. */
 export class Trials {
-  readonly #workshop: Workshop;
+  readonly #context: BuildContext;
   /** By principal. */
   readonly #running = new Map<string, number>();
   readonly #totalMs: number;
 
   /** @param totalMs what no trial may take, however long its kind may */
-  constructor(workshop: Workshop, totalMs = Number.POSITIVE_INFINITY) {
-    this.#workshop = workshop;
+  constructor(context: BuildContext, totalMs = Number.POSITIVE_INFINITY) {
+    this.#context = context;
     this.#totalMs = totalMs;
   }
 
@@ -50,9 +50,9 @@ export class Trials {
   tryOut(principal: string, envId: string, definition: Definition): Promise<Trial> {
     const extent = extentOf(definition.kind);
     return this.#inTurn(principal, envId, extent, async () => {
-      const { registry } = this.#workshop;
-      const facts = await learnFacts(envId, definition, this.#workshop);
-      const { environment, warnings } = await buildInSlices(envId, definition, facts, this.#workshop);
+      const { registry } = this.#context;
+      const facts = await learnFacts(envId, definition, this.#context);
+      const { environment, warnings } = await buildInSlices(envId, definition, facts, this.#context);
       const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
       const report = { ...(await checkEnvironment(environment, extent.check)), warnings };
       if (!report.passed) throw checkFailed(report);
@@ -79,7 +79,7 @@ export class Trials {
   async #inTurn<T>(
     principal: string,
     envId: string,
-    { totalMs }: Extent,
+    { totalMs }: TrialExtent,
     work: () => Promise<T>,
   ): Promise<T> {
     const own = this.#running.get(principal) ?? 0;
@@ -117,7 +117,7 @@ function busy(limit: number, whose: string): Problem {
   );
 }
 
-function extentOf(kind: string | undefined): Extent {
+function extentOf(kind: string | undefined): TrialExtent {
   return kind === 'remote' ? REMOTE_EXTENT : EXTENT;
 }
 

@@ -1,10 +1,10 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
 import type { Registrations } from '../custom/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { Catalogue } from '../sessions/catalogue.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
+import type { VariantCatalog } from '../sessions/variant-catalog.ts';
 import type {
   OperationDeclaration,
   OperationInput,
@@ -17,7 +17,7 @@ import { SessionId } from './schemas.ts';
 
 export interface Services {
   readonly sessions: SessionManager;
-  readonly catalogue: Catalogue;
+  readonly catalog: VariantCatalog;
   readonly registrations: Registrations;
   /** How long a client waits for an operation on a session unless it says otherwise, in milliseconds. */
   readonly stepTimeoutMs: number;

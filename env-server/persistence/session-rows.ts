@@ -12,10 +12,10 @@ const LAST_PATIENCE_MS = 10_000;
  * end of its server. `atRest`: nothing, its server wrote it when it ended. `journaled`: what the journal has; `synced`:
  * the same, even where the machine went down since.
  */
-export type RowStanding = 'open' | 'atRest' | 'journaled' | 'synced';
+export type RowDurability = 'open' | 'atRest' | 'journaled' | 'synced';
 
 /** As the column `at_rest` has it. */
-const STANDINGS: readonly RowStanding[] = ['open', 'atRest', 'journaled', 'synced'];
+const ROW_DURABILITIES: readonly RowDurability[] = ['open', 'atRest', 'journaled', 'synced'];
 
 /** A session as it is kept, apart from its parts: its documents, or why it cannot be kept. */
 export interface SessionRow {
@@ -30,7 +30,7 @@ export interface SessionRow {
   /** What does. */
   readonly document: string | null;
   readonly lost: string | null;
-  readonly standing: RowStanding;
+  readonly standing: RowDurability;
 }
 
 /** Something of a session that is written once; `data` is text. Those of a kind are numbered. */
@@ -85,7 +85,7 @@ export interface SessionChanges {
   readonly droppedKeys?: Iterable<DroppedKeysRow>;
   readonly clock?: ClockRow;
   /** Marks rows without writing them. */
-  readonly marks?: readonly { readonly ids: Iterable<string>; readonly standing: RowStanding }[];
+  readonly marks?: readonly { readonly ids: Iterable<string>; readonly standing: RowDurability }[];
   /** Drops ended sessions that were to be forgotten by this time, and keys that were dropped before another. */
   readonly forget?: { readonly now: number; readonly droppedBefore: number };
 }
@@ -123,7 +123,7 @@ export class SessionRows {
       `SELECT session_id AS id, owner, version, edition, settings, document, lost, at_rest AS atRest
        FROM sessions ORDER BY rowid`,
     ).iterate() as Iterable<Omit<SessionRow, 'standing'> & { readonly atRest: number }>;
-    for (const { atRest, ...row } of rows) yield { ...row, standing: STANDINGS[atRest] ?? 'open' };
+    for (const { atRest, ...row } of rows) yield { ...row, standing: ROW_DURABILITIES[atRest] ?? 'open' };
   }
 
   /** Those of a kind in the order of their numbers. */
@@ -210,7 +210,7 @@ export class SessionRows {
     }
     const statement = this.#statement('UPDATE sessions SET at_rest = ? WHERE session_id = ?');
     for (const { ids, standing } of marks) {
-      for (const id of ids) statement.run(STANDINGS.indexOf(standing), id);
+      for (const id of ids) statement.run(ROW_DURABILITIES.indexOf(standing), id);
     }
   }
 
@@ -240,7 +240,7 @@ export class SessionRows {
          version = excluded.version, edition = excluded.edition,
          settings = coalesce(excluded.settings, settings), document = excluded.document,
          lost = excluded.lost, at_rest = excluded.at_rest`,
-    ).run(id, owner, version, edition, settings, document, lost, STANDINGS.indexOf(standing));
+    ).run(id, owner, version, edition, settings, document, lost, ROW_DURABILITIES.indexOf(standing));
   }
 
   #remove(id: string): void {

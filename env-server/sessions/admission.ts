@@ -1,8 +1,8 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
-import { ReplyMemory } from './replies.ts';
-import type { EnvironmentTally } from './tally.ts';
+import type { EnvironmentCounters } from './environment-counters.ts';
+import { ReplyCache } from './replies.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
@@ -18,12 +18,12 @@ export interface SessionLimits extends ByteLimits {
   readonly goneSeconds: number;
 }
 
-export interface Client {
+export interface ClientUsage {
   sessions: number;
   /** Memory of its sessions and replies. */
   readonly account: ByteAccount;
   /** Of requests that concern no session yet. */
-  readonly replies: ReplyMemory;
+  readonly replies: ReplyCache;
 }
 
 /** Open sessions: in all, of one client, of one environment. */
@@ -72,7 +72,7 @@ export class TooManySessions extends Problem {
 }
 
 /** Counts for several processes that have their limits in common. */
-export interface CommonCounts {
+export interface SharedLimits {
   /** Counts sessions that are to be opened, unless a limit keeps them from it. */
   admit(owner: string, envId: string, count: number): Promise<Refusal | undefined>;
   change(owner: string, envId: string, change: number): void;
@@ -81,61 +81,61 @@ export interface CommonCounts {
 /** Counts open sessions in all, of each client and of each environment, and refuses those over a limit. */
 export class Admission {
   readonly #limits: SessionLimits;
-  readonly #common: CommonCounts | undefined;
-  readonly #clients = new Map<string, Client>();
+  readonly #common: SharedLimits | undefined;
+  readonly #clients = new Map<string, ClientUsage>();
   /** Memory of everybody. */
   readonly bytes: ByteBudget;
   #sessions = 0;
 
   /** @param common decides, where this process is one of several */
-  constructor(limits: SessionLimits, common?: CommonCounts) {
+  constructor(limits: SessionLimits, common?: SharedLimits) {
     this.#limits = limits;
     this.#common = common;
     this.bytes = new ByteBudget(limits);
   }
 
   /** @throws TooManySessions */
-  admit(owner: string, tally: EnvironmentTally, count: number): MaybePromise<void> {
+  admit(owner: string, counters: EnvironmentCounters, count: number): MaybePromise<void> {
     if (this.#common) {
-      return this.#common.admit(owner, tally.envId, count).then(refusal => {
+      return this.#common.admit(owner, counters.envId, count).then(refusal => {
         if (refusal) throw new TooManySessions(refusal, count);
-        this.#count(owner, tally, count);
+        this.#count(owner, counters, count);
       });
     }
     const counts = {
       inAll: this.#sessions,
       ofClient: this.client(owner).sessions,
-      ofEnvironment: tally.sessions,
+      ofEnvironment: counters.sessions,
     };
-    const refusal = refusalOf(this.#limits, counts, tally.envId, count);
+    const refusal = refusalOf(this.#limits, counts, counters.envId, count);
     if (refusal) throw new TooManySessions(refusal, count);
-    this.#count(owner, tally, count);
+    this.#count(owner, counters, count);
   }
 
   /** Counts sessions that come unasked or, below zero, go. */
-  count(owner: string, tally: EnvironmentTally, change: number): void {
-    this.#count(owner, tally, change);
-    this.#common?.change(owner, tally.envId, change);
+  count(owner: string, counters: EnvironmentCounters, change: number): void {
+    this.#count(owner, counters, change);
+    this.#common?.change(owner, counters.envId, change);
   }
 
-  #count(owner: string, tally: EnvironmentTally, change: number): void {
+  #count(owner: string, counters: EnvironmentCounters, change: number): void {
     this.#sessions += change;
     this.bytes.sessions += change;
     this.client(owner).sessions += change;
-    tally.sessions += change;
+    counters.sessions += change;
   }
 
-  client(owner: string): Client {
+  client(owner: string): ClientUsage {
     let client = this.#clients.get(owner);
     if (!client) {
       const account = new ByteAccount(this.bytes);
-      client = { sessions: 0, account, replies: new ReplyMemory(account) };
+      client = { sessions: 0, account, replies: new ReplyCache(account) };
       this.#clients.set(owner, client);
     }
     return client;
   }
 
-  clients(): Iterable<readonly [owner: string, client: Client]> {
+  clients(): Iterable<readonly [owner: string, client: ClientUsage]> {
     return this.#clients;
   }
 }

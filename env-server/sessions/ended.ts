@@ -4,12 +4,12 @@ import { Problem } from '../problems.ts';
 const MOST_REMEMBERED = 200_000;
 
 /** How a session ended; the code of the problem that its id is answered with from then on. */
-export type Ending = 'session_expired' | 'session_closed' | 'session_lost';
+export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';
 
 export interface EndedSession {
   readonly id: string;
   readonly owner: string;
-  readonly ending: Ending;
+  readonly ending: EndReason;
   /** Why it was lost. */
   readonly reason: string | null;
   /** Milliseconds since the epoch. */

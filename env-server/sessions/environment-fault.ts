@@ -24,7 +24,7 @@ export function environmentFault(variant: Variant, doing: string, error: unknown
 export function guarded<T>(variant: Variant, doing: string, work: () => MaybePromise<T>): MaybePromise<T> {
   const refuse = (error: unknown): never => {
     const fault = environmentFault(variant, doing, error);
-    if (fault !== error) variant.tally.faults++;
+    if (fault !== error) variant.counters.faults++;
     throw fault;
   };
   try {

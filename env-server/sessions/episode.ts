@@ -5,7 +5,7 @@ import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { background, nextTurn, SLICE_MS, turns } from '../scheduling/turns.ts';
+import { background, nextTurn, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
@@ -19,7 +19,7 @@ const DRAWN_SEEDS = 2 ** 32;
 const EPISODE_BYTES = 256;
 
 /** Where an automatic reset began an episode: what came before is forgotten. */
-export interface Restart {
+export interface EpisodeRestart {
   readonly state: Json;
   readonly random: RandomState;
   /** Steps taken before. */
@@ -40,7 +40,7 @@ export interface EpisodeState {
   readonly failed: boolean;
   readonly info: JsonObject;
   /** Undefined where the seed began it. */
-  readonly restart: Restart | undefined;
+  readonly restart: EpisodeRestart | undefined;
   /** The actions since its beginning. */
   readonly log: LogPosition | undefined;
   /** Estimated memory without the actions. */
@@ -138,7 +138,7 @@ export async function replay(
   format: ObservationFormat,
 ): Promise<TrajectoryRecord[]> {
   const { environment } = variant;
-  const lane = turns.current ?? background;
+  const lane = scheduler.current ?? background;
   const { restart } = episode;
   const random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
   const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];

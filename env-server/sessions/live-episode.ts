@@ -7,10 +7,10 @@ import { writtenValidActions } from '../wrappers/layer.ts';
 import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
+  type EpisodeRestart,
   type EpisodeState,
   episodeSize,
   isTruncated,
-  type Restart,
   recorded,
   replay,
   type StepResult,
@@ -29,7 +29,7 @@ const FIRST_MEASURED_STEP = 8;
 const MEASURE_AFTER_BYTES = 4096;
 
 /** The session that an episode is played in. */
-export interface Stage {
+export interface EpisodeSession {
   /** Its id. */
   readonly id: string;
   readonly variant: Variant;
@@ -65,14 +65,14 @@ export class LiveEpisode {
   /** An exception in the environment ended it. */
   failed: boolean;
   info: JsonObject;
-  readonly #stage: Stage;
+  readonly #session: EpisodeSession;
   /** How the text of every result begins. */
   #head: string | undefined;
   readonly #random: Random;
   #state: Json;
   /** The generator as it was before the step that is under way. */
   #randomBefore: RandomState | undefined;
-  #restart: Restart | undefined;
+  #restart: EpisodeRestart | undefined;
   log: ActionLog;
   /** Results as they were, for environments that cannot be replayed. */
   #results: StepResult[] | undefined;
@@ -85,9 +85,9 @@ export class LiveEpisode {
   /** Bytes of actions since it was measured. */
   #unmeasured = 0;
 
-  constructor(id: string, stage: Stage, episode: EpisodeState) {
+  constructor(id: string, session: EpisodeSession, episode: EpisodeState) {
     this.id = id;
-    this.#stage = stage;
+    this.#session = session;
     this.seed = episode.seed;
     this.options = episode.options;
     this.#state = episode.state;
@@ -102,14 +102,14 @@ export class LiveEpisode {
     this.log = new ActionLog(episode.log);
     this.#bytes = episode.bytes;
     this.#measureAt = episode.step + FIRST_MEASURED_STEP;
-    if (stage.variant.copyable) return;
+    if (session.variant.copyable) return;
     this.#results = [];
-    this.#firstObservation = this.observe(stage.format) as StepResult['observation'];
+    this.#firstObservation = this.observe(session.format) as StepResult['observation'];
   }
 
   /** Whether it takes no more steps. */
   get isOver(): boolean {
-    return this.failed || ((this.terminated || this.truncated) && !this.#stage.variant.autoReset);
+    return this.failed || ((this.terminated || this.truncated) && !this.#session.variant.autoReset);
   }
 
   /** Estimated memory without its actions, in bytes, as last measured. */
@@ -123,13 +123,13 @@ export class LiveEpisode {
    */
   step(action: Json): MaybePromise<StepResult> {
     if (this.isOver) throw this.#over();
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     const fault = variant.checkAction(action);
     if (fault !== undefined) {
       throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
     }
     const actionBytes = actionSize(action);
-    this.#stage.requireRoomToPlay(actionBytes);
+    this.#session.requireRoomToPlay(actionBytes);
     let transition: MaybePromise<Transition<Json>>;
     before.follow(this.#random);
     try {
@@ -143,13 +143,13 @@ export class LiveEpisode {
       return this.#commitLater(action, actionBytes, transition, before.state);
     }
     const result = this.#commit(action, actionBytes, transition);
-    this.#stage.stepped(action);
+    this.#session.stepped(action);
     return result;
   }
 
   /** Takes a recorded step again, whatever limits say by now. */
   redo(action: Json): MaybePromise<StepResult> {
-    const { environment } = this.#stage.variant;
+    const { environment } = this.#session.variant;
     const transition = environment.playFor
       ? this.#stepForOwner(action)
       : environment.step(this.#state, action, this.#random);
@@ -169,7 +169,7 @@ export class LiveEpisode {
   }
 
   #stepForOwner(action: Json): MaybePromise<Transition<Json>> {
-    const { owner, variant } = this.#stage;
+    const { owner, variant } = this.#session;
     const { environment } = variant;
     return environment.playFor!(owner, () => environment.step(this.#state, action, this.#random));
   }
@@ -188,7 +188,7 @@ export class LiveEpisode {
         this.#requireRoomFor(value, actionBytes, randomBefore);
         this.#measureAt = this.stepCount;
         const result = this.#commit(action, actionBytes, value);
-        this.#stage.stepped(action, value, this.#random.state);
+        this.#session.stepped(action, value, this.#random.state);
         return result;
       },
       error => {
@@ -200,11 +200,11 @@ export class LiveEpisode {
 
   /** Takes back a step whose outcome is too large; where that cannot be, the episode ends. */
   #requireRoomFor({ state, info }: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
-    const { variant, room } = this.#stage;
+    const { variant, room } = this.#session;
     const most = Math.max(0, room) + this.#bytes;
     const grown = sizeOf(state, most + 1) + sizeOf(info, most + 1) + actionBytes - this.#bytes;
     try {
-      this.#stage.requireRoomToPlay(Math.max(0, grown));
+      this.#session.requireRoomToPlay(Math.max(0, grown));
     } catch (error) {
       if (variant.copyable) this.#random.moveTo(randomBefore);
       else this.fail();
@@ -213,7 +213,7 @@ export class LiveEpisode {
   }
 
   #commit(action: Json, actionBytes: number, transition: Transition<Json>): StepResult {
-    const { id, variant, format } = this.#stage;
+    const { id, variant, format } = this.#session;
     const { reward, info } = transition;
     let observation: StepResult['observation'];
     try {
@@ -230,7 +230,7 @@ export class LiveEpisode {
     this.truncated = isTruncated(variant, transition, this.stepCount);
     this.info = info;
     const logged = this.log.append(action, actionBytes);
-    if (logged > 0) this.#stage.grow(logged);
+    if (logged > 0) this.#session.grow(logged);
     this.#head ??= headOfText(id, this.id);
     const { stepCount, terminated, truncated } = this;
     const result = new LiveResult(
@@ -255,14 +255,14 @@ export class LiveEpisode {
 
   /** An automatic reset has begun another episode, from which everything can be played again. */
   #forgetPast(observation: StepResult['observation']): void {
-    this.#stage.release(this.log);
+    this.#session.release(this.log);
     this.log = new ActionLog();
     this.#restart = { state: this.#state, random: this.#random.state, step: this.stepCount };
     this.#measureAt = this.stepCount;
     if (!this.#results) return;
     this.#results = [];
     this.#firstObservation = observation;
-    this.#stage.grow(-this.#resultBytes);
+    this.#session.grow(-this.#resultBytes);
     this.#resultBytes = 0;
   }
 
@@ -274,14 +274,14 @@ export class LiveEpisode {
     if (!this.#results || this.#results.length === 0) return;
     const resultBytes = sizeOf(result);
     this.#resultBytes += resultBytes;
-    this.#stage.grow(resultBytes);
+    this.#session.grow(resultBytes);
   }
 
   /** Estimates what its state takes now. */
   weigh(): void {
     this.#unmeasured = 0;
     const bytes = episodeSize(this.capture());
-    this.#stage.grow(bytes - this.#bytes);
+    this.#session.grow(bytes - this.#bytes);
     this.#bytes = bytes;
   }
 
@@ -299,16 +299,16 @@ export class LiveEpisode {
       if (randomBefore) this.#random.moveTo(randomBefore);
       return error;
     }
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     this.fail();
-    this.#stage.faulted();
-    variant.tally.faults++;
+    this.#session.faulted();
+    variant.counters.faults++;
     return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
   }
 
   /** @throws Problem `environment_fault` */
   observe(format: ObservationFormat): Json {
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     return guarded(variant, `to show step ${this.stepCount}`, () =>
       variant.environment.observe(this.#state, format),
     ) as Json;
@@ -316,7 +316,7 @@ export class LiveEpisode {
 
   /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
   picture(): Picture {
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     const picture = guarded(variant, `to paint step ${this.stepCount}`, () =>
       variant.environment.render?.(this.#state),
     ) as Picture | undefined;
@@ -351,7 +351,7 @@ export class LiveEpisode {
 
   /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
   records(): MaybePromise<TrajectoryRecord[]> {
-    const { owner, variant, format } = this.#stage;
+    const { owner, variant, format } = this.#session;
     if (this.#results) return recorded(this.#firstObservation!, this.#results, this.capture());
     const { environment } = variant;
     const again = () => replay(variant, this.capture(), format);
@@ -365,7 +365,7 @@ export class LiveEpisode {
    * @throws Problem `unknown_reference` naming those there are, `environment_fault`
    */
   plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     const references = variant.environment.references ?? {};
     if (!Object.hasOwn(references, policy)) {
       const names = Object.keys(references).join(', ') || 'none';
@@ -392,11 +392,11 @@ export class LiveEpisode {
 
   /** Lets the environment release what it holds outside the state. */
   dispose(): void {
-    const { environment, tally } = this.#stage.variant;
+    const { environment, counters } = this.#session.variant;
     const released = environment.dispose?.(this.#state);
     if (released instanceof Promise) {
       released.catch(() => {
-        tally.faults++;
+        counters.faults++;
       });
     }
   }

@@ -2,18 +2,18 @@ import type { JsonObject } from '../../shared/json.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { turns } from '../scheduling/turns.ts';
-import { Admission, type CommonCounts, type SessionLimits } from './admission.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
+import { Admission, type SessionLimits, type SharedLimits } from './admission.ts';
 import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
-import { type EndedSession, EndedSessions, type Ending } from './ended.ts';
+import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
 import { newId } from './ids.ts';
-import { newSessionId, type Placement, serialAfter } from './placement.ts';
+import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
 import type { SessionRecorder } from './recorder.ts';
-import type { ReplyMemory } from './replies.ts';
-import { type Clock, GivenClock, type Moment, ServerClock } from './server-clock.ts';
+import type { ReplyCache } from './replies.ts';
+import { type Clock, type ClockReading, FakeClock, ServerClock } from './server-clock.ts';
 import { newSessionSize, Session } from './session.ts';
 import type { SessionImage } from './session-image.ts';
 import { Shutdown } from './shutdown.ts';
@@ -38,15 +38,15 @@ export interface ListRequest {
 }
 
 /** What a process needs that serves together with others. */
-export interface Company {
-  readonly placement: Placement;
-  readonly counts: CommonCounts;
+export interface WorkerContext {
+  readonly placement: WorkerPlacement;
+  readonly counts: SharedLimits;
 }
 
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager {
   readonly #limits: SessionLimits;
-  readonly #placement: Placement | undefined;
+  readonly #placement: WorkerPlacement | undefined;
   readonly clock: Clock;
   /** Milliseconds of the server's clock. */
   readonly now: () => number;
@@ -59,7 +59,7 @@ export class SessionManager {
   readonly #shutdown = new Shutdown();
   #sweeper: NodeJS.Timeout | undefined;
   /** Sessions that ended, by how. */
-  readonly endings: { [ending in Ending]: number } = {
+  readonly endings: { [ending in EndReason]: number } = {
     session_expired: 0,
     session_closed: 0,
     session_lost: 0,
@@ -75,18 +75,22 @@ export class SessionManager {
   onEnd: ((ended: EndedSession) => void) | undefined;
 
   /** @param clock or a function that gives its time, in milliseconds since the epoch */
-  constructor(limits: SessionLimits, clock: Clock | (() => number) = new ServerClock(), company?: Company) {
+  constructor(
+    limits: SessionLimits,
+    clock: Clock | (() => number) = new ServerClock(),
+    company?: WorkerContext,
+  ) {
     this.#limits = limits;
     this.#placement = company?.placement;
     this.#admission = new Admission(limits, company?.counts);
-    this.clock = typeof clock === 'function' ? new GivenClock(clock) : clock;
+    this.clock = typeof clock === 'function' ? new FakeClock(clock) : clock;
     this.now = this.clock.now;
     this.#wall = time => this.clock.toWall(time);
     this.#wheel = new ExpiryWheel(this.now());
   }
 
   /** Goes on with the time of an earlier process. Call it before there are sessions. */
-  goOnFrom(moment: Moment): void {
+  goOnFrom(moment: ClockReading): void {
     this.clock.goOnFrom(moment);
     this.#wheel = new ExpiryWheel(this.now());
   }
@@ -117,7 +121,7 @@ export class SessionManager {
   }
 
   /** Replies of a client's requests that concern no session yet. */
-  replies(owner: string): ReplyMemory {
+  replies(owner: string): ReplyCache {
     return this.#admission.client(owner).replies;
   }
 
@@ -316,7 +320,7 @@ export class SessionManager {
   }
 
   /** Ends a session as it ended in an earlier process. */
-  endAs(session: Session, ending: Ending, reason: string | null, forgetAt: number): void {
+  endAs(session: Session, ending: EndReason, reason: string | null, forgetAt: number): void {
     this.#end(session, ending, reason, forgetAt);
   }
 
@@ -326,7 +330,7 @@ export class SessionManager {
   }
 
   /** Replies of clients' requests that concern no session yet, by client. */
-  *clientReplies(): Generator<readonly [owner: string, replies: ReplyMemory]> {
+  *clientReplies(): Generator<readonly [owner: string, replies: ReplyCache]> {
     for (const [owner, { replies }] of this.#admission.clients()) yield [owner, replies];
   }
 
@@ -357,7 +361,7 @@ export class SessionManager {
     session.changed = false;
     session.image = image;
     variant.opened(account);
-    this.#admission.count(stored.owner, variant.tally, 1);
+    this.#admission.count(stored.owner, variant.counters, 1);
     this.#serial = Math.max(this.#serial, stored.serial);
     this.#sessions.set(session.id, session);
     this.#wheel.schedule(session);
@@ -378,7 +382,7 @@ export class SessionManager {
   ): MaybePromise<Session[]> {
     this.#shutdown.requireOpen();
     const refuse = (error: unknown): never => {
-      this.#admission.count(owner, variant.tally, -count);
+      this.#admission.count(owner, variant.counters, -count);
       throw error;
     };
     const begin = (): MaybePromise<Session[]> => {
@@ -389,8 +393,8 @@ export class SessionManager {
         return refuse(error);
       }
     };
-    const admitted = this.#admission.admit(owner, variant.tally, count);
-    const opened = admitted instanceof Promise ? admitted.then(turns.keep(begin)) : begin();
+    const admitted = this.#admission.admit(owner, variant.counters, count);
+    const opened = admitted instanceof Promise ? admitted.then(scheduler.keep(begin)) : begin();
     if (opened instanceof Promise) this.#shutdown.follow(opened);
     return opened;
   }
@@ -431,12 +435,12 @@ export class SessionManager {
     return this.#serial;
   }
 
-  #end(session: Session, ending: Ending, reason: string | null = null, forgetAt = this.forgetAt): void {
+  #end(session: Session, ending: EndReason, reason: string | null = null, forgetAt = this.forgetAt): void {
     if (session.closed) return;
     session.closed = true;
     this.#sessions.delete(session.id);
     this.#wheel.cancel(session);
-    this.#admission.count(session.owner, session.variant.tally, -1);
+    this.#admission.count(session.owner, session.variant.counters, -1);
     session.releaseAll();
     session.variant.ended();
     this.endings[ending]++;

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { newId } from './ids.ts';
-import { keeperOf, MOST_PROCESSES, newSessionId, replyKeeperOf, serialAfter } from './placement.ts';
+import { MOST_PROCESSES, newSessionId, serialAfter, workerOfReply, workerOfSession } from './placement.ts';
 
 t.test('a session’s id names its process', async t => {
   for (const count of [1, 2, 3, 7, MOST_PROCESSES]) {
@@ -9,7 +9,7 @@ t.test('a session’s id names its process', async t => {
       for (let i = 0; i < 20; i++) {
         const id = newSessionId({ index, count });
         t.match(id, /^s[\w-]{16}$/);
-        t.equal(keeperOf(id, count), index, `${id}, ${index} of ${count}`);
+        t.equal(workerOfSession(id, count), index, `${id}, ${index} of ${count}`);
         ids.add(id);
       }
     }
@@ -21,19 +21,19 @@ t.test(
   'ids from another number of processes, and what is no id, belong to one of those there are',
   async t => {
     const found = new Set<number>();
-    for (let i = 0; i < 200; i++) found.add(keeperOf(newId('s'), 3));
+    for (let i = 0; i < 200; i++) found.add(workerOfSession(newId('s'), 3));
     t.same([...found].sort(), [0, 1, 2]);
     for (const text of ['', 's', 'sö', 's\u{1f600}', 'anything']) {
-      t.ok([0, 1, 2].includes(keeperOf(text, 3)), text);
+      t.ok([0, 1, 2].includes(workerOfSession(text, 3)), text);
     }
   },
 );
 
 t.test('keys are spread over the processes', async t => {
   const counts = [0, 0, 0, 0];
-  for (let i = 0; i < 4000; i++) counts[replyKeeperOf('trainer', `k${i}`, 4)]++;
+  for (let i = 0; i < 4000; i++) counts[workerOfReply('trainer', `k${i}`, 4)]++;
   for (const count of counts) t.ok(count > 800 && count < 1200, `${count} of 4000`);
-  t.equal(replyKeeperOf('a', 'bc', 64), replyKeeperOf('a', 'bc', 64));
+  t.equal(workerOfReply('a', 'bc', 64), workerOfReply('a', 'bc', 64));
 });
 
 t.test('serials of all processes are in the order of time and never the same', async t => {

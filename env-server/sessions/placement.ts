@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { ID_CHARACTERS, newId } from './ids.ts';
 
 /** Which of several processes that serve together this one is. */
-export interface Placement {
+export interface WorkerPlacement {
   readonly index: number;
   /** At most {@link MOST_PROCESSES}. */
   readonly count: number;
@@ -19,12 +19,12 @@ const rankOf = new Uint8Array(128);
 for (let rank = 0; rank < MOST_PROCESSES; rank++) rankOf[ID_CHARACTERS.charCodeAt(rank)] = rank;
 
 /** The process that keeps a session: its id says which, whatever their number was when it was opened. */
-export function keeperOf(sessionId: string, count: number): number {
+export function workerOfSession(sessionId: string, count: number): number {
   return (rankOf[sessionId.charCodeAt(PREFIX.length)] ?? 0) % count;
 }
 
 /** An id of a session, as unguessable as others save for the character that names its process. */
-export function newSessionId(placement?: Placement): string {
+export function newSessionId(placement?: WorkerPlacement): string {
   const id = newId(PREFIX);
   if (!placement) return id;
   const { index, count } = placement;
@@ -34,20 +34,20 @@ export function newSessionId(placement?: Placement): string {
 }
 
 /** Which sessions and clients a process answers for, where several share a database. */
-export interface Share {
+export interface SessionOwnership {
   ownsSession(sessionId: string): boolean;
   ownsReply(owner: string, key: string): boolean;
 }
 
-export function shareOf({ index, count }: Placement): Share {
+export function ownershipOf({ index, count }: WorkerPlacement): SessionOwnership {
   return {
-    ownsSession: id => keeperOf(id, count) === index,
-    ownsReply: (owner, key) => replyKeeperOf(owner, key, count) === index,
+    ownsSession: id => workerOfSession(id, count) === index,
+    ownsReply: (owner, key) => workerOfReply(owner, key, count) === index,
   };
 }
 
 /** The process that remembers the reply to a client's request under a key which concerns no session yet. */
-export function replyKeeperOf(owner: string, key: string, count: number): number {
+export function workerOfReply(owner: string, key: string, count: number): number {
   let hash = 0x811c9dc5;
   for (const text of [owner, '\0', key]) {
     for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
@@ -56,7 +56,7 @@ export function replyKeeperOf(owner: string, key: string, count: number): number
 }
 
 /** The serial of the next session: one more, or by the clock, so that those of several processes are in one order. */
-export function serialAfter(last: number, now: number, placement?: Placement): number {
+export function serialAfter(last: number, now: number, placement?: WorkerPlacement): number {
   if (!placement) return last + 1;
   const slot = Math.max(Math.floor(last / SERIALS_A_MS) + 1, Math.floor(now));
   return slot * SERIALS_A_MS + placement.index;

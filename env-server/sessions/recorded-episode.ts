@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { RecordBody, RecordKind } from '../persistence/journal/records.ts';
 import { actionsOf, logOf } from './action-log.ts';
-import { type EpisodeState, type Restart, weighed } from './episode.ts';
+import { type EpisodeRestart, type EpisodeState, weighed } from './episode.ts';
 
 /** Journals what is done with sessions of the type `S`. */
 export interface Recorder<S> {
@@ -10,7 +10,7 @@ export interface Recorder<S> {
 
 /** An episode in a record: with all of its actions. */
 interface RecordedEpisode extends Omit<EpisodeState, 'seed' | 'options' | 'restart' | 'log' | 'bytes'> {
-  readonly restart: Restart | null;
+  readonly restart: EpisodeRestart | null;
   readonly actions: readonly Json[];
 }
 

@@ -1,9 +1,9 @@
 import t from 'tap';
 import { Problem } from '../problems.ts';
-import { type ReplyHolder, ReplyMemory, storedReply } from './replies.ts';
+import { ReplyCache, type ReplyCacheOwner, storedReply } from './replies.ts';
 
 /** Somebody who counts the bytes of a memory. */
-function holder(replyBytes: number): ReplyHolder & { used: number } {
+function holder(replyBytes: number): ReplyCacheOwner & { used: number } {
   return {
     used: 0,
     replyBytes,
@@ -14,7 +14,7 @@ function holder(replyBytes: number): ReplyHolder & { used: number } {
 }
 
 t.test('work is done once for a key', async t => {
-  const memory = new ReplyMemory(holder(10_000));
+  const memory = new ReplyCache(holder(10_000));
   let done = 0;
   const ask = (key: string, input: object = { a: 1 }) => memory.once(key, 'op', input, () => ++done);
   t.equal(ask('x'), 1);
@@ -26,7 +26,7 @@ t.test('work is done once for a key', async t => {
 
 t.test('the oldest replies are dropped for room, and their keys are refused from then on', async t => {
   const owner = holder(4000);
-  const memory = new ReplyMemory(owner);
+  const memory = new ReplyCache(owner);
   let done = 0;
   const ask = (key: string) => memory.once(key, 'op', {}, () => `${++done}`.padEnd(100));
   for (let i = 0; i < 500; i++) ask(`k${i}`);
@@ -50,9 +50,9 @@ t.test('the oldest replies are dropped for room, and their keys are refused from
 });
 
 t.test('what was stored of a memory makes the same memory again', async t => {
-  const first = new ReplyMemory(holder(2000));
+  const first = new ReplyCache(holder(2000));
   let done = 0;
-  const ask = (memory: ReplyMemory, key: string) => memory.once(key, 'op', { key }, () => ++done);
+  const ask = (memory: ReplyCache, key: string) => memory.once(key, 'op', { key }, () => ++done);
   for (let i = 0; i < 5; i++) ask(first, `k${i}`);
   const early = first.changes;
   t.equal(early.added.length, 5);
@@ -66,7 +66,7 @@ t.test('what was stored of a memory makes the same memory again', async t => {
   );
   first.stored(late);
   t.same([first.changes.added, first.changes.removed, first.changes.dropped.length], [[], [], 0]);
-  const again = new ReplyMemory(holder(2000));
+  const again = new ReplyCache(holder(2000));
   again.recall(late.added.map(storedReply), [early.dropped, late.dropped]);
   for (let i = 0; i < 30; i++) {
     const kept = late.added.some(({ key }) => key === `k${i}`);
@@ -78,7 +78,7 @@ t.test('what was stored of a memory makes the same memory again', async t => {
 });
 
 t.test('dropped keys are forgotten after a time, not before', async t => {
-  const memory = new ReplyMemory(holder(1));
+  const memory = new ReplyCache(holder(1));
   const ask = () => memory.once('x', 'op', {}, () => 1);
   ask();
   for (const now of [0, 999, 1000, 1999]) {
@@ -90,7 +90,7 @@ t.test('dropped keys are forgotten after a time, not before', async t => {
 });
 
 t.test('what failed may be tried again', async t => {
-  const memory = new ReplyMemory(holder(10_000));
+  const memory = new ReplyCache(holder(10_000));
   const fail = () => {
     throw new Problem('wrong_step', 'no');
   };

@@ -33,7 +33,7 @@ interface Entry {
 }
 
 /** Whose replies they are, and what they may take. */
-export interface ReplyHolder {
+export interface ReplyCacheOwner {
   /** Bytes of replies that are kept; older ones are dropped for newer ones. */
   readonly replyBytes: number;
   /** The memory takes so many bytes more or, below zero, less. */
@@ -68,8 +68,8 @@ export interface ReplyChanges {
  * Replies by request key, so that a repeated request changes nothing. A request still in flight shares its reply; one
  * that failed is forgotten. Where a reply had to make room for later ones its key is remembered, and refused.
  */
-export class ReplyMemory {
-  readonly #holder: ReplyHolder;
+export class ReplyCache {
+  readonly #holder: ReplyCacheOwner;
   readonly #entries = new Map<string, Entry>();
   /** Bytes of replies that are there. */
   #kept = 0;
@@ -85,7 +85,7 @@ export class ReplyMemory {
   #stored = { replies: 0, dropped: 0 };
   #removed: ReplyName[] = [];
 
-  constructor(holder: ReplyHolder) {
+  constructor(holder: ReplyCacheOwner) {
     this.#holder = holder;
   }
 

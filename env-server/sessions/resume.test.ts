@@ -9,7 +9,7 @@ import { WorkerChannels } from '../cluster/worker-channels.ts';
 import type { Settings } from '../config/settings.ts';
 import { EXAMPLES } from '../custom/examples.ts';
 import { BUILT_IN } from '../environments/registry.ts';
-import { keeperOf } from './placement.ts';
+import { workerOfSession } from './placement.ts';
 
 /** Sessions over a restart, within one process: every environment, every wrapper, and what time does to them. */
 
@@ -377,6 +377,6 @@ t.test('processes that share a database resume each its own', async t => {
       [200, 200],
     );
     const found = workers.map(({ sessions }) => [...sessions.open()].some(({ id }) => id === session_id));
-    t.same(found, keeperOf(session_id, 2) === 0 ? [true, false] : [false, true]);
+    t.same(found, workerOfSession(session_id, 2) === 0 ? [true, false] : [false, true]);
   }
 });

@@ -6,21 +6,21 @@ import type { JournalRecord, KeyFields, OpenBody } from '../persistence/journal/
 import { type ReplayFindings, replayJournal } from '../persistence/journal/replay.ts';
 import type { Segment } from '../persistence/journal/segments.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
-import type { Catalogue } from './catalogue.ts';
-import type { EndedSession, Ending } from './ended.ts';
+import type { EndedSession, EndReason } from './ended.ts';
 import type { EpisodeState } from './episode.ts';
 import type { SessionManager } from './manager.ts';
-import type { Share } from './placement.ts';
+import type { SessionOwnership } from './placement.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
 import type { Session } from './session.ts';
 import type { StoredSession } from './stored-session.ts';
+import type { VariantCatalog } from './variant-catalog.ts';
 
 export interface ResumptionParts {
   readonly sessions: SessionManager;
-  readonly catalogue: Catalogue;
+  readonly catalog: VariantCatalog;
   readonly log: Logger;
   readonly editionOf: (envId: string) => string;
-  readonly share: Share;
+  readonly share: SessionOwnership;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
   /** Told of sessions that cannot be opened again. */
@@ -143,7 +143,7 @@ export class Resumption {
         break;
       case 'end': {
         const { ending, reason, forget_at: forgetAt } = record.body;
-        sessions.endAs(session, ending as Ending, reason, forgetAt);
+        sessions.endAs(session, ending as EndReason, reason, forgetAt);
         break;
       }
     }
@@ -151,9 +151,9 @@ export class Resumption {
   }
 
   #open(id: string, body: OpenBody): void {
-    const { sessions, catalogue, editionOf, log } = this.#parts;
+    const { sessions, catalog, editionOf, log } = this.#parts;
     const { owner, env_id: envId } = body;
-    const end = (ending: Ending, reason: string | null): void => {
+    const end = (ending: EndReason, reason: string | null): void => {
       if (reason !== null) log.warn({ session_id: id, reason }, `session ${id} is lost`);
       this.#parts.onLost({ id, owner, ending, reason, forgetAt: sessions.forgetAt });
     };
@@ -170,7 +170,7 @@ export class Resumption {
         ? episodeOfRecord(body.seed, body.options, body.episode)
         : this.#exampleOf(body.like);
       const wrappers = body.wrappers as unknown as readonly WrapperChoice[];
-      const variant = catalogue.variant(envId, body.config, wrappers);
+      const variant = catalog.variant(envId, body.config, wrappers);
       if (editionOf(envId) !== body.edition) {
         end('session_lost', `${envId} was replaced while the session was open`);
         return;

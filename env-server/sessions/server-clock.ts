@@ -6,7 +6,7 @@ const MS_PER_S = 1000;
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 
 /** A moment by every clock there is, in milliseconds. */
-export interface Moment {
+export interface ClockReading {
   /** By the clock of the server. */
   readonly server: number;
   /** Since the epoch, as somebody set it. */
@@ -54,13 +54,13 @@ export class ServerClock {
     return time - this.now() + this.#sources.wall();
   }
 
-  get moment(): Moment {
+  get moment(): ClockReading {
     const { wall, uptime, boot } = this.#sources;
     return { server: this.now(), wall: wall(), uptime: uptime(), boot: boot() };
   }
 
   /** Goes on from a moment of an earlier process. */
-  goOnFrom(earlier: Moment): void {
+  goOnFrom(earlier: ClockReading): void {
     const { wall, uptime, boot, monotonic } = this.#sources;
     const sameBoot = earlier.boot !== '' && earlier.boot === boot();
     const passed = sameBoot ? uptime() - earlier.uptime : wall() - earlier.wall;
@@ -69,7 +69,7 @@ export class ServerClock {
 }
 
 /** The clock of a test, which moves it as it likes: it is its own wall clock, and knows nothing of earlier processes. */
-export class GivenClock {
+export class FakeClock {
   readonly now: () => number;
 
   constructor(now: () => number) {
@@ -89,7 +89,7 @@ export class GivenClock {
   }
 }
 
-export type Clock = ServerClock | GivenClock;
+export type Clock = ServerClock | FakeClock;
 
 function bootId(): string {
   try {

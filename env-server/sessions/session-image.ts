@@ -6,7 +6,7 @@ import { type ReplyChanges, storedReply } from './replies.ts';
 import type {
   ActionsPart,
   PartKind,
-  SessionPast,
+  SessionHistory,
   SnapshotPart,
   StoredEpisode,
   StoredHead,
@@ -162,7 +162,7 @@ export class SessionImage {
   }
 
   /** Makes a session's content again from what the store has of it. */
-  read(head: StoredHead, parts: Iterable<PartRow>): { episode: EpisodeState; past: SessionPast } {
+  read(head: StoredHead, parts: Iterable<PartRow>): { episode: EpisodeState; past: SessionHistory } {
     const actions = new Map<number, { numbers: number[]; parts: ActionsPart[] }>();
     const snapshots: SnapshotPart[] = [];
     const replies: StoredReply[] = [];

@@ -4,7 +4,7 @@ import type { ObservationFormat, Transition } from '../environments/core/environ
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
-import { turns } from '../scheduling/turns.ts';
+import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { ActionLog } from './action-log.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
 import {
@@ -15,12 +15,12 @@ import {
   wholeSize,
 } from './episode.ts';
 import type { Expiring } from './expiry.ts';
-import { LiveEpisode, type Stage } from './live-episode.ts';
+import { type EpisodeSession, LiveEpisode } from './live-episode.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import { fingerprint, type ReplyHolder, ReplyMemory } from './replies.ts';
+import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies.ts';
 import type { SessionContent, SessionImage } from './session-image.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
-import type { SessionPast, StoredSettings } from './stored-session.ts';
+import type { SessionHistory, StoredSettings } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
 /** Operations that may wait for the one that runs. */
@@ -30,8 +30,8 @@ const RETRY_AFTER_SECONDS = 1;
 /** Of a session without its parts: the session, its place in tables, its ids. */
 const SESSION_BYTES = 1536;
 
-export const STANDINGS = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
-export type Standing = (typeof STANDINGS)[number];
+export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
+export type SessionStatus = (typeof SESSION_STATUSES)[number];
 
 export interface SessionSettings {
   readonly id: string;
@@ -63,7 +63,7 @@ export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES +
 type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
 
 /** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
-export class Session implements Expiring, Stage, ReplyHolder {
+export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -96,7 +96,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   #episodes = 0;
   #snapshots: Snapshots | undefined;
   #snapshotsTaken = 0;
-  #replies: ReplyMemory | undefined;
+  #replies: ReplyCache | undefined;
   #tail: Promise<void> | undefined;
   #waiting = 0;
   #rolledBack = false;
@@ -107,7 +107,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   #key: Required<KeyFields> | undefined;
 
   /** @param past of a session that was stored; absent for a new one */
-  constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionPast) {
+  constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionHistory) {
     this.id = settings.id;
     this.serial = settings.serial;
     this.variant = settings.variant;
@@ -128,10 +128,10 @@ export class Session implements Expiring, Stage, ReplyHolder {
     else this.#episodes = 1;
     this.grow(this.#snapshots?.actionBytes ?? 0);
     this.#episode = this.#adopted(episode);
-    if (!past && episode.step === 0) this.variant.tally.episodes++;
+    if (!past && episode.step === 0) this.variant.counters.episodes++;
   }
 
-  #recall(past: SessionPast): void {
+  #recall(past: SessionHistory): void {
     this.#episodes = past.episodes;
     this.#snapshotsTaken = past.snapshotsTaken;
     for (const [id, episode] of past.snapshots) this.#remember(id, episode);
@@ -201,7 +201,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   }
 
   /** What it is at: an operation, or between two of them. */
-  get standing(): Standing {
+  get status(): SessionStatus {
     const { failed, terminated, truncated } = this.#episode;
     if (this.busy) return 'busy';
     if (failed) return 'failed';
@@ -219,9 +219,9 @@ export class Session implements Expiring, Stage, ReplyHolder {
     return this.#tail;
   }
 
-  get replies(): ReplyMemory {
+  get replies(): ReplyCache {
     this.#changed = true;
-    this.#replies ??= new ReplyMemory(this);
+    this.#replies ??= new ReplyCache(this);
     return this.#replies;
   }
 
@@ -264,7 +264,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
       if (this.closed) throw new Problem('session_closed', `session ${this.id} was closed`);
       return handle(context, this, input);
     };
-    const result = tail.then(turns.keep(turn));
+    const result = tail.then(scheduler.keep(turn));
     this.#hold(result);
     return result;
   }
@@ -488,7 +488,7 @@ export class Session implements Expiring, Stage, ReplyHolder {
   /** Goes on with another episode. */
   begin(episode: EpisodeState): void {
     this.#episodes++;
-    if (episode.step === 0) this.variant.tally.episodes++;
+    if (episode.step === 0) this.variant.counters.episodes++;
     this.#rolledBack = false;
     this.#unsavedUntold = false;
     this.#changed = true;

@@ -2,12 +2,12 @@ import type {
   DroppedKeysRow,
   PartRow,
   ReplyRow,
-  RowStanding,
+  RowDurability,
   SessionChanges,
   SessionRow,
 } from '../persistence/session-rows.ts';
 import type { EndedSession } from './ended.ts';
-import { type ReplyChanges, type ReplyMemory, storedReply } from './replies.ts';
+import { type ReplyCache, type ReplyChanges, storedReply } from './replies.ts';
 import type { Session } from './session.ts';
 import { type PartKey, type SessionContent, SessionImage, textOfHashes } from './session-image.ts';
 
@@ -19,7 +19,7 @@ const SLICE_LENGTH = 512 * 1024;
 const ENDED_LENGTH = 100;
 
 /** Something to be written. */
-export interface Item {
+export interface StoredItem {
   /** Characters. */
   readonly length: number;
   readonly part?: PartRow & { readonly sessionId: string };
@@ -35,13 +35,13 @@ export interface Item {
 }
 
 /** What is new of a client's replies. */
-export interface FreshReplies {
+export interface NewReplies {
   readonly owner: string;
-  readonly memory: ReplyMemory;
+  readonly memory: ReplyCache;
   readonly changes: ReplyChanges;
 }
 
-export interface ItemsParts {
+export interface StoredItemsParts {
   readonly editionOf: (envId: string) => string;
   /** Why a session cannot be kept. */
   readonly lostBy: (session: Session) => string | undefined;
@@ -51,20 +51,20 @@ export interface ItemsParts {
 
 /** What is to be written of sessions, piece by piece. */
 export class StoredItems {
-  readonly #parts: ItemsParts;
+  readonly #parts: StoredItemsParts;
   /** Sessions that are being written, or not wholly written. */
   readonly writing = new Set<Session>();
 
-  constructor(parts: ItemsParts) {
+  constructor(parts: StoredItemsParts) {
     this.#parts = parts;
   }
 
-  *of(changed: Iterable<Session>, standing: RowStanding): Generator<Item> {
+  *of(changed: Iterable<Session>, standing: RowDurability): Generator<StoredItem> {
     for (const session of changed) yield* this.#ofSession(session, standing);
   }
 
   /** What is new of a session. Where it cannot be made text, that is noted, and what the store has of it stays. */
-  *#ofSession(session: Session, standing: RowStanding): Generator<Item> {
+  *#ofSession(session: Session, standing: RowDurability): Generator<StoredItem> {
     const { id, owner, variant } = session;
     session.changed = false;
     this.writing.add(session);
@@ -118,12 +118,12 @@ export class StoredItems {
   }
 }
 
-export function* endedItems(ended: Iterable<EndedSession>): Generator<Item> {
+export function* endedItems(ended: Iterable<EndedSession>): Generator<StoredItem> {
   for (const row of ended) yield { length: ENDED_LENGTH, ended: row };
 }
 
 /** @param at the time, in milliseconds since the epoch */
-export function* replyItems(replies: readonly FreshReplies[], at: number): Generator<Item> {
+export function* replyItems(replies: readonly NewReplies[], at: number): Generator<StoredItem> {
   for (const { owner, changes } of replies) {
     for (const added of changes.added) {
       const { number: _number, reply, ...entry } = storedReply(added);
@@ -138,7 +138,7 @@ export function* replyItems(replies: readonly FreshReplies[], at: number): Gener
 }
 
 /** Items as the database takes them. */
-export function changesOf(items: readonly Item[]): SessionChanges {
+export function changesOf(items: readonly StoredItem[]): SessionChanges {
   return {
     putParts: definedOf(items, item => item.part),
     put: definedOf(items, item => item.row),
@@ -151,8 +151,8 @@ export function changesOf(items: readonly Item[]): SessionChanges {
 }
 
 /** Items in batches, each of as many as come in time and are not too long together. */
-export function* batchesOf(items: Iterable<Item>, sliceMs: number): Generator<readonly Item[]> {
-  let batch: Item[] = [];
+export function* batchesOf(items: Iterable<StoredItem>, sliceMs: number): Generator<readonly StoredItem[]> {
+  let batch: StoredItem[] = [];
   let length = 0;
   let end = performance.now() + sliceMs;
   for (const item of items) {

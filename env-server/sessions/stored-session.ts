@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
 import { type LogPosition, logOf } from './action-log.ts';
-import { type EpisodeState, type Restart, weighed } from './episode.ts';
+import { type EpisodeRestart, type EpisodeState, weighed } from './episode.ts';
 
 /** A reply that a repeated request gets. */
 export interface StoredReply {
@@ -17,7 +17,7 @@ export interface StoredReply {
 }
 
 /** What a session is besides its episode: what it remembers. */
-export interface SessionPast {
+export interface SessionHistory {
   /** Episodes begun, restored ones included. */
   readonly episodes: number;
   readonly snapshotsTaken: number;
@@ -49,7 +49,7 @@ export interface StoredSettings {
 /** A session as it is read from the store: from it the same session can be made again in another process. */
 export interface StoredSession extends StoredSettings {
   readonly episode: EpisodeState;
-  readonly past: SessionPast;
+  readonly past: SessionHistory;
 }
 
 /** The number of a chunk of actions within its session, and how many of its actions. */
@@ -57,7 +57,7 @@ export type StoredPosition = readonly [chunk: number, count: number];
 
 /** An episode as it is written; its actions are written elsewhere, once. */
 export interface StoredEpisode extends Omit<EpisodeState, 'restart' | 'log' | 'bytes'> {
-  readonly restart: Restart | null;
+  readonly restart: EpisodeRestart | null;
   readonly log: StoredPosition | null;
 }
 

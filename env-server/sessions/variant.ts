@@ -4,8 +4,8 @@ import { resolveConfig, resolveOptions, stepLimit } from '../environments/core/s
 import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
 import type { ByteAccount } from './budgets.ts';
+import type { EnvironmentCounters } from './environment-counters.ts';
 import { sizeOf } from './size.ts';
-import type { EnvironmentTally } from './tally.ts';
 
 /** Of a variant without its configuration: what it is made of, and its check of actions. */
 const VARIANT_BYTES = 4096;
@@ -18,7 +18,7 @@ export class Variant {
   readonly environment: AnyEnvironment;
   readonly config: JsonObject;
   readonly wrappers: readonly WrapperChoice[];
-  readonly tally: EnvironmentTally;
+  readonly counters: EnvironmentCounters;
   /** Steps after which a session truncates the episode. */
   readonly maxSteps: number;
   /** The session goes on after the end of an episode. */
@@ -41,13 +41,13 @@ export class Variant {
     base: AnyEnvironment,
     config: JsonObject,
     wrappers: readonly WrapperChoice[],
-    tally: EnvironmentTally,
+    counters: EnvironmentCounters,
   ) {
     this.base = base;
     this.environment = wrap(base, wrappers);
     this.config = resolveConfig(this.environment, config);
     this.wrappers = wrappers;
-    this.tally = tally;
+    this.counters = counters;
     const { spec } = this.environment;
     this.maxSteps = stepLimit(spec, this.config);
     this.autoReset = spec.autoReset === true;

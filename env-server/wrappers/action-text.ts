@@ -91,6 +91,7 @@ export const actionText: Wrapper = {
         };
       },
       begin: config => ({ done: 0, limit: stepLimit(spec, config) }),
+      again: ({ limit }) => ({ done: 0, limit }),
       step(state, action, rng): MaybePromise<Transition<Nested<Own>>> {
         const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
         const actions = mapActions(response.actions, names);

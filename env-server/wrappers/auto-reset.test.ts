@@ -36,3 +36,34 @@ t.test('a random level is followed by another one, the same for the same seed', 
   t.equal(new Set(first).size, 5);
   t.same(await levels(), first);
 });
+
+t.test('wrappers around it begin anew with every episode', async t => {
+  const config = { success_rate: 1, max_steps: 3 };
+  const limited = await begin([{ name: 'auto_reset' }, { name: 'time_limit', options: { max_steps: 4 } }], {
+    config,
+  });
+  const texts = await begin([{ name: 'auto_reset' }, { name: 'action_text', options: { think: false } }], {
+    config,
+  });
+  for (let episode = 0; episode < 3; episode++) {
+    for (const play of [limited, texts]) {
+      const up = play === texts ? '<answer>Up</answer>' : 'Up';
+      t.match(await play.step(up), { truncated: false });
+      t.match(await play.step(up), { truncated: false });
+      t.match(await play.step(up), { truncated: true, restarted: true });
+    }
+  }
+  const shown = await begin([{ name: 'auto_reset' }, { name: 'history' }], { config });
+  for (let i = 0; i < 3; i++) await shown.step('Up');
+  t.equal(shown.see(), 'P__G\nO___', 'nothing of the episode before is shown');
+  const sticky = await begin(
+    [{ name: 'auto_reset' }, { name: 'sticky_actions', options: { probability: 1 } }],
+    { config },
+  );
+  for (let i = 0; i < 3; i++) await sticky.step('Up');
+  t.match((await sticky.step('Right')).info, { executed_action: 'Right' }, 'no action came before');
+});
+
+t.test('an environment that begins its next episode itself is not wrapped again', async t => {
+  await t.rejects(begin([{ name: 'auto_reset' }, { name: 'auto_reset' }]), /next episode itself already/);
+});

@@ -1,9 +1,9 @@
 import Type from 'typebox';
-import type { Json, JsonObject } from '../../shared/json.ts';
+import type { Json } from '../../shared/json.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
-import { type Nested, nested, type Wrapper } from './layer.ts';
+import { type Beginning, type Nested, nested, restart, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(
   {
@@ -17,11 +17,7 @@ const optionsSchema = Type.Object(
 );
 
 /** What a new episode needs, and the steps of this one. */
-type Own = {
-  readonly config: JsonObject;
-  readonly options: JsonObject;
-  readonly steps: number;
-};
+type Own = Beginning & { readonly steps: number };
 
 /**
  * Gymnasium's same-step autoreset. The next episode has the same configuration and options; what it draws
@@ -33,6 +29,9 @@ export const autoReset: Wrapper = {
   title: 'Begins the next episode with the step that ends one.',
   optionsSchema,
   wrap(environment) {
+    if (environment.spec.autoReset) {
+      throw new UnfitWrapper('', `${environment.spec.id} begins its next episode itself already`);
+    }
     return nested<Own>(environment, {
       spec: { autoReset: true },
       begin: (config, options) => ({ config, options, steps: 0 }),
@@ -40,23 +39,18 @@ export const autoReset: Wrapper = {
         const { config, options } = state;
         const goOn = (transition: Transition<Json>): MaybePromise<Transition<Nested<Own>>> => {
           const steps = state.steps + 1;
-          const { terminated, info } = transition;
+          const { terminated } = transition;
           const truncated =
             transition.truncated === true || (!terminated && steps >= stepLimit(environment.spec, config));
           if (!terminated && !truncated) {
             return { ...transition, truncated, state: { config, options, steps, inner: transition.state } };
           }
-          const begin = (inner: Json): Transition<Nested<Own>> => ({
-            state: { config, options, steps: 0, inner },
-            reward: transition.reward,
-            terminated,
-            truncated,
-            info: { ...info, final_observation: last, final_info: info },
-            restarted: true,
-          });
-          const last = environment.observe(transition.state, 'text');
-          return chain(environment.dispose?.(transition.state), () =>
-            chain(environment.reset(config, rng, options), begin),
+          return chain(
+            restart(environment, { ...transition, truncated }, { config, options }, rng),
+            next => ({
+              ...next,
+              state: { config, options, steps: 0, inner: next.state },
+            }),
           );
         };
         return chain(environment.step(state.inner, action, rng), goOn);

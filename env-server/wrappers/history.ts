@@ -43,6 +43,7 @@ export const history: Wrapper = {
         };
       },
       begin: () => ({ past: [] }),
+      again: () => ({ past: [] }),
       step: (state, action, rng) =>
         stepInner(environment, state.inner, action, rng, transition => ({
           ...transition,

@@ -45,6 +45,8 @@ export interface NestedParts<Own> {
   readonly spec?: Partial<EnvironmentSpec>;
   /** The layer's own part of the first state of an episode. */
   begin(config: JsonObject, options: JsonObject): Own;
+  /** The same for an episode that a wrapped `auto_reset` begins; absent where nothing of it tells of the episode. */
+  again?(state: Nested<Own>): Own;
   step(state: Nested<Own>, action: Json, rng: Random): MaybePromise<Transition<Nested<Own>>>;
   readonly describe?: AnyEnvironment['describe'];
   observe?(state: Nested<Own>, format: ObservationFormat): Json;
@@ -75,8 +77,35 @@ export function nested<Own extends JsonObject>(
     reset: (config, rng, options) =>
       chain(environment.reset(config, rng, options), inner => ({ ...parts.begin(config, options), inner })),
     step: (state, action, rng) =>
-      parts.step(state as Nested<Own>, action, rng) as MaybePromise<Transition<Json>>,
+      chain(parts.step(state as Nested<Own>, action, rng), transition =>
+        transition.restarted && parts.again
+          ? { ...transition, state: { ...parts.again(transition.state), inner: transition.state.inner } }
+          : transition,
+      ) as MaybePromise<Transition<Json>>,
   };
+}
+
+/** How an episode began. */
+export type Beginning = { readonly config: JsonObject; readonly options: JsonObject };
+
+/** Ends an episode with a transition and begins the next one; the last observation and info go into the new info. */
+export function restart(
+  environment: AnyEnvironment,
+  { state, reward, terminated, truncated, info }: Transition<Json>,
+  { config, options }: Beginning,
+  rng: Random,
+): MaybePromise<Transition<Json>> {
+  const last = environment.observe(state, 'text');
+  return chain(environment.dispose?.(state), () =>
+    chain(environment.reset(config, rng, options), next => ({
+      state: next,
+      reward,
+      terminated,
+      truncated,
+      info: { ...info, final_observation: last, final_info: info },
+      restarted: true,
+    })),
+  );
 }
 
 /** All members of an environment as functions of its own state, found in a larger one by `unwrap`. */

@@ -33,9 +33,9 @@ export const record: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { observations } = options as Options;
-    const { autoReset } = environment.spec;
     return nested<Own>(environment, {
       begin: config => ({ limit: stepLimit(environment.spec, config), entries: [] }),
+      again: ({ limit }) => ({ limit, entries: [] }),
       step: ({ inner, ...before }, action, rng) =>
         stepInner(environment, inner, action, rng, transition => {
           const { reward, info } = transition;
@@ -54,9 +54,7 @@ export const record: Wrapper = {
             length: steps.length,
             steps,
           };
-          // Inside, the next episode may have begun already.
-          const next = ended && autoReset ? { limit: own.limit, entries: [] } : own;
-          return { ...transition, state: { ...next, inner: transition.state }, info: { ...info, episode } };
+          return { ...transition, state: { ...own, inner: transition.state }, info: { ...info, episode } };
         }),
     });
   },

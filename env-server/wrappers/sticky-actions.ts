@@ -27,6 +27,7 @@ export const stickyActions: Wrapper = {
     return nested<Own>(environment, {
       describe: alsoTold(environment, 'Now and then the previous action is done again instead of yours.'),
       begin: () => ({ last: null }),
+      again: () => ({ last: null }),
       step: (state, action, rng) => {
         const sticks = rng.chance(probability) && state.last !== null;
         const executed = sticks ? state.last : action;

@@ -17,3 +17,14 @@ t.test('truncates at the limit, and not where the episode ends by itself', async
 t.test('the limit must be given', async t => {
   await t.rejects(begin([{ name: 'time_limit' }]), /max_steps/);
 });
+
+t.test('around auto_reset the limit ends an episode and begins the next', async t => {
+  const play = await begin([{ name: 'auto_reset' }, { name: 'time_limit', options: { max_steps: 2 } }]);
+  for (let episode = 0; episode < 3; episode++) {
+    t.match(await play.step('Right'), { truncated: false });
+    const last = await play.step('Right');
+    t.match(last, { truncated: true, terminated: false, restarted: true });
+    t.equal(last.info.final_observation, '__PG\nO___');
+    t.equal(play.see(), 'P__G\nO___');
+  }
+});

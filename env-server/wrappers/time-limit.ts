@@ -1,14 +1,21 @@
 import Type, { type Static } from 'typebox';
-import { nested, stepInner, type Wrapper } from './layer.ts';
+import type { Json } from '../../shared/json.ts';
+import type { Transition } from '../environments/core/environment.ts';
+import { chain } from '../environments/core/maybe-promise.ts';
+import { type Beginning, type Nested, nested, restart, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(
   { max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }) },
   { additionalProperties: false },
 );
 type Options = Static<typeof optionsSchema>;
-type Own = { readonly steps: number };
+/** Steps of this episode; around `auto_reset` also what the next one needs. */
+type Own = { readonly steps: number; readonly beginning?: Beginning };
 
-/** Counts the steps of what it wraps: actions when inside `action_text`, turns when outside. */
+/**
+ * Counts the steps of what it wraps: actions when inside `action_text`, turns when outside. Around `auto_reset` it
+ * begins the next episode itself where its limit ends one.
+ */
 export const timeLimit: Wrapper = {
   name: 'time_limit',
   title: 'Truncates the episode after a number of steps.',
@@ -20,13 +27,25 @@ export const timeLimit: Wrapper = {
         maxEpisodeSteps: Math.min(limit, environment.spec.maxEpisodeSteps),
         timeLimit: Math.min(limit, environment.spec.timeLimit ?? limit),
       },
-      begin: () => ({ steps: 0 }),
-      step: (state, action, rng) =>
-        stepInner(environment, state.inner, action, rng, transition => {
-          const steps = state.steps + 1;
-          const truncated = transition.truncated === true || (!transition.terminated && steps >= limit);
-          return { ...transition, state: { steps, inner: transition.state }, truncated };
-        }),
+      begin: (config, options) => ({
+        steps: 0,
+        ...(environment.spec.autoReset && { beginning: { config, options } }),
+      }),
+      again: ({ beginning }) => ({ steps: 0, ...(beginning && { beginning }) }),
+      step: ({ steps: before, beginning, inner }, action, rng) => {
+        const steps = before + 1;
+        const own = (transition: Transition<Json>): Transition<Nested<Own>> => ({
+          ...transition,
+          state: { steps, ...(beginning && { beginning }), inner: transition.state },
+        });
+        return chain(environment.step(inner, action, rng), transition => {
+          const isOver = !transition.terminated && steps >= limit;
+          const truncated = transition.truncated === true || isOver;
+          const limited = { ...transition, truncated };
+          if (!isOver || !beginning || transition.restarted) return own(limited);
+          return chain(restart(environment, limited, beginning, rng), own);
+        });
+      },
     });
   },
 };

@@ -1,4 +1,5 @@
-import { h } from './element.ts';
+import { useEffect, useState } from 'preact/hooks';
+import { html } from './html.ts';
 
 export type Theme = 'light' | 'dark';
 
@@ -13,26 +14,32 @@ function chosen(): Theme | undefined {
   return stored === 'light' || stored === 'dark' ? stored : undefined;
 }
 
+const current = (): Theme => chosen() ?? system();
+
 function apply(): void {
   const theme = chosen();
   if (theme) document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
 }
 
-/** A button that switches between light and dark; the system's choice is followed again once it is chosen. */
-export function themeSwitch(): HTMLButtonElement {
-  const button = h('button', { type: 'button', class: 'quiet theme-switch', onclick: flip }, 'Dark');
-  const show = () => button.setAttribute('aria-pressed', String((chosen() ?? system()) === 'dark'));
-  function flip(): void {
-    const next: Theme = (chosen() ?? system()) === 'dark' ? 'light' : 'dark';
+/** A button that names the theme it switches to. Choosing the system's theme makes the page follow the system again. */
+export function ThemeButton() {
+  const [theme, show] = useState(current);
+  useEffect(() => {
+    const follow = () => show(current());
+    DARK.addEventListener('change', follow);
+    return () => DARK.removeEventListener('change', follow);
+  }, []);
+  const next: Theme = theme === 'dark' ? 'light' : 'dark';
+  const flip = () => {
     if (next === system()) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, next);
     apply();
-    show();
-  }
-  DARK.addEventListener('change', show);
-  show();
-  return button;
+    show(next);
+  };
+  return html`<button type="button" class="quiet theme-switch" title="Switch to the ${next} theme" onClick=${flip}>
+    ${next === 'dark' ? 'Dark theme' : 'Light theme'}
+  </button>`;
 }
 
 apply();

@@ -19,6 +19,16 @@ export interface Filtered {
   /** Mean in-group std of the returns before filtering; 0 for groups of one. */
   readonly groupStd: number;
   readonly metrics: Metrics;
+  /** Every group with what the filter went by, in their order. */
+  readonly scored: readonly ScoredGroup[];
+}
+
+/** A group before the filter. */
+export interface ScoredGroup {
+  readonly episodes: readonly Episode[];
+  readonly score: number;
+  /** Unbiased standard deviation of the returns; 0 for groups of one. */
+  readonly std: number;
 }
 
 /**
@@ -48,6 +58,7 @@ export function filterEpisodes(
     groups: groups.length,
     groupStd: groups.length === 0 ? 0 : mean(stds),
     metrics: { ...filtered.metrics },
+    scored: groups.map((episodes, i) => ({ episodes, score: filtered.scores[i], std: stds[i] })),
   };
 }
 
@@ -74,6 +85,7 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
     kept,
     groups,
     metrics,
+    scored: rounds.flatMap(round => round.scored),
     groupStd: weighted(
       round => round.groupStd,
       round => round.groups,

@@ -18,7 +18,7 @@ export interface GenerateRequest {
   /** Tokens to append before sampling: the whole prompt first, later only what is new. */
   readonly append: ArrayLike<number>;
   readonly sampling: SamplingSettings;
-  /** Seeds this request's draws: the result does not depend on what else is in the batch. */
+  /** Seeds this request's samples: the result does not depend on what else is in the batch. */
   readonly seed: number;
   /** Name of a grammar given to the policy at start; only tokens it allows can be sampled. */
   readonly grammar?: string;
@@ -35,8 +35,8 @@ export interface Generation {
   readonly finishReason: 'stop' | 'length' | 'context';
 }
 
-/** How the tokens of a collection are drawn. */
-export interface DrawSettings {
+/** How the tokens of a collection are sampled. */
+export interface SamplingDistribution {
   readonly temperature: number;
   readonly topK: number;
   readonly topP: number;

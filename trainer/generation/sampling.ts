@@ -6,18 +6,18 @@ import type { SamplingSettings } from './generation.ts';
 
 const LANES = 4;
 
-/** The token drawn and its log-probability under the distribution it was drawn from. */
-export interface Draw {
+/** The token sampled and its log-probability under the distribution it was sampled from. */
+export interface SampledToken {
   token: number;
   logProb: number;
 }
 
 /**
- * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates next to
+ * Samples tokens from rows of logits. The arrays it works in are its own and reused, so that a sample allocates next to
  * nothing; top-k and top-p cost a sort.
  *
  * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
- * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
+ * logit (the first of equals) with log-probability 0, as the distribution it samples from is a single point.
  */
 export class Sampler {
   /** Probabilities but for a factor. */
@@ -28,15 +28,15 @@ export class Sampler {
   /** Room for top-k, and for top-p. */
   readonly #sorted: Float32Array;
   readonly #order: Int32Array;
-  readonly #draw: Draw = { token: 0, logProb: 0 };
+  readonly #sample: SampledToken = { token: 0, logProb: 0 };
 
   constructor(vocabularySize: number) {
     const plan = new MemoryPlan();
     const padding = (LANES - (vocabularySize % LANES)) % LANES;
     const weights = plan.place(vocabularySize + padding);
     const scratch = plan.place(LANES);
-    const pages = Math.ceil(plan.end / PAGE_BYTES);
-    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+    const blocks = Math.ceil(plan.end / PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: blocks, maximum: blocks });
     this.#weights = new Float32Array(memory.buffer, weights, vocabularySize);
     this.#padding = new Float32Array(memory.buffer, weights + this.#weights.byteLength, padding);
     this.#exponentials = compileExponentials(memory, scratch);
@@ -46,26 +46,27 @@ export class Sampler {
 
   /**
    * @param logits a row begins at `start`
-   * @param allowed 1 where a token may be drawn; null allows all
+   * @param allowed 1 where a token may be sampled; null allows all
    * @returns an object that the next call overwrites
    * @throws RangeError when a logit that counts is NaN, or no token is left
    */
-  draw(
+  sample(
     logits: Float32Array,
     start: number,
     settings: SamplingSettings,
     rng: Random,
     allowed: Uint8Array | null = null,
-  ): Draw {
+  ): SampledToken {
     const weights = this.#weights;
     const count = weights.length;
     const best = largest(logits, start, count, allowed);
-    if (best === -1) throw new RangeError('no token can be drawn: logits are NaN or the grammar allows none');
-    const draw = this.#draw;
+    if (best === -1)
+      throw new RangeError('no token can be sampled: logits are NaN or the grammar allows none');
+    const sample = this.#sample;
     if (settings.temperature === 0) {
-      draw.token = best;
-      draw.logProb = 0;
-      return draw;
+      sample.token = best;
+      sample.logProb = 0;
+      return sample;
     }
     let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
     if (allowed !== null) total = this.#forbid(allowed);
@@ -79,9 +80,9 @@ export class Sampler {
       if (rest < weight) break;
       rest -= weight;
     }
-    draw.token = token;
-    draw.logProb = Math.log(weights[token] / total);
-    return draw;
+    sample.token = token;
+    sample.logProb = Math.log(weights[token] / total);
+    return sample;
   }
 
   /** Sets all weights and gives their sum. */

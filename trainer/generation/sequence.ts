@@ -10,10 +10,10 @@ export class Sequence {
   length = 0;
   /** Positions whose keys and values are in the cache under the present weights. */
   cached = 0;
-  /** Where its list of pages stands; −1 without a cache. */
+  /** Where its list of blocks stands; −1 without a cache. */
   slot = -1;
-  /** Pages it has. */
-  pages = 0;
+  /** Blocks it has. */
+  blocks = 0;
   /** Under which of the engine's weights its cache was begun. */
   generation = 0;
   /** Number of the engine's tick it was last used in. */

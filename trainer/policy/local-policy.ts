@@ -8,7 +8,7 @@ import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpoint.ts';
-import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
+import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { checkSequence, checkTemperature, haveReturns } from './learning/sequence-checks.ts';
@@ -29,7 +29,7 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
-import { Crew } from './workers/crew.ts';
+import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
 
@@ -58,13 +58,13 @@ export class LocalPolicy implements Policy {
   /** Number of those that are learnt: all, or with adapters these and the value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
-  readonly #place: ModelPlace | null;
+  readonly #place: ModelFolders | null;
   readonly #base: ParameterStore | null;
   readonly #reference: ParameterStore | null;
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
-  readonly #crew: Crew;
+  readonly #pool: WorkerPool;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
   #version: number;
@@ -75,7 +75,7 @@ export class LocalPolicy implements Policy {
   /** Those who want nothing to be sampled now. */
   #holders = 0;
 
-  private constructor(parts: PolicyParts, crew: Crew) {
+  private constructor(parts: PolicyParts, pool: WorkerPool) {
     const { options, config, weights } = parts;
     this.config = config;
     this.#options = options;
@@ -88,7 +88,7 @@ export class LocalPolicy implements Policy {
     this.#weights = weights;
     this.#first = parts.first;
     this.#second = parts.second;
-    this.#crew = crew;
+    this.#pool = pool;
     this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
     this.#version = 0;
     this.#step = 0;
@@ -100,8 +100,8 @@ export class LocalPolicy implements Policy {
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
     const { weights, squares } = parts;
-    const crew = await Crew.start(workerSetups(parts), { length: weights.flat.length, squares });
-    return new LocalPolicy(parts, crew);
+    const pool = await WorkerPool.start(workerSetups(parts), { length: weights.flat.length, squares });
+    return new LocalPolicy(parts, pool);
   }
 
   get version(): number {
@@ -110,7 +110,7 @@ export class LocalPolicy implements Policy {
 
   /** What it runs on, for people. */
   get description(): string {
-    const where = this.#crew.description;
+    const where = this.#pool.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
     const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
@@ -123,11 +123,11 @@ export class LocalPolicy implements Policy {
 
   async generate(request: GenerateRequest): Promise<Generation> {
     this.#assertOpen();
-    return this.#crew.generate(request);
+    return this.#pool.generate(request);
   }
 
   release(sequenceId: number): void {
-    if (!this.#closed) this.#crew.release(sequenceId);
+    if (!this.#closed) this.#pool.release(sequenceId);
   }
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -161,7 +161,7 @@ export class LocalPolicy implements Policy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(() => this.#crew.score(sequences, settings.temperature, reference));
+    return this.#inTurn(() => this.#pool.score(sequences, settings.temperature, reference));
   }
 
   /**
@@ -175,7 +175,7 @@ export class LocalPolicy implements Policy {
     return this.#withGradient(batch, settings, false, async norm => {
       const step = this.#step + 1;
       const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
-      await this.#crew.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
       return { 'actor/lr': optimizer.learningRate };
@@ -218,7 +218,7 @@ export class LocalPolicy implements Policy {
       const compute = async () => {
         const lossScale = this.#lossScale?.scale ?? 1;
         const task = { sequences, loss, structure, counts, temperature, lossScale };
-        const { norm, metrics: parts } = await this.#crew.gradient(task);
+        const { norm, metrics: parts } = await this.#pool.gradient(task);
         const metrics = { ...parts, ...batchMetrics(sequences, loss) };
         return {
           norm: norm / lossScale,
@@ -251,7 +251,7 @@ export class LocalPolicy implements Policy {
     this.#assertOpen();
     this.#holders++;
     try {
-      await this.#crew.all({ kind: 'hold' });
+      await this.#pool.all({ kind: 'hold' });
       return await work();
     } finally {
       this.#holders--;
@@ -263,7 +263,7 @@ export class LocalPolicy implements Policy {
   async save(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await this.#crew.all({ kind: 'download' });
+      await this.#pool.all({ kind: 'download' });
       await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
@@ -282,8 +282,8 @@ export class LocalPolicy implements Policy {
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
-    await this.#inTurn(() => this.#crew.all({ kind: 'download' }));
-    return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
+    await this.#inTurn(() => this.#pool.all({ kind: 'download' }));
+    return { config: this.config, folders: this.#place, base: this.#base, weights: this.#weights };
   }
 
   /**
@@ -296,7 +296,7 @@ export class LocalPolicy implements Policy {
     await this.#inTurn(async () => {
       await assertSameModel(folder, this.config);
       try {
-        await this.#crew.all({ kind: 'hold' });
+        await this.#pool.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
         const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
@@ -328,14 +328,14 @@ export class LocalPolicy implements Policy {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await this.#crew.close();
+    await this.#pool.close();
   }
 
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
-    await this.#crew.all(task);
+    await this.#pool.all(task);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

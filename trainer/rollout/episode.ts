@@ -4,6 +4,8 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 export interface Turn {
   /** Observation text before the turn. */
   readonly state: string;
+  /** The same as plain JSON, where the plan of the group asks for it. */
+  readonly structured?: Json;
   readonly actionsLeft: number;
   /** Actions that were executed, as the environment knows them. */
   readonly actions: readonly Json[];
@@ -57,6 +59,8 @@ export interface Episode {
   readonly truncated: boolean;
   /** Observation after the last turn. */
   readonly finalState?: string;
+  /** The same as plain JSON, where the plan of the group asks for it. */
+  readonly finalStructured?: Json;
   /** The last sample's, which is the only one where `samples` is absent. */
   readonly tokenIds: Int32Array;
   readonly mask: Uint8Array;

@@ -12,11 +12,12 @@ import type { Policy } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { writeTrajectories } from '../tracking/trajectories.ts';
+import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
-import type { EpisodeSource, Played } from './sources/episode-source.ts';
+import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
 import { updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
@@ -33,6 +34,7 @@ export interface IterationParts {
   readonly decode: (ids: ArrayLike<number>) => string;
   /** Measures when the policy has something to do; absent where nobody asks. */
   readonly busy?: IntervalMeter;
+  readonly trajectories: TrajectoryWriter;
   /** Seconds on a clock that only rises. */
   readonly clock: () => number;
 }
@@ -67,6 +69,7 @@ export async function runIteration(
   const t1 = clock();
   const { episodes, filtered } = collected;
   const diagnosed = await busy.during(() => diagnose(parts, episodes, step, state.collapse));
+  const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collected.scores));
   const measured = clock();
   const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
@@ -87,10 +90,7 @@ export async function runIteration(
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
   source.trained();
   const t3 = clock();
-  const { trajectories_every } = settings.tracking;
-  if (trajectories_every > 0 && step % trajectories_every === 0) {
-    writeTrajectories(parts.run.trajectories, 'train', step, episodes);
-  }
+  recordIteration(parts, { step, episodes, filtered, sequences, scores });
   const sampled = sampledTokens(episodes);
   const seconds = clock() - t0;
   const waited = t1 - t0;
@@ -164,7 +164,7 @@ async function collect(
   const { filter } = settings.algorithm;
   const { env_groups } = settings.rollout;
   const byEntropy = filter.score.startsWith('entropy');
-  const rounds: (Round & { readonly played: Played })[] = [];
+  const rounds: (Round & { readonly played: PlayedGroups })[] = [];
   let missing = env_groups;
   do {
     const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);
@@ -189,7 +189,7 @@ async function collect(
 }
 
 /** Seconds and counts of several collections added up, all else averaged. */
-function mergePlayed(rounds: readonly Played[]): Metrics {
+function mergePlayed(rounds: readonly PlayedGroups[]): Metrics {
   const merged = averageRows(rounds.map(round => round.metrics));
   for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;
   return merged;

@@ -30,8 +30,12 @@ class OneNumberPolicy {
     return { 'actor/pg_loss': this.weight };
   }
 
-  async score(): Promise<never> {
-    throw new Error('nothing is to be scored here');
+  /** Scores change nothing: they are asked for the record alone. */
+  async score(sequences: readonly { readonly tokenIds: Int32Array }[]) {
+    return sequences.map(({ tokenIds: { length } }) => ({
+      logProbs: new Float32Array(length),
+      entropies: new Float32Array(length),
+    }));
   }
 
   async measure(): Promise<never> {

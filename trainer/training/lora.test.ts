@@ -9,7 +9,7 @@ import { latestCheckpoint } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 import { openPolicy } from './setup/open-policy.ts';
-import { openWorkbench } from './setup/workbench.ts';
+import { openRunContext } from './setup/run-context.ts';
 
 const LONGEST_MS = 300_000;
 const never = new AbortController().signal;
@@ -66,13 +66,13 @@ t.test(
 
     const merged = join(folder, 'merged');
     t.equal(await mergeAdapter(policyOf(whole), merged, { base }), 3);
-    const bench = await openWorkbench(parted, merged, () => {}, never);
-    t.teardown(() => bench.close());
+    const context = await openRunContext(parted, merged, () => {}, never);
+    t.teardown(() => context.close());
     const plain = { ...parted, policy: { ...parted.policy, lora: null } };
     const sequence = { tokenIds: Int32Array.of(3, 4, 5, 6, 7), mask: Uint8Array.of(0, 1, 1, 1, 1) };
     const scores: Float32Array[] = [];
     for (const place of [policyOf(whole), merged]) {
-      const policy = await openPolicy(plain, bench, place);
+      const policy = await openPolicy(plain, context, place);
       t.equal(policy.config.lora === undefined, place === merged);
       const [{ logProbs, values }] = await policy.score([sequence]);
       scores.push(Float32Array.from([...logProbs, ...values!]));

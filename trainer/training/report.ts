@@ -1,9 +1,10 @@
 import type { EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import type { RunSettings } from '../config/settings.ts';
+import { writeAtomically } from '../tracking/atomic-file.ts';
 import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { TrainerState, ValidationRecord } from './checkpoint.ts';
 import type { LoopOutcome } from './loop.ts';
-import { type RunFolder, writeAtomically } from './run-folder.ts';
+import type { RunFolder } from './run-folder.ts';
 
 /** Outcome of a run, for programs; shares from 0 to 1. */
 export interface RunSummary {

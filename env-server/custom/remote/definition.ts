@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { about, bag, behaviour, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
+import { about, bag, behavior, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
 
 const LONGEST_URL = 2048;
 const MOST_HEADERS = 32;
@@ -43,7 +43,7 @@ export const WebhookDefinition = closed(
     kind: Type.Literal('remote'),
     protocol: Type.Literal('webhook'),
     ...task,
-    ...behaviour,
+    ...behavior,
     ...access,
     capabilities: Type.Optional(
       closed({

@@ -3,7 +3,7 @@ import { Agent, request as send } from 'undici';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import { isObject } from '../answer.ts';
-import { Breaker } from '../breaker.ts';
+import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../fault.ts';
 import { type JsonLimits, JsonOutOfBounds, jsonLimits, readAnswer } from '../json-limits.ts';
 import { ForbiddenAddress, type NetworkGuard, UnresolvedHost } from './guard.ts';
@@ -105,7 +105,7 @@ export class Endpoint {
   readonly timeoutMs: number;
   readonly network: RemoteNetwork;
   readonly #base: URL;
-  readonly #breaker: Breaker;
+  readonly #breaker: CircuitBreaker;
   readonly #given: Headers;
   #headers: { readonly [name: string]: string } | undefined;
 
@@ -119,7 +119,7 @@ export class Endpoint {
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
     this.#base = baseOf(access.url);
     this.#given = headersOf(access.headers);
-    this.#breaker = new Breaker(now);
+    this.#breaker = new CircuitBreaker(now);
   }
 
   /** The address of a route below the service's. */

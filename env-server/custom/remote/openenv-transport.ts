@@ -1,7 +1,7 @@
 import WebSocket from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
-import { BadAnswer, checkReward, isObject } from '../answer.ts';
+import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';
 import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';
@@ -23,10 +23,10 @@ export class InvalidAction extends Error {}
 
 /** @throws BadAnswer */
 function readReply(data: unknown): OpenEnvReply {
-  if (!isObject(data)) throw new BadAnswer('it must be an object with observation, reward and done');
+  if (!isObject(data)) throw new InvalidAnswer('it must be an object with observation, reward and done');
   const { observation, reward, done = false } = data;
-  if (!isObject(observation)) throw new BadAnswer('observation must be an object');
-  if (typeof done !== 'boolean') throw new BadAnswer('done must be a boolean');
+  if (!isObject(observation)) throw new InvalidAnswer('observation must be an object');
+  if (typeof done !== 'boolean') throw new InvalidAnswer('done must be a boolean');
   const paid = reward ?? 0;
   checkReward(paid);
   return { observation, reward: paid, done };
@@ -102,7 +102,7 @@ export class WebSocketTransport implements Transport {
     return reading(this.#endpoint, () => {
       if (reply.type === 'error')
         throw this.#error(isObject(reply.data) ? reply.data : {}, message.type === 'step');
-      if (reply.type !== 'observation') throw new BadAnswer(`its type is ${JSON.stringify(reply.type)}`);
+      if (reply.type !== 'observation') throw new InvalidAnswer(`its type is ${JSON.stringify(reply.type)}`);
       return readReply(reply.data);
     });
   }

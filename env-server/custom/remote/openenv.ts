@@ -5,7 +5,7 @@ import type { AnyEnvironment, Environment } from '../../environments/core/enviro
 import type { Space } from '../../environments/core/space.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
-import { BadAnswer, isObject } from '../answer.ts';
+import { InvalidAnswer, isObject } from '../answer.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { OpenEnvDefinition } from './definition.ts';
@@ -170,7 +170,7 @@ function textOf(observation: JsonObject, field: string | undefined): string {
   if (field === undefined) return JSON.stringify(observation);
   const value = observation[field];
   if (value === undefined) {
-    throw new BadAnswer(
+    throw new InvalidAnswer(
       `the observation has no field "${field}"; it has ${Object.keys(observation).join(', ') || 'none'}`,
     );
   }

@@ -5,7 +5,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
-import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { InvalidAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
@@ -106,7 +106,7 @@ export function ragenEnvironment(
         headers: { 'idempotency-key': newId('k') },
       });
       return reading(endpoint, () => {
-        if (typeof answer.session_id !== 'string') throw new BadAnswer('session_id is missing');
+        if (typeof answer.session_id !== 'string') throw new InvalidAnswer('session_id is missing');
         return { ...readSeen(answer.observation), session: answer.session_id, step: 0 };
       });
     },
@@ -171,7 +171,7 @@ const DEFAULT_LONGEST_TEXT = 1_000_000;
 function readDocument(document: JsonObject): Document {
   const text = (key: string): string => {
     const value = document[key];
-    if (typeof value !== 'string' || value === '') throw new BadAnswer(`its document has no ${key}`);
+    if (typeof value !== 'string' || value === '') throw new InvalidAnswer(`its document has no ${key}`);
     return value;
   };
   const {
@@ -183,7 +183,7 @@ function readDocument(document: JsonObject): Document {
     vocabulary,
   } = document;
   if (typeof maxSteps !== 'number' || !Number.isInteger(maxSteps) || maxSteps < 1) {
-    throw new BadAnswer('its document has no max_episode_steps');
+    throw new InvalidAnswer('its document has no max_episode_steps');
   }
   const names = isTexts(actions) ? actions : undefined;
   const { capabilities, options_schema, observation_space } = document;
@@ -215,7 +215,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
   const type = isObject(gymnasium) ? gymnasium.type : undefined;
   if (type === 'Discrete') {
     const n = gymnasiumNumber(space, 'n');
-    if (n === undefined || n < 1) throw new BadAnswer('its action space has no n');
+    if (n === undefined || n < 1) throw new InvalidAnswer('its action space has no n');
     const start = gymnasiumNumber(space, 'start') ?? 0;
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }

@@ -1,4 +1,4 @@
-import { BadAnswer } from '../answer.ts';
+import { InvalidAnswer } from '../answer.ts';
 import type { Endpoint } from './endpoint.ts';
 
 /**
@@ -9,7 +9,7 @@ export function reading<T>(endpoint: Endpoint, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof BadAnswer)) throw error;
+    if (!(error instanceof InvalidAnswer)) throw error;
     throw endpoint.failed(`gave a wrong answer: ${error.message}`);
   }
 }

@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
 import { readOutcome, readSeen, type Seen } from '../answer.ts';
-import { compileBehaviour } from '../behaviour.ts';
+import { compileBehavior } from '../behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import { reading } from './reading.ts';
@@ -28,7 +28,7 @@ export function webhookEnvironment(
   definition: WebhookDefinition,
   network: RemoteNetwork,
 ): AnyEnvironment {
-  const { spec, describe, accept, references } = compileBehaviour(envId, definition);
+  const { spec, describe, accept, references } = compileBehavior(envId, definition);
   const endpoint = new Endpoint(envId, definition, network);
   const {
     seed: seedable = true,

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { behaviour, closed, task } from '../definition-parts.ts';
+import { behavior, closed, task } from '../definition-parts.ts';
 
 export const LONGEST_SOURCE = 256 * 1024;
 
@@ -7,7 +7,7 @@ export const ScriptDefinition = closed(
   {
     kind: Type.Literal('script'),
     ...task,
-    ...behaviour,
+    ...behavior,
     source: Type.Union(
       [
         Type.String({ minLength: 1, maxLength: LONGEST_SOURCE }),

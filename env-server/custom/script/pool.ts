@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { Problem } from '../../problems.ts';
-import { Breaker } from '../breaker.ts';
+import { CircuitBreaker } from '../breaker.ts';
 import {
   KILL_FACTOR,
   type Limit,
@@ -39,14 +39,14 @@ export class PooledScript {
   readonly name: string;
   readonly source: string;
   readonly queue: Call[] = [];
-  readonly breaker: Breaker;
+  readonly breaker: CircuitBreaker;
   running = 0;
 
   constructor(id: number, name: string, source: string, now: () => number) {
     this.id = id;
     this.name = name;
     this.source = source;
-    this.breaker = new Breaker(now, TRIP_AFTER);
+    this.breaker = new CircuitBreaker(now, TRIP_AFTER);
   }
 }
 

@@ -2,8 +2,8 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
-import { BadAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
-import { compileBehaviour } from '../behaviour.ts';
+import { InvalidAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { compileBehavior } from '../behavior.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
 
@@ -29,7 +29,7 @@ export function scriptEnvironment(
   facts: ScriptFacts,
   pool: ScriptPool,
 ): AnyEnvironment {
-  const { spec, describe, accept, references } = compileBehaviour(envId, definition);
+  const { spec, describe, accept, references } = compileBehavior(envId, definition);
   const script = pool.script(envId, sourceOf(definition));
 
   async function ask<T>(
@@ -49,7 +49,7 @@ export function scriptEnvironment(
     try {
       return read();
     } catch (error) {
-      if (!(error instanceof BadAnswer)) throw error;
+      if (!(error instanceof InvalidAnswer)) throw error;
       throw new Problem('environment_fault', `${envId}: ${error.message}`);
     }
   }

@@ -1,4 +1,4 @@
-import type { Treatment } from './catalogue.ts';
+import type { Treatment } from './catalog.ts';
 import {
   allows,
   carried,

@@ -4,7 +4,7 @@ import { checkContract, playing } from '../../../test/environment-contract.test-
 import { splitOf } from '../core/splits.ts';
 import { admissible, canonical } from './actions.ts';
 import { alfworld } from './alfworld.ts';
-import { RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
+import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import { isWon, TASK_TYPES, taskText } from './household.ts';
 
 const play = playing(alfworld);

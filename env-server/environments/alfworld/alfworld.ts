@@ -11,7 +11,7 @@ import type { ObservationSpaces } from '../core/space.ts';
 import { choice, dict, FLAG, LINES, list, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';
-import { RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
+import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import { begin, generateHousehold } from './generator.ts';
 import {
   allows,

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import { overview } from './actions.ts';
-import { BARE, LAMP_PLACES, RECEPTACLES, ROOMS, THINGS } from './catalogue.ts';
+import { BARE, LAMP_PLACES, RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
 import {
   type Household,
   type HouseholdState,

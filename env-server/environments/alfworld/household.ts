@@ -1,4 +1,4 @@
-import { RECEPTACLES, THINGS, type Treatment } from './catalogue.ts';
+import { RECEPTACLES, THINGS, type Treatment } from './catalog.ts';
 
 /** Fixed for an episode and shared by all its states. */
 export type Household = {

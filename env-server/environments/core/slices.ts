@@ -1,14 +1,14 @@
-import { background, now, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import { background, now, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { MaybePromise } from './maybe-promise.ts';
 
 /**
  * Work that takes long, in parts of a millisecond or less: a generator that yields where others may have their turn on
  * the event loop. Parts are counted in what is done, never by a clock, so that the result is the same either way.
  */
-export type Parts<T> = Generator<undefined, T, undefined>;
+export type Sliced<T> = Generator<undefined, T, undefined>;
 
 /** The result, with nothing in between. */
-export function atOnce<T>(parts: Parts<T>): T {
+export function atOnce<T>(parts: Sliced<T>): T {
   for (;;) {
     const part = parts.next();
     if (part.done) return part.value;
@@ -19,9 +19,9 @@ export function atOnce<T>(parts: Parts<T>): T {
  * The result: at once where one slice is enough, else later, with others having their turn between slices. The slices
  * count as time of the connection that the work is for.
  */
-export function inTurns<T>(parts: Parts<T>): MaybePromise<T> {
-  const lane = turns.current ?? background;
-  if (turns.mayCompute(lane)) {
+export function inScheduledSlices<T>(parts: Sliced<T>): MaybePromise<T> {
+  const lane = scheduler.current ?? background;
+  if (scheduler.mayCompute(lane)) {
     const last = slice(parts);
     if (last.done) return last.value;
   }
@@ -40,7 +40,7 @@ export function inTurns<T>(parts: Parts<T>): MaybePromise<T> {
 }
 
 /** Carries out parts for the length of a slice. */
-function slice<T>(parts: Parts<T>): IteratorResult<undefined, T> {
+function slice<T>(parts: Sliced<T>): IteratorResult<undefined, T> {
   const end = now() + SLICE_MS;
   for (;;) {
     const part = parts.next();

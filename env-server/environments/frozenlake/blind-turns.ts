@@ -1,4 +1,4 @@
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 import { backedUp } from './backup.ts';
 import { ACTIONS, isOver, type Lake } from './rules.ts';
 
@@ -30,7 +30,7 @@ const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
  * actions are left: value iteration over whole turns, exact for up to three actions.
  * @returns action names, empty where the episode is over
  */
-export function* bestTurn(lake: Lake, position: number, count: number, turns: number): Parts<string[]> {
+export function* bestTurn(lake: Lake, position: number, count: number, turns: number): Sliced<string[]> {
   const longest = Math.min(count, LONGEST_SEQUENCE);
   const ofLake = turnsOf.get(lake) ?? new Map<number, Turn[]>();
   turnsOf.set(lake, ofLake);

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../core/actions.ts';
 import type { ReferencePolicy } from '../core/environment.ts';
-import { inTurns, type Parts } from '../core/slices.ts';
+import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { backedUp } from './backup.ts';
 import { bestTurn } from './blind-turns.ts';
 import {
@@ -39,7 +39,7 @@ const stagesOf = new WeakMap<Lake, Stages>();
  * The chance to reach the goal from every cell when `stepsToGo` steps are left and each is the best one:
  * value iteration over a finite horizon, until the values have settled.
  */
-function* values(lake: Lake, stepsToGo: number): Parts<Float64Array> {
+function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
   let stages = stagesOf.get(lake);
   if (!stages) {
     const last = new Float64Array(lake.rows * lake.cols);
@@ -65,7 +65,7 @@ function* values(lake: Lake, stepsToGo: number): Parts<Float64Array> {
 }
 
 /** The best direction with `stepsToGo` ≥ 1 steps left; the lowest id among equals. */
-function* bestDirection(lake: Lake, position: number, stepsToGo: number): Parts<number> {
+function* bestDirection(lake: Lake, position: number, stepsToGo: number): Sliced<number> {
   const after = yield* values(lake, stepsToGo - 1);
   const slip = slipRate(lake);
   const reached = DIRECTION_IDS.map(direction => after[neighbour(lake, position, direction)]);
@@ -81,7 +81,7 @@ export const optimal = {
   title: 'Value iteration with the slip probabilities and the steps or turns left',
   plan(state: FrozenLakeState, count: number, _rng?: Random, turns?: number) {
     const { lake, position, steps } = state;
-    return inTurns(
+    return inScheduledSlices(
       turns !== undefined && turns < lake.max_steps
         ? bestTurn(lake, position, Math.min(count, lake.max_steps - steps), turns)
         : bestActions(state, count),
@@ -89,7 +89,7 @@ export const optimal = {
   },
 } satisfies ReferencePolicy<FrozenLakeState>;
 
-function* bestActions({ lake, position, steps }: FrozenLakeState, count: number): Parts<string[]> {
+function* bestActions({ lake, position, steps }: FrozenLakeState, count: number): Sliced<string[]> {
   const actions: string[] = [];
   let at = position;
   for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {

@@ -1,4 +1,4 @@
-import { Canvas, type Color, cellSize, Sketch } from '../core/drawing/painting.ts';
+import { Canvas, CanvasRegion, type Color, cellSize } from '../core/drawing/painting.ts';
 import type { Picture } from '../core/environment.ts';
 import { type FrozenLakeState, isHole } from './rules.ts';
 
@@ -19,7 +19,7 @@ export function render({ lake, position }: FrozenLakeState): Picture {
   const side = cellSize(lake.rows, lake.cols, CELL);
   const canvas = new Canvas(lake.cols * side, lake.rows * side, CRACK);
   for (let cell = 0; cell < lake.cells.length; cell++) {
-    const at = new Sketch(
+    const at = new CanvasRegion(
       canvas,
       (cell % lake.cols) * side,
       Math.floor(cell / lake.cols) * side,

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { type Environment, InvalidOptions, type StepInfo } from '../core/environment.ts';
-import { inTurns } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import type { Space } from '../core/space.ts';
 import { charactersOf, dict, integers, LINES, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
@@ -157,7 +157,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     optimal: {
       title: 'Shortest solution by search from both ends, for cubes up to some ten turns from solved',
       plan: async ({ cube }, count) =>
-        ((await inTurns(solve(cube))) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
+        ((await inScheduledSlices(solve(cube))) ?? []).slice(0, count).map(index => ACTIONS.names[index]),
     },
     random: randomPolicy(ACTIONS),
   },

@@ -1,4 +1,4 @@
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
 
 /**
@@ -27,7 +27,7 @@ const START = -1;
 let table: ReadonlyMap<Key, number> | undefined;
 
 /** Turns to the solved cube for all cubes near it. */
-function* tabulate(): Parts<ReadonlyMap<Key, number>> {
+function* tabulate(): Sliced<ReadonlyMap<Key, number>> {
   const start = keyOf(SOLVED);
   const distances = new Map([[start, 0]]);
   let layer: Key[] = [start];
@@ -48,7 +48,7 @@ function* tabulate(): Parts<ReadonlyMap<Key, number>> {
 }
 
 /** A shortest list of turns (indices) that solves the cube, or null when none was found within the bounds. */
-export function* solve(cube: Cube): Parts<number[] | null> {
+export function* solve(cube: Cube): Sliced<number[] | null> {
   if (isSolved(cube)) return [];
   table ??= yield* tabulate();
   const near = table;

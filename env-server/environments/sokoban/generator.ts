@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
 import { FLOOR, neighbour, TARGET, WALL } from './rules.ts';
 
@@ -66,7 +66,7 @@ export function* drawLevel(
   searchDepth: number,
   rng: Random,
   budget: SearchBudget,
-): Parts<Level | undefined> {
+): Sliced<Level | undefined> {
   const dug = dig(rows, cols, rng);
   const floor: number[] = [];
   for (let cell = 0; cell < dug.length; cell++) if (dug[cell]) floor.push(cell);

@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import { readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
-import { inTurns, type Parts } from '../core/slices.ts';
+import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { isInSplit } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
@@ -26,14 +26,14 @@ export function createState(
   options: SokobanOptions,
 ): SokobanState | Promise<SokobanState> {
   if (options.layout) return begin(config, readLevel(options.layout, config.symbols));
-  return inTurns(drawState(config, rng));
+  return inScheduledSlices(drawState(config, rng));
 }
 
 /**
  * Draws a room.
  * @throws InvalidConfig when no room of that kind is found
  */
-export function* drawState(config: SokobanConfig, rng: Random): Parts<SokobanState> {
+export function* drawState(config: SokobanConfig, rng: Random): Sliced<SokobanState> {
   return begin(config, yield* randomLevel(config, rng));
 }
 
@@ -44,7 +44,7 @@ function begin(config: SokobanConfig, level: Level): SokobanState {
   return { room, player, boxes, boxes_on_target: 0 };
 }
 
-function* randomLevel(config: SokobanConfig, rng: Random): Parts<Level> {
+function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
   const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
   const [rows, cols] = config.dim_room;
   const budget: SearchBudget = { states: MOST_SEARCH_STATES };

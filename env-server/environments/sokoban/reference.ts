@@ -1,6 +1,6 @@
 import { randomPolicy } from '../core/actions.ts';
 import type { ReferencePolicy } from '../core/environment.ts';
-import { inTurns } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import { ACTIONS, isSolved, move, type Room, type SokobanState } from './rules.ts';
 import { solve } from './solver.ts';
 
@@ -21,7 +21,7 @@ async function bestDirection(state: SokobanState): Promise<number | undefined> {
   }
   const cached = known.get(keyOf(state));
   if (cached !== undefined) return cached;
-  const solution = await inTurns(solve(state.room, state.player, state.boxes));
+  const solution = await inScheduledSlices(solve(state.room, state.player, state.boxes));
   let at = state;
   for (const direction of solution ?? []) {
     known.set(keyOf(at), direction);

@@ -1,4 +1,4 @@
-import { Canvas, type Color, cellSize, Sketch } from '../core/drawing/painting.ts';
+import { Canvas, CanvasRegion, type Color, cellSize } from '../core/drawing/painting.ts';
 import type { Picture } from '../core/environment.ts';
 import { type SokobanState, TARGET, WALL } from './rules.ts';
 
@@ -21,7 +21,7 @@ export function render({ room, player, boxes }: SokobanState): Picture {
   const cellSide = cellSize(room.rows, room.cols, CELL);
   const canvas = new Canvas(room.cols * cellSide, room.rows * cellSide, JOINT);
   for (let cell = 0; cell < room.cells.length; cell++) {
-    const at = new Sketch(
+    const at = new CanvasRegion(
       canvas,
       (cell % room.cols) * cellSide,
       Math.floor(cell / room.cols) * cellSide,
@@ -43,7 +43,7 @@ export function render({ room, player, boxes }: SokobanState): Picture {
   return canvas;
 }
 
-function bricks(at: Sketch): void {
+function bricks(at: CanvasRegion): void {
   const course = CELL / 4;
   at.fill(0, 0, CELL, CELL, MORTAR);
   for (let i = 0; i < 4; i++) {
@@ -54,7 +54,7 @@ function bricks(at: Sketch): void {
   }
 }
 
-function crate(at: Sketch, home: boolean): void {
+function crate(at: CanvasRegion, home: boolean): void {
   const edge = home ? CRATE_HOME_EDGE : CRATE_EDGE;
   at.fill(4, 4, CELL - 8, CELL - 8, edge);
   at.fill(7, 7, CELL - 14, CELL - 14, home ? CRATE_HOME : CRATE);

@@ -1,4 +1,4 @@
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 
 /** States the search visits at most. */
 const MOST_STATES = 300_000;
@@ -47,7 +47,7 @@ export interface PulledRoom {
  * @param budget is charged with the states visited
  * @returns undefined when no room scores above 0
  */
-export function* pullApart(room: SolvedRoom, budget: SearchBudget): Parts<PulledRoom | undefined> {
+export function* pullApart(room: SolvedRoom, budget: SearchBudget): Sliced<PulledRoom | undefined> {
   const search = new ReverseSearch(room);
   while (!search.advance(MOVES_AT_A_TIME)) yield;
   budget.states -= search.explored;

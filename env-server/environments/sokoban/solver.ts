@@ -1,4 +1,4 @@
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
@@ -27,7 +27,7 @@ export function* solve(
   boxes: readonly number[],
   mostMoves = Number.POSITIVE_INFINITY,
   budget: SearchBudget = { states: MOST_STATES },
-): Parts<number[] | undefined> {
+): Sliced<number[] | undefined> {
   const alive = liveCells(room);
   const solved = (cells: readonly number[]): boolean => {
     let count = 0;

@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { Parts } from '../core/slices.ts';
+import type { Sliced } from '../core/slices.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
@@ -28,7 +28,7 @@ export function* generatePuzzle(
   blanks: number,
   rng: Random,
   split: Split = 'any',
-): Parts<Puzzle> {
+): Sliced<Puzzle> {
   let solution = yield* fillBoard(size, rng);
   while (!isInSplit(solution.join(' '), split)) solution = yield* fillBoard(size, rng);
   const puzzle = solution.slice();
@@ -45,7 +45,7 @@ export function* generatePuzzle(
 }
 
 /** A random full board. */
-function* fillBoard(size: number, rng: Random): Parts<Cells> {
+function* fillBoard(size: number, rng: Random): Sliced<Cells> {
   const empty: Cells = new Array(size * size).fill(0);
   for (let attempt = 0; attempt < MAX_FILLS; attempt++) {
     const { solutions } = solve(size, empty, { limit: 1, maxNodes: MAX_FILL_NODES, rng });

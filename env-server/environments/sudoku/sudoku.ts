@@ -1,6 +1,6 @@
 import type { Environment, Transition } from '../core/environment.ts';
 import { chain } from '../core/maybe-promise.ts';
-import { inTurns } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import { LINES } from '../core/spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
@@ -73,7 +73,9 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     if (pinned) return begin(config, pinned);
     const { size, difficulty, split } = config;
     const blanks = Math.floor(BLANK_SHARES[difficulty] * size * size);
-    return chain(inTurns(generatePuzzle(size, blanks, rng, split)), puzzle => begin(config, puzzle));
+    return chain(inScheduledSlices(generatePuzzle(size, blanks, rng, split)), puzzle =>
+      begin(config, puzzle),
+    );
   },
 
   step(state, action) {

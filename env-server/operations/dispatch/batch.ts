@@ -1,6 +1,6 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem, type ProblemDocument } from '../../problems.ts';
-import { background, type Lane, SLICE_MS, turns } from '../../scheduling/turns.ts';
+import { background, type Lane, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 import type { Call } from './execute.ts';
@@ -37,7 +37,7 @@ export function runBatch<T, B>(
     );
   }
   const run = new BatchRun(dispatcher, call, request, form);
-  return run.advance() ? run.finish() : run.goOn(turns.current ?? background).then(() => run.finish());
+  return run.advance() ? run.finish() : run.goOn(scheduler.current ?? background).then(() => run.finish());
 }
 
 /** Characters of replies above which the rest of a batch is not carried out. */

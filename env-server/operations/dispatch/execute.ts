@@ -41,6 +41,7 @@ export function newCall(
 }
 
 const MS_PER_S = 1000;
+const RETRY_AFTER_SECONDS = 1;
 
 /**
  * Runs an operation whose input was checked against its schemas. What is ready at once comes at once.
@@ -98,14 +99,16 @@ export function run(
     : runNow(services, call, operation, input);
 }
 
+/** @throws Problem `worker_unavailable` when that takes longer than a step may, with nothing done */
 async function afterResumption(
   services: Services,
   call: Call,
   operation: Operation,
   input: OperationInput,
 ): Promise<unknown> {
-  await services.sessions.resumption;
-  services.sessions.requireServing();
+  const { sessions, stepTimeoutMs } = services;
+  await inTime(Promise.resolve(sessions.resumption), stepTimeoutMs, resuming);
+  sessions.requireServing();
   return runNow(services, call, operation, input);
 }
 
@@ -157,7 +160,7 @@ function onSession(
   if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
   const start = call.mark;
   call.mark = performance.now();
-  session.variant.tally.record(operation.name, (call.mark - start) / MS_PER_S);
+  session.variant.counters.record(operation.name, (call.mark - start) / MS_PER_S);
   return result;
 }
 
@@ -194,8 +197,8 @@ function recordedLater(
   input: OperationInput,
 ): Promise<unknown> {
   const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
-  return inTime(result, timeout, operation).then(value => {
-    session.variant.tally.record(operation.name, (performance.now() - start) / MS_PER_S);
+  return inTime(result, timeout, () => late(operation, timeout)).then(value => {
+    session.variant.counters.record(operation.name, (performance.now() - start) / MS_PER_S);
     return value;
   });
 }
@@ -229,7 +232,8 @@ function onServer(
             }),
           call.request,
         );
-  if (reply instanceof Promise) return inTime(reply, services.stepTimeoutMs, operation);
+  const { stepTimeoutMs } = services;
+  if (reply instanceof Promise) return inTime(reply, stepTimeoutMs, () => late(operation, stepTimeoutMs));
   call.mark = performance.now();
   return reply;
 }
@@ -252,15 +256,22 @@ function keyOf(operation: Operation, { request_key }: OperationInput): string | 
   return operation.keyed && typeof request_key === 'string' ? request_key : undefined;
 }
 
-function inTime<T>(result: Promise<T>, timeoutMs: number, operation: Operation): Promise<T> {
+function inTime<T>(result: Promise<T>, timeoutMs: number, problem: () => Problem): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      reject(
-        new Problem('step_timeout', `${operation.name} was not done within ${timeoutMs} ms; it goes on`, {
-          retryAfterSeconds: 1,
-        }),
-      );
-    }, timeoutMs);
+    const timer = setTimeout(() => reject(problem()), timeoutMs);
     result.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function late({ name }: Operation, timeoutMs: number): Problem {
+  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it goes on`, {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+}
+
+/** What to say while sessions of an earlier process are not all there. */
+export function resuming(): Problem {
+  return new Problem('worker_unavailable', 'the server resumes sessions from its journal', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 }

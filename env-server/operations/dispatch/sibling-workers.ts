@@ -1,12 +1,12 @@
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { keeperOf, type Placement, replyKeeperOf } from '../../sessions/placement.ts';
+import { type WorkerPlacement, workerOfReply, workerOfSession } from '../../sessions/placement.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { OperationDeclaration, OperationInput } from '../declaration.ts';
 import type { ForwardedResult } from './forwarded-result.ts';
 
 /** The other processes that serve together with this one. */
 export interface SiblingWorkers {
-  readonly placement: Placement;
+  readonly placement: WorkerPlacement;
   /**
    * Runs an operation, whose input was checked, in another process.
    * @param request the request it came in, for {@link Call}
@@ -57,8 +57,8 @@ export function owningWorker(
   key: string | undefined,
 ): number | undefined {
   let worker = index;
-  if (typeof id === 'string') worker = keeperOf(id, count);
-  else if (key !== undefined) worker = replyKeeperOf(principal.name, key, count);
+  if (typeof id === 'string') worker = workerOfSession(id, count);
+  else if (key !== undefined) worker = workerOfReply(principal.name, key, count);
   return worker === index ? undefined : worker;
 }
 

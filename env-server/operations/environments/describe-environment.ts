@@ -17,6 +17,6 @@ export const describeEnvironment = serverOperation({
   params: { env_id: EnvId },
   body: { config: Type.Optional(Config), wrappers: Type.Optional(Wrappers) },
   result: EnvironmentDocument,
-  handle: ({ catalogue }, _principal, input) =>
-    environmentDocument(catalogue.variant(input.env_id, input.config, input.wrappers)),
+  handle: ({ catalog }, _principal, input) =>
+    environmentDocument(catalog.variant(input.env_id, input.config, input.wrappers)),
 });

@@ -16,5 +16,5 @@ export const getEnvironment = serverOperation({
   problems: ['unknown_environment'],
   params: { env_id: EnvId },
   result: EnvironmentDocument,
-  handle: ({ catalogue }, _principal, input) => environmentDocument(catalogue.variant(input.env_id)),
+  handle: ({ catalog }, _principal, input) => environmentDocument(catalog.variant(input.env_id)),
 });

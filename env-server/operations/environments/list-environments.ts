@@ -29,10 +29,10 @@ export const listEnvironments = serverOperation({
     }),
   },
   result: EnvironmentList,
-  handle({ catalogue }, _principal, input) {
+  handle({ catalog }, _principal, input) {
     const words = (input.search ?? '').toLowerCase().split(/\s+/).filter(Boolean);
     const limit = input.limit ?? DEFAULT_PAGE;
-    const found = catalogue
+    const found = catalog
       .list(input.cursor)
       .filter(({ spec }) => {
         const text = `${spec.id} ${spec.title} ${spec.description}`.toLowerCase();

@@ -46,8 +46,8 @@ export const create = serverOperation({
     observation_format: Type.Optional(Format),
   },
   result: CreatedSession,
-  handle({ sessions, catalogue }, principal, input) {
-    const variant = catalogue.variant(input.env_id, input.config, input.wrappers);
+  handle({ sessions, catalog }, principal, input) {
+    const variant = catalog.variant(input.env_id, input.config, input.wrappers);
     const { seed, options } = input;
     // Gymnasium writes "none" as null.
     const request = { ...input, seed: seed ?? undefined, options: options ?? undefined };

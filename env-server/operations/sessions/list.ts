@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { inTurns, type Parts } from '../../environments/core/slices.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import type { ListRequest } from '../../sessions/manager.ts';
 import type { Scope } from '../../sessions/principal.ts';
 import { type Services, serverOperation } from '../operation.ts';
@@ -64,10 +64,10 @@ interface Listed {
 
 /** The sessions of this process for a page, and one more where there are more. */
 export function listHere(services: Services, question: ListQuestion): MaybePromise<Listed[]> {
-  return inTurns(partsOfList(services, question));
+  return inScheduledSlices(partsOfList(services, question));
 }
 
-function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQuestion): Parts<Listed[]> {
+function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQuestion): Sliced<Listed[]> {
   const principal = { name, scopes: new Set(scopes) };
   const listed: Listed[] = [];
   for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {

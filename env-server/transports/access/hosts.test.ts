@@ -93,8 +93,9 @@ t.test('what is no host is malformed, wherever the server listens', t => {
       '-a',
       `${'x'.repeat(50_000)}!`,
     ]) {
-      t.notOk(hosts.accepts(requestFor(host)), host);
-      t.throws(() => hosts.check(requestFor(host)), { code: 'bad_request', message: /^.{0,300}$/ }, host);
+      const shown = JSON.stringify(host.slice(0, 60));
+      t.notOk(hosts.accepts(requestFor(host)), shown);
+      t.throws(() => hosts.check(requestFor(host)), { code: 'bad_request', message: /^.{0,300}$/ }, shown);
     }
     t.throws(() => hosts.check(requestFor(undefined)), { code: 'bad_request', message: /missing/ });
   }

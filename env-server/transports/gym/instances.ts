@@ -28,8 +28,8 @@ export class Instances {
     if (known) return known;
     const found = operate<SessionDetail>(this.#dispatcher, principal, 'get', { session_id: id });
     return chain(found, ({ env_id, config, wrappers }) => {
-      const { catalogue } = this.#dispatcher.services;
-      const variant = catalogue.variant(env_id, config as JsonObject, wrappers as WrapperChoice[]);
+      const { catalog } = this.#dispatcher.services;
+      const variant = catalog.variant(env_id, config as JsonObject, wrappers as WrapperChoice[]);
       this.#variants.set(id, variant);
       if (this.#variants.size > MOST_REMEMBERED) {
         const [oldest] = this.#variants.keys();

@@ -67,7 +67,7 @@ export class McpPlay {
 
   /** @throws Problem */
   variant(config?: JsonObject, wrappers?: never): Variant {
-    return this.#dispatcher.services.catalogue.variant(this.#envId, config, wrappers);
+    return this.#dispatcher.services.catalog.variant(this.#envId, config, wrappers);
   }
 
   /**

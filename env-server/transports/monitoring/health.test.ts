@@ -143,3 +143,23 @@ t.test('what is no HTTP is refused with a problem, and the server goes on', asyn
   t.match(JSON.parse(body), { code: 'bad_request', status: 400, trace_id: String });
   t.equal((await ask('GET', '/livez')).status, 200);
 });
+
+t.test(
+  'while sessions are resumed the server is not ready, and operations wait no longer than a step may',
+  async t => {
+    const { ask, sessions } = await testApp(t, { stepTimeoutMs: 20 });
+    let end = () => {};
+    sessions.resumption = new Promise(resolve => {
+      end = resolve;
+    });
+    isProblem(t, await ask('GET', '/readyz'), 'worker_unavailable');
+    t.equal((await ask('GET', '/livez')).status, 200);
+    const refused = await ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' });
+    isProblem(t, refused, 'worker_unavailable');
+    t.equal(refused.headers['retry-after'], '1');
+    t.equal(sessions.size, 0);
+    end();
+    sessions.resumption = undefined;
+    t.equal((await ask('GET', '/readyz')).status, 200);
+  },
+);

@@ -2,6 +2,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { VERSION } from '../../../shared/version.ts';
+import { resuming } from '../../operations/dispatch/execute.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
@@ -28,6 +29,7 @@ export async function addPages(
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
     }
+    if (sessions.resumption) throw resuming();
     const problem = persistence.problem();
     if (problem) throw problem;
     return reply.send({ ...alive, persistence: persistence.report() });

@@ -11,9 +11,13 @@ import { availableReplies, type SiblingWorkers } from '../../operations/dispatch
 import type { Services } from '../../operations/operation.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { PROBLEMS } from '../../problems.ts';
+import {
+  type EnvironmentCounters,
+  LATENCY_BOUNDS_S,
+  LatencyHistogram,
+} from '../../sessions/environment-counters.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
-import { STANDINGS, type Standing } from '../../sessions/session.ts';
-import { type EnvironmentTally, LATENCY_BOUNDS_S, LatencyHistogram } from '../../sessions/tally.ts';
+import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { RequestCount } from './request-counts.ts';
 
@@ -75,9 +79,12 @@ export function createMetrics(
 ): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const { sessions, catalogue } = services;
-  const perEnvironment = (value: (tally: EnvironmentTally) => number) => (): Sample[] =>
-    [...catalogue.tallies()].map(tally => ({ labels: { env_id: tally.envId }, value: value(tally) }));
+  const { sessions, catalog } = services;
+  const perEnvironment = (value: (counters: EnvironmentCounters) => number) => (): Sample[] =>
+    [...catalog.allCounters()].map(counters => ({
+      labels: { env_id: counters.envId },
+      value: value(counters),
+    }));
   const gauge = (name: string, help: string, value: () => number) =>
     new Gauge({
       name,
@@ -127,25 +134,25 @@ export function createMetrics(
       'ragen_sessions',
       'Open sessions.',
       'gauge',
-      perEnvironment(tally => tally.sessions),
+      perEnvironment(counters => counters.sessions),
     ),
     readMetric(
       'ragen_sessions_by_state',
       'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
       'gauge',
-      () => standings(sessions),
+      () => statuses(sessions),
     ),
     readMetric(
       'ragen_episodes_total',
       'Episodes begun.',
       'counter',
-      perEnvironment(tally => tally.episodes),
+      perEnvironment(counters => counters.episodes),
     ),
     readMetric(
       'ragen_environment_faults_total',
       'Episodes ended by an exception in the environment.',
       'counter',
-      perEnvironment(tally => tally.faults),
+      perEnvironment(counters => counters.faults),
     ),
     readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
       Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
@@ -171,7 +178,7 @@ export function createMetrics(
       'Time of operations on sessions, by environment.',
       'histogram',
       () =>
-        [...catalogue.tallies()].flatMap(({ envId, latencies }) =>
+        [...catalog.allCounters()].flatMap(({ envId, latencies }) =>
           [...latencies].flatMap(([operation, latency]) =>
             histogramSamples(
               'ragen_operation_seconds',
@@ -187,7 +194,7 @@ export function createMetrics(
       'Time of operations on sessions, finer, of all environments.',
       'histogram',
       () =>
-        [...ofAllEnvironments(catalogue.tallies())].flatMap(([operation, latency]) =>
+        [...ofAllEnvironments(catalog.allCounters())].flatMap(([operation, latency]) =>
           histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
         ),
     ),
@@ -241,16 +248,16 @@ function persistenceMetrics(health: PersistenceHealth): Metric[] {
 const seconds = (milliseconds: number | undefined) =>
   milliseconds === undefined ? undefined : milliseconds / MS_PER_S;
 
-function standings(sessions: SessionManager): Sample[] {
-  const counts = new Map<Standing, number>(STANDINGS.map(standing => [standing, 0]));
-  for (const { standing } of sessions.open()) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+function statuses(sessions: SessionManager): Sample[] {
+  const counts = new Map<SessionStatus, number>(SESSION_STATUSES.map(status => [status, 0]));
+  for (const { status } of sessions.open()) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
 /** Latencies by operation, whatever the environment. */
-function ofAllEnvironments(tallies: Iterable<EnvironmentTally>): Map<string, LatencyHistogram> {
+function ofAllEnvironments(allCounters: Iterable<EnvironmentCounters>): Map<string, LatencyHistogram> {
   const all = new Map<string, LatencyHistogram>();
-  for (const { latencies } of tallies) {
+  for (const { latencies } of allCounters) {
     for (const [operation, { counts, sum }] of latencies) {
       const total = all.get(operation) ?? new LatencyHistogram();
       counts.forEach((count, bucket) => {

@@ -51,7 +51,7 @@ export class OpenEnvPlay {
   ): MaybePromise<{ played: PlayedSession; stepReply: OpenEnvStepReply }> {
     const created = this.#operate<CreatedSession>(principal, 'create', { env_id: envId, ...input });
     return chain(created, session => {
-      const form = actionForm(this.dispatcher.services.catalogue.variant(envId));
+      const form = actionForm(this.dispatcher.services.catalog.variant(envId));
       return {
         played: { sessionId: session.session_id, envId, form, episodeName },
         stepReply: afterReset(session),
@@ -69,8 +69,8 @@ export class OpenEnvPlay {
       if (env_id !== envId) {
         throw new Problem('unknown_session', `session ${sessionId} plays ${env_id}, not ${envId}`);
       }
-      const { catalogue } = this.dispatcher.services;
-      const form = actionForm(catalogue.variant(env_id, config as JsonObject, wrappers as never));
+      const { catalog } = this.dispatcher.services;
+      const form = actionForm(catalog.variant(env_id, config as JsonObject, wrappers as never));
       return { sessionId, envId, form, episodeName: undefined };
     });
   }

@@ -61,7 +61,7 @@ export async function addOpenEnvRoutes(
         addPlay(scope, { play, problemHandler }, namedSessions, dispatcher.services.siblings);
         addDescriptions(scope, dispatcher);
         const preValidation = async (request: FastifyRequest) => {
-          dispatcher.services.catalogue.variant(envIdOf(request));
+          dispatcher.services.catalog.variant(envIdOf(request));
         };
         scope.get('/ws', { websocket: true, preValidation }, (socket, request) => {
           watch(socket);
@@ -116,7 +116,7 @@ function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
     const document = await operate<EnvironmentDocument>(dispatcher, request.principal, 'get_environment', {
       env_id: envId,
     });
-    return { document, form: actionForm(dispatcher.services.catalogue.variant(envId)) };
+    return { document, form: actionForm(dispatcher.services.catalog.variant(envId)) };
   };
   scope.get('/metadata', async (request, reply) => {
     const { document } = await describe(request);
@@ -132,7 +132,7 @@ function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
     return sendJsonText(reply, JSON.stringify(openApiOf(document, form, path)));
   });
   scope.get('/health', (request, reply) => {
-    dispatcher.services.catalogue.variant(envIdOf(request));
+    dispatcher.services.catalog.variant(envIdOf(request));
     const { draining } = dispatcher.services.sessions;
     if (draining) reply.code(HTTP_UNAVAILABLE);
     return sendJsonText(reply, JSON.stringify({ status: draining ? 'unhealthy' : 'healthy' }));

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ForwardedReply, SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
-import { keeperOf, replyKeeperOf } from '../../sessions/placement.ts';
+import { workerOfReply, workerOfSession } from '../../sessions/placement.ts';
 import type { HttpCaller } from './named-sessions.ts';
 
 /** Headers that belong to a connection, not to a reply. */
@@ -21,8 +21,8 @@ export function forwardToSessionWorker(
     const { principal, envId, name } = callerOf(request);
     if (name === '') return undefined;
     const worker = SESSION_ID.test(name)
-      ? keeperOf(name, count)
-      : replyKeeperOf(principal.name, `${envId} ${name}`, count);
+      ? workerOfSession(name, count)
+      : workerOfReply(principal.name, `${envId} ${name}`, count);
     if (worker === index) return undefined;
     const { method, url, headers, body } = request;
     const answer = (await siblings.ask(worker, 'http', {

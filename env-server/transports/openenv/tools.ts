@@ -24,7 +24,7 @@ export async function toolsOf(
   const { instruction } = await operate<EnvironmentDocument>(dispatcher, principal, 'get_environment', {
     env_id: envId,
   });
-  const { schema } = played?.form ?? actionForm(dispatcher.services.catalogue.variant(envId));
+  const { schema } = played?.form ?? actionForm(dispatcher.services.catalog.variant(envId));
   return [{ name: TOOL, description: instruction, inputSchema: schema }];
 }
 

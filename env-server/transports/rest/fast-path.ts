@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
-import type { Lane } from '../../scheduling/turns.ts';
+import type { Lane } from '../../scheduling/fair-scheduler.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Authenticator } from '../access/auth.ts';
 import type { AllowedHosts } from '../access/hosts.ts';

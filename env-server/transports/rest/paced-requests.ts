@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
 import { Queue } from '../../scheduling/queue.ts';
-import type { Lane, Task, Turns } from '../../scheduling/turns.ts';
 
 /** Requests of one connection that wait, above which it is not read. */
 const MOST_WAITING = 64;
@@ -29,11 +29,11 @@ export type IdentifyClient = (request: IncomingMessage) => string | undefined;
  * other, each when the reply to the one before has left. So a client that reads no replies gets none made.
  */
 export class PacedRequests {
-  readonly #turns: Turns;
+  readonly #scheduler: FairScheduler;
   readonly #identify: IdentifyClient;
 
-  constructor(turns: Turns, identify: IdentifyClient) {
-    this.#turns = turns;
+  constructor(scheduler: FairScheduler, identify: IdentifyClient) {
+    this.#scheduler = scheduler;
     this.#identify = identify;
   }
 
@@ -81,7 +81,7 @@ export class PacedRequests {
     if (!connection || connection.authorization !== authorization) {
       const client = this.#identify(request);
       const key = client === undefined ? `address ${networkOf(socket.remoteAddress)}` : `client ${client}`;
-      const lane = this.#turns.lane(key);
+      const lane = this.#scheduler.lane(key);
       if (connection) connection.changeClient(lane, authorization);
       else {
         connection = new Connection(socket, lane, authorization);

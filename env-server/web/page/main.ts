@@ -1,5 +1,7 @@
+import { render } from 'preact';
 import { fill, h } from '../../../shared/web/element.ts';
-import { themeSwitch } from '../../../shared/web/theme.ts';
+import { html } from '../../../shared/web/html.ts';
+import { ThemeButton } from '../../../shared/web/theme.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
 import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
@@ -64,7 +66,9 @@ fill(
     h('a', { href: formatAddress({ view: view as Address['view'] }), 'data-view': view }, name),
   ),
 );
-place('tools').append(connectionBadge(client.connection), themeSwitch());
+const themePlace = h('span', {});
+render(html`<${ThemeButton} />`, themePlace);
+place('tools').append(connectionBadge(client.connection), themePlace);
 place('notices').append(
   connectionBanner(client.connection),
   tokenBar(client, () => show(true)),

@@ -56,10 +56,10 @@ export interface Advantages {
 }
 
 /** What an estimator reads besides masks and rewards. */
-export type AdvantageNeed = 'values' | 'turnEnds' | 'states' | 'groups';
+export type AdvantageRequirement = 'values' | 'turnEnds' | 'states' | 'groups';
 
 export interface AdvantageEstimator {
-  readonly needs: readonly AdvantageNeed[];
+  readonly needs: readonly AdvantageRequirement[];
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
 }
 

@@ -2,7 +2,7 @@ import { biLevelGae } from './bi-level-gae.ts';
 import { drGrpo } from './dr-grpo.ts';
 import {
   type AdvantageEstimator,
-  type AdvantageNeed,
+  type AdvantageRequirement,
   type AdvantageSequence,
   type AdvantageSettings,
   type Advantages,
@@ -44,7 +44,7 @@ export function advantageEstimator(name: string): AdvantageEstimator {
 }
 
 /** What the run offers to the estimator. */
-export interface AdvantageOffer {
+export interface AdvantageSupport {
   readonly valueHead: boolean;
   /** Episodes that start from the same state. */
   readonly groupSize: number;
@@ -55,7 +55,7 @@ export interface AdvantageOffer {
  * Refuses an estimator that the run cannot feed.
  * @throws RangeError with the reason and what would be right
  */
-export function checkAdvantage(name: string, offer: AdvantageOffer): void {
+export function checkAdvantage(name: string, offer: AdvantageSupport): void {
   const { needs } = advantageEstimator(name);
   if (needs.includes('values') && !offer.valueHead) {
     throw new RangeError(
@@ -100,7 +100,7 @@ function checkSequence(
   sequence: AdvantageSequence,
   index: number,
   name: string,
-  needs: readonly AdvantageNeed[],
+  needs: readonly AdvantageRequirement[],
 ): void {
   for (const key of ['values', 'turnEnds', 'states'] as const) {
     if (needs.includes(key) && sequence[key] === undefined) {

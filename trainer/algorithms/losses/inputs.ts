@@ -20,7 +20,7 @@ export interface LossStructure {
 }
 
 /** What the model and the batch offer to the loss. */
-export interface LossOffer {
+export interface AvailableLossInputs {
   /** The model has a value head and the sequences have `returns` and `values`. */
   readonly value: boolean;
   /** The graph computes entropies; without them neither the bonus nor the metric exists. */
@@ -29,7 +29,7 @@ export interface LossOffer {
   readonly policy?: boolean;
 }
 
-export function lossStructure(settings: LossSettings, offer: LossOffer): LossStructure {
+export function lossStructure(settings: LossSettings, offer: AvailableLossInputs): LossStructure {
   const supervised = policyLoss(settings.policy).kind === 'likelihood';
   const value = offer.value && !supervised;
   const policy = offer.policy ?? true;

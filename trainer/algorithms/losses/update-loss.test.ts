@@ -5,14 +5,14 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
-import { type LossOffer, lossInputs, lossScalars, lossStructure } from './inputs.ts';
+import { type AvailableLossInputs, lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { type CurrentOutputs, type LossResult, numericLoss } from './reference.test-data.ts';
 import { POLICY_LOSSES } from './registry.ts';
 import { AGGREGATIONS, DEFAULT_LOSS_SETTINGS, KL_ESTIMATORS, type LossSettings } from './settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const LENGTH = 9;
-const offer: LossOffer = { value: true, entropy: true };
+const offer: AvailableLossInputs = { value: true, entropy: true };
 
 /** A batch whose masked entries are NaN wherever the loss must not look. */
 function makeBatch(seed: number, count = 4): { sequences: TrainingSequence[]; outputs: CurrentOutputs[] } {

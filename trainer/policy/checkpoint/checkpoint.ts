@@ -9,7 +9,7 @@ import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
 import { isThere, writeWhole } from './files.ts';
-import type { ModelPlace } from './model-folder.ts';
+import type { ModelFolders } from './model-folder.ts';
 import { CONFIG_FILE } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
@@ -93,7 +93,7 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */
 export async function readTrained(
-  { base, adapter }: ModelPlace,
+  { base, adapter }: ModelFolders,
   config: DecoderConfig,
   weights: ParameterStore,
 ): Promise<void> {

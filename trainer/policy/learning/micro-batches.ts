@@ -64,7 +64,7 @@ export function planMicroBatches(
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const best = [0];
-  const cuts: Cut[] = [];
+  const cuts: MicroBatchCut[] = [];
   for (let end = 1; end <= order.length; end++) {
     best.push(Infinity);
     let tokens = 0;
@@ -106,7 +106,7 @@ function costsOf({ hiddenSize, intermediateSize, heads, keyValueHeads, headDimen
   };
 }
 
-interface Cut extends Pick<MicroBatch, 'rows' | 'time'> {
+interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   /** Number of tokens where rows are packed. */
   readonly packed: number | null;
   /** First of its sequences in their order. */
@@ -114,7 +114,7 @@ interface Cut extends Pick<MicroBatch, 'rows' | 'time'> {
 }
 
 function microBatch(
-  { rows, time, packed }: Cut,
+  { rows, time, packed }: MicroBatchCut,
   members: readonly number[],
   sequences: readonly PlannedSequence[],
 ): MicroBatch {

@@ -1,11 +1,11 @@
 import t from 'tap';
 import {
   Canvas,
+  CanvasRegion,
   cellSize,
   type PagePart,
   paintPage,
   printable,
-  Sketch,
   textWidth,
   wrap,
 } from './painting.ts';
@@ -85,7 +85,7 @@ t.test('cells shrink where boards are large, and meet without gaps at any scale'
   t.equal(cellSize(64, 1000, 48), 8);
   for (const scale of [0.3, 0.77, 1.9]) {
     const canvas = new Canvas(Math.round(20 * scale), 1, 0x000000);
-    const sketch = new Sketch(canvas, 0, 0, scale);
+    const sketch = new CanvasRegion(canvas, 0, 0, scale);
     for (let x = 0; x < 20; x++) sketch.fill(x, 0, 1, 10, 0xffffff);
     t.same(shape(canvas), ['#'.repeat(canvas.width)]);
   }

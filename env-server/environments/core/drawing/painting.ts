@@ -87,7 +87,7 @@ function pixelOf(color: Color): number {
 }
 
 /** A part of a canvas with its own origin and scale; rectangles that meet there meet in pixels, too. */
-export class Sketch {
+export class CanvasRegion {
   readonly #canvas: Canvas;
   readonly #x: number;
   readonly #y: number;

@@ -1,4 +1,4 @@
-import { inTurns, type Parts } from '../../core/slices.ts';
+import { inScheduledSlices, type Sliced } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import { LeanError } from './parser.ts';
 import { type Goal, readStatement, showGoal } from './statement.ts';
@@ -14,7 +14,7 @@ const SHOWN_GOALS = 5;
 export function builtinBackend(automation: Automation): Backend {
   return {
     check(theorem, tactics) {
-      return inTurns(checkProof(theorem, tactics, automation));
+      return inScheduledSlices(checkProof(theorem, tactics, automation));
     },
   };
 }
@@ -23,7 +23,7 @@ function* checkProof(
   { statement }: Theorem,
   tactics: readonly string[],
   automation: Automation,
-): Parts<Verdict> {
+): Sliced<Verdict> {
   let goals: Goal[] = [readStatement(statement)];
   for (const tactic of tactics) {
     yield;

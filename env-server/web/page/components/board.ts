@@ -1,6 +1,6 @@
 import { fill, h } from '../../../../shared/web/element.ts';
 import type { Observation, Schemas } from '../client/wire.ts';
-import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
+import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
 
 /** Pictures smaller than this are shown at twice their size, in pixels. */
 const SMALL_PICTURE = 260;
@@ -9,7 +9,7 @@ const SMALL_PICTURE = 260;
 const LONG_ACTION = 30;
 
 /** What the figures beside a state say. */
-export interface Situation {
+export interface BoardState {
   readonly step: number;
   readonly steps: number;
   readonly observation: Observation;
@@ -56,10 +56,10 @@ export class Board {
     });
   }
 
-  show(situation: Situation): void {
+  show(situation: BoardState): void {
     const { step, steps, observation, action, reward, totalReward, seed, info } = situation;
     this.#text.textContent = formatValue(observation, 2);
-    const stands = standing(situation);
+    const stands = episodeStatus(situation);
     const said = action === undefined ? '–' : formatValue(action);
     this.#said.hidden = said.length <= LONG_ACTION;
     this.#said.textContent = said;

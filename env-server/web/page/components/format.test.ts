@@ -1,5 +1,5 @@
 import t from 'tap';
-import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
+import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
 
 t.test('numbers read well', t => {
   t.equal(formatNumber(-0.1), '−0.1');
@@ -17,10 +17,10 @@ t.test('text stays text, the rest becomes JSON', t => {
 });
 
 t.test('an episode’s standing in a word', t => {
-  t.same(standing({ info: {} }), { text: 'under way', tone: 'plain' });
-  t.same(standing({ terminated: true, info: { success: true } }), { text: 'solved', tone: 'good' });
-  t.same(standing({ terminated: true, truncated: true, info: {} }), { text: 'ended', tone: 'bad' });
-  t.same(standing({ truncated: true, info: { success: true } }), { text: 'cut short', tone: 'warn' });
+  t.same(episodeStatus({ info: {} }), { text: 'under way', tone: 'plain' });
+  t.same(episodeStatus({ terminated: true, info: { success: true } }), { text: 'solved', tone: 'good' });
+  t.same(episodeStatus({ terminated: true, truncated: true, info: {} }), { text: 'ended', tone: 'bad' });
+  t.same(episodeStatus({ truncated: true, info: { success: true } }), { text: 'cut short', tone: 'warn' });
   t.end();
 });
 

@@ -11,17 +11,17 @@ export function formatValue(value: unknown, indent?: number): string {
 }
 
 /** How an episode stands. */
-export interface Standing {
+export interface EpisodeStatus {
   readonly text: string;
   readonly tone: 'plain' | 'good' | 'bad' | 'warn';
 }
 
 /** In a word, how the last step left an episode. */
-export function standing(last: {
+export function episodeStatus(last: {
   readonly terminated?: boolean;
   readonly truncated?: boolean;
   readonly info: { readonly success?: boolean };
-}): Standing {
+}): EpisodeStatus {
   if (last.terminated)
     return last.info.success ? { text: 'solved', tone: 'good' } : { text: 'ended', tone: 'bad' };
   if (last.truncated) return { text: 'cut short', tone: 'warn' };

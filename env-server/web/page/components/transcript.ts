@@ -1,6 +1,6 @@
 import { fill, h } from '../../../../shared/web/element.ts';
-import type { Move } from '../play/episode.ts';
-import { actionRemark, formatNumber, formatValue, standing } from './format.ts';
+import type { PlayedStep } from '../play/episode.ts';
+import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
 
 /** Rows that are shown; a browser need not hold thousands. */
 const MOST_ROWS = 200;
@@ -32,7 +32,7 @@ export class Transcript {
     this.#more,
   );
 
-  show(moves: readonly Move[]): void {
+  show(moves: readonly PlayedStep[]): void {
     const first = Math.max(0, moves.length - MOST_ROWS);
     fill(
       this.#rows,
@@ -45,7 +45,7 @@ export class Transcript {
   }
 }
 
-function row(move: Move, step: number): HTMLTableRowElement {
+function row(move: PlayedStep, step: number): HTMLTableRowElement {
   return h(
     'tr',
     {},
@@ -57,6 +57,6 @@ function row(move: Move, step: number): HTMLTableRowElement {
 }
 
 /** What is to be said of a step besides its reward; empty for an ordinary one. */
-export function remark(move: Move): string {
-  return move.terminated || move.truncated ? standing(move).text : actionRemark(move.info);
+export function remark(move: PlayedStep): string {
+  return move.terminated || move.truncated ? episodeStatus(move).text : actionRemark(move.info);
 }

@@ -11,17 +11,17 @@ import type {
 } from '../client/wire.ts';
 
 /** How an environment is to be played. */
-export interface Setup {
+export interface PlaySetup {
   readonly config: JsonObject;
   readonly wrappers: readonly WrapperChoice[];
   readonly options: JsonObject;
   readonly format: string;
 }
 
-export const DEFAULT_SETUP: Setup = { config: {}, wrappers: [], options: {}, format: 'text' };
+export const DEFAULT_SETUP: PlaySetup = { config: {}, wrappers: [], options: {}, format: 'text' };
 
 /** A step that was taken. */
-export interface Move {
+export interface PlayedStep {
   readonly action: Json;
   readonly observation: Observation;
   readonly reward: number;
@@ -37,7 +37,11 @@ const MANY_SNAPSHOTS = 512;
  * The environment under a setup.
  * @throws RequestFailed with pointers below `/config` and `/wrappers`
  */
-export function describe(client: Client, envId: string, { config, wrappers }: Setup): Promise<Environment> {
+export function describe(
+  client: Client,
+  envId: string,
+  { config, wrappers }: PlaySetup,
+): Promise<Environment> {
   return client.json('POST', environmentPath(envId, 'describe'), { body: { config, wrappers }, quiet: true });
 }
 
@@ -45,16 +49,16 @@ export function describe(client: Client, envId: string, { config, wrappers }: Se
 export class Episode {
   readonly #client: Client;
   readonly environment: Environment;
-  readonly #setup: Setup;
+  readonly #setup: PlaySetup;
   session: Session;
-  moves: Move[] = [];
+  moves: PlayedStep[] = [];
   /** Snapshots by the number of steps taken before them; undefined where there is none. */
   #snapshots: Promise<string | undefined>[] = [];
   #snapshotsTaken = 0;
   /** Why there is no way back, where there is none. */
   undoProblem: string | undefined;
 
-  private constructor(client: Client, environment: Environment, setup: Setup, session: Session) {
+  private constructor(client: Client, environment: Environment, setup: PlaySetup, session: Session) {
     this.#client = client;
     this.environment = environment;
     this.#setup = setup;
@@ -69,7 +73,7 @@ export class Episode {
   static async begin(
     client: Client,
     environment: Environment,
-    setup: Setup,
+    setup: PlaySetup,
     seed?: number,
   ): Promise<Episode> {
     const session = await create(client, environment.env_id, setup, seed);
@@ -216,12 +220,12 @@ export async function readTrajectory(client: Client, sessionId: string): Promise
 }
 
 /** A record of a trajectory as a step that was taken. */
-export function moveOf(record: TrajectoryRecord): Move {
+export function moveOf(record: TrajectoryRecord): PlayedStep {
   const { action, observation, reward = 0, terminated = false, truncated = false, info } = record;
   return { action: action as Json, observation, reward, terminated, truncated, info };
 }
 
-function create(client: Client, envId: string, setup: Setup, seed: number | undefined): Promise<Session> {
+function create(client: Client, envId: string, setup: PlaySetup, seed: number | undefined): Promise<Session> {
   const { config, wrappers, options, format } = setup;
   return client.json('POST', 'v1/sessions', {
     body: {

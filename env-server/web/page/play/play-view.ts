@@ -6,13 +6,13 @@ import { exchangePanel } from '../components/exchange-panel.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { Transcript } from '../components/transcript.ts';
 import type { View } from '../view.ts';
-import type { PlayRequest } from '../watch/lobby.ts';
-import { Stage } from './stage.ts';
+import type { PlayRequest } from './environment-intro.ts';
+import { EpisodeView } from './episode-view.ts';
 
 /** Pick an environment, play it, see what went over the wire. */
 export class PlayView implements View<'play'> {
   readonly #picker: EnvironmentPicker;
-  readonly #stage: Stage;
+  readonly #episodeView: EpisodeView;
   readonly #transcript = new Transcript();
   readonly #saveNote = new ProblemNote();
   readonly element: HTMLElement;
@@ -21,12 +21,15 @@ export class PlayView implements View<'play'> {
 
   constructor(client: Client, announce: (text: string) => void) {
     this.#picker = new EnvironmentPicker(client);
-    this.#stage = new Stage(client, { announce, onchange: moves => this.#transcript.show(moves) });
+    this.#episodeView = new EpisodeView(client, {
+      announce,
+      onchange: moves => this.#transcript.show(moves),
+    });
     this.element = h(
       'div',
       { class: 'play-view' },
       this.#picker.element,
-      this.#stage.element,
+      this.#episodeView.element,
       h(
         'div',
         { class: 'side' },
@@ -49,7 +52,7 @@ export class PlayView implements View<'play'> {
         ),
       ),
     );
-    addEventListener('pagehide', () => this.#stage.close());
+    addEventListener('pagehide', () => this.#episodeView.close());
   }
 
   async show({ envId, preset, seed }: Address & { view: 'play' }, first: boolean): Promise<void> {
@@ -68,18 +71,18 @@ export class PlayView implements View<'play'> {
 
   hide(): void {
     this.#turn++;
-    this.#stage.close();
+    this.#episodeView.close();
   }
 
   /** @param focus whether the visitor asked for it */
   async #play(request: PlayRequest, focus: boolean): Promise<void> {
     this.#picker.current = request.envId;
-    await this.#stage.open(request, focus);
+    await this.#episodeView.open(request, focus);
   }
 
   async #save(): Promise<void> {
     await this.#saveNote.around(async () => {
-      const { episode } = this.#stage;
+      const { episode } = this.#episodeView;
       if (!episode) return;
       const address = URL.createObjectURL(
         new Blob([await episode.trajectory()], { type: 'application/jsonl' }),

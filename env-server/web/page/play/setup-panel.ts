@@ -5,7 +5,7 @@ import type { Environment, Violation, WrapperChoice } from '../client/wire.ts';
 import { JsonField, NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { type FieldSchema, SchemaForm } from '../components/schema-form.ts';
-import { describe, type Setup } from './episode.ts';
+import { describe, type PlaySetup } from './episode.ts';
 
 /** A pause in typing after which the server is asked what it thinks. */
 const PAUSE_MS = 200;
@@ -76,7 +76,7 @@ export class SetupPanel {
   }
 
   /** What is set. @throws NotJson, after showing where */
-  get setup(): Setup {
+  get setup(): PlaySetup {
     return {
       config: { ...(this.#preset !== undefined && { preset: this.#preset }), ...this.#form.changes },
       wrappers: this.#wrappers.value as unknown as WrapperChoice[],
@@ -86,7 +86,7 @@ export class SetupPanel {
   }
 
   /** Takes over what somebody else set. */
-  adopt({ config, wrappers, options, format }: Setup): void {
+  adopt({ config, wrappers, options, format }: PlaySetup): void {
     const { preset, ...changes } = config;
     this.#preset = preset as string | undefined;
     this.#form.adopt(changes);

@@ -1,7 +1,7 @@
 import { fill, h, newId } from '../../../../shared/web/element.ts';
 import type { Address } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
-import { Turns } from '../client/turns.ts';
+import { SerialQueue } from '../client/serial-queue.ts';
 import type { Registration, Schemas } from '../client/wire.ts';
 import { exchangePanel } from '../components/exchange-panel.ts';
 import { NotJson } from '../components/json-field.ts';
@@ -46,7 +46,7 @@ export class RegisterView implements View<'register'> {
   readonly element: HTMLElement;
   /** What was asked for and is not done. */
   readonly #pending = new Set<string>();
-  readonly #turns = new Turns();
+  readonly #queue = new SerialQueue();
   #known: { readonly [kind: string]: Example } | undefined;
 
   constructor(client: Client) {
@@ -186,7 +186,7 @@ export class RegisterView implements View<'register'> {
   async #do(name: string, work: () => Promise<void>): Promise<void> {
     if (this.#pending.has(name)) return;
     this.#pending.add(name);
-    await this.#turns.take(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
+    await this.#queue.take(() => this.#reportOn(work)).finally(() => this.#pending.delete(name));
   }
 
   async #reportOn(work: () => Promise<void>): Promise<void> {

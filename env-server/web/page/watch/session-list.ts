@@ -4,7 +4,7 @@ import type { Client } from '../client/client.ts';
 import { Poll } from '../client/poll.ts';
 import type { Schemas, Session } from '../client/wire.ts';
 import { ProblemNote } from '../components/problem-note.ts';
-import { FILM_GROUP } from './film.ts';
+import { FILM_GROUP } from './replay-frames.ts';
 
 const PAGE_SIZE = 50;
 const REFRESH_MS = 2000;

@@ -8,9 +8,9 @@ import { Board } from '../components/board.ts';
 import { formatNumber, formatValue } from '../components/format.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { Transcript } from '../components/transcript.ts';
+import type { PlayRequest } from '../play/environment-intro.ts';
 import { moveOf, readTrajectory } from '../play/episode.ts';
-import { Film } from './film.ts';
-import type { PlayRequest } from './lobby.ts';
+import { ReplayFrames } from './replay-frames.ts';
 
 const LOOK_MS = 1000;
 const PACE_MS = 500;
@@ -56,7 +56,7 @@ export class SessionReplay {
   #hasPictures = false;
   #records: readonly TrajectoryRecord[] = [];
   #position = 0;
-  #film: Film | undefined;
+  #film: ReplayFrames | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
 
   /** @param playOn carries an episode over into a session of the visitor's own */
@@ -136,7 +136,7 @@ export class SessionReplay {
       this.#records = await readTrajectory(this.#client, this.#sessionId);
       if (known?.episode_id !== session.episode_id) {
         this.#film?.close();
-        this.#film = new Film(this.#client, session);
+        this.#film = new ReplayFrames(this.#client, session);
         this.#position = 0;
       }
       this.#session = session;

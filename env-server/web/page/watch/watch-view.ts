@@ -1,8 +1,8 @@
 import { fill, h } from '../../../../shared/web/element.ts';
 import type { Address } from '../address.ts';
 import type { Client } from '../client/client.ts';
+import type { PlayRequest } from '../play/environment-intro.ts';
 import type { View } from '../view.ts';
-import type { PlayRequest } from './lobby.ts';
 import { SessionList } from './session-list.ts';
 import { SessionReplay } from './session-replay.ts';
 

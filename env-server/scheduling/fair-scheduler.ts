@@ -1,0 +1,272 @@
+import { performance } from 'node:perf_hooks';
+import { Queue } from './queue.ts';
+import { type Flow, RoundRobin } from './round-robin.ts';
+
+/** Work on the event loop after which everything else on it has its turn, in milliseconds. */
+export const SLICE_MS = 4;
+/** What a client, or a connection of it, gets before the next one has its turn. */
+const QUANTUM_MS = 2;
+/** Work after which it is worth knowing that the event loop has gone round. */
+const NOTED_MS = 1;
+/** Long computations of one client that may be under way; each holds memory until it is done. */
+const MOST_COMPUTATIONS = 4;
+
+/** A piece of work that is carried out in one go. It handles its own errors. */
+export type Task = () => void;
+
+/** What the scheduler needs of the world. */
+export interface EventLoop {
+  /** Milliseconds. */
+  now(): number;
+  /** Calls back when the event loop has gone round. */
+  afterOthers(callback: () => void): void;
+}
+
+/** Milliseconds. Taken as it is at the start: the checker of environments puts its own in the place of `performance.now`. */
+export const now = performance.now.bind(performance);
+
+const EVENT_LOOP: EventLoop = {
+  now,
+  afterOthers: callback => void setImmediate(callback),
+};
+
+/**
+ * Shares the event loop among clients, and each client's share among its connections, by the time that their work takes.
+ * Work is carried out at once while nothing waits and the slice is not used up; else it waits in the queue of its
+ * connection, and the event loop goes round between slices.
+ */
+export class FairScheduler {
+  readonly #loop: EventLoop;
+  readonly #clients = new Map<string, Client>();
+  readonly #ring = new RoundRobin<Client>(QUANTUM_MS, client => this.#clients.delete(client.key));
+  #current: Lane | undefined;
+  /** Work done at once since the event loop was last known to go round, in milliseconds. */
+  #used = 0;
+  #queued = 0;
+  #busy = false;
+  #called = false;
+  /** When the task under way began. */
+  #begun = 0;
+
+  constructor(loop: EventLoop = EVENT_LOOP) {
+    this.#loop = loop;
+  }
+
+  /** A connection's place among those of its client. */
+  lane(client: string): Lane {
+    return new Lane(this, client);
+  }
+
+  /** The connection for which the code that calls this runs; undefined after an `await`, and where it is for none. */
+  get current(): Lane | undefined {
+    return this.#current;
+  }
+
+  /** Lets a function that is called later know for which connection it runs. (An `AsyncLocalStorage` costs more than a step.) */
+  keep<A extends unknown[], R>(later: (...given: A) => R): (...given: A) => R {
+    const lane = this.#current;
+    if (!lane) return later;
+    return (...given) => {
+      const before = this.#current;
+      this.#current = lane;
+      try {
+        return later(...given);
+      } finally {
+        this.#current = before;
+      }
+    };
+  }
+
+  /** Tasks that wait for their turn. */
+  get queued(): number {
+    return this.#queued;
+  }
+
+  /** Whether a client may have another long computation under way. */
+  mayCompute(lane: Lane): boolean {
+    return (this.#clients.get(lane.client)?.computing ?? 0) < MOST_COMPUTATIONS;
+  }
+
+  /** {@link Lane.run} */
+  run(lane: Lane, task: Task): void {
+    if (this.#queued > 0 || this.#busy || this.#used >= SLICE_MS) {
+      this.enqueue(lane, task);
+      return;
+    }
+    this.#begun = this.#loop.now();
+    this.#busy = true;
+    this.#current = lane;
+    try {
+      task();
+    } finally {
+      this.#current = undefined;
+      this.#busy = false;
+      this.#used += this.#loop.now() - this.#begun;
+      if (this.#used >= NOTED_MS) this.#call();
+    }
+  }
+
+  /** {@link Lane.enqueue} */
+  enqueue(lane: Lane, task: Task): void {
+    lane.queue.push(task);
+    this.#list(lane);
+  }
+
+  /** {@link Lane.goOn} */
+  goOn(lane: Lane, task: Task): void {
+    lane.queue.unshift(task);
+    this.#list(lane);
+  }
+
+  /** The account of a client, which is kept while it has something to do. */
+  clientOf(key: string): Client {
+    let client = this.#clients.get(key);
+    if (!client) {
+      client = new Client(key);
+      this.#clients.set(key, client);
+    }
+    return client;
+  }
+
+  #list(lane: Lane): void {
+    this.#queued++;
+    const client = this.clientOf(lane.client);
+    client.lanes.add(lane);
+    this.#ring.add(client);
+    this.#call();
+  }
+
+  #call(): void {
+    if (this.#called) return;
+    this.#called = true;
+    this.#loop.afterOthers(this.#slice);
+  }
+
+  /** Carries out what waits, for the length of a slice. */
+  readonly #slice = (): void => {
+    this.#called = false;
+    this.#used = 0;
+    this.#busy = true;
+    const begin = this.#loop.now();
+    this.#begun = begin;
+    try {
+      while (this.#queued > 0 && this.#begun - begin < SLICE_MS) this.#next();
+    } finally {
+      this.#busy = false;
+      if (this.#queued > 0) this.#call();
+    }
+  };
+
+  #next(): void {
+    const client = this.#ring.next()!;
+    const lane = client.lanes.next()!;
+    const task = lane.queue.shift()!;
+    this.#queued--;
+    const begin = this.#begun;
+    this.#current = lane;
+    try {
+      task();
+    } finally {
+      this.#current = undefined;
+      this.#begun = this.#loop.now();
+      const cost = this.#begun - begin;
+      client.deficit -= cost;
+      lane.deficit -= cost;
+    }
+  }
+}
+
+/** One client: its connections take turns within its turn. */
+class Client implements Flow {
+  readonly key: string;
+  readonly lanes = new RoundRobin<Lane>(QUANTUM_MS);
+  deficit = 0;
+  isListed = false;
+  /** Long computations that are under way. */
+  computing = 0;
+  /** Long computations that have not begun. */
+  readonly waiting = new Queue<Task>();
+
+  constructor(key: string) {
+    this.key = key;
+  }
+
+  get isEmpty(): boolean {
+    return this.lanes.next() === undefined;
+  }
+}
+
+let lanes = 0;
+
+/** The work of one connection, in its order. */
+export class Lane implements Flow {
+  /** Whose connection it is; see {@link FairScheduler.lane}. */
+  readonly client: string;
+  /** Differs from connection to connection of this process. */
+  readonly number = ++lanes;
+  readonly queue = new Queue<Task>();
+  deficit = 0;
+  isListed = false;
+  readonly #scheduler: FairScheduler;
+
+  constructor(scheduler: FairScheduler, client: string) {
+    this.#scheduler = scheduler;
+    this.client = client;
+  }
+
+  get isEmpty(): boolean {
+    return this.queue.length === 0;
+  }
+
+  /** Carries out a task: at once where nothing waits and the slice is not used up, else when its turn comes. */
+  run(task: Task): void {
+    this.#scheduler.run(this, task);
+  }
+
+  /** Carries out a task when its turn comes, after the event loop has gone round. */
+  enqueue(task: Task): void {
+    this.#scheduler.enqueue(this, task);
+  }
+
+  /** The same, before everything else that waits on this connection: for the rest of a task that has used up its slice. */
+  goOn(task: Task): void {
+    this.#scheduler.goOn(this, task);
+  }
+
+  /**
+   * Carries out a long computation slice by slice, when the client has few enough of them under way.
+   * @param advance carries out a slice; true when nothing is left
+   */
+  compute(advance: () => boolean): void {
+    const turn = (): void => {
+      if (advance()) this.#endComputation();
+      else this.enqueue(turn);
+    };
+    const client = this.#scheduler.clientOf(this.client);
+    if (client.computing < MOST_COMPUTATIONS) {
+      client.computing++;
+      this.enqueue(turn);
+    } else {
+      client.waiting.push(() => this.enqueue(turn));
+    }
+  }
+
+  /** A client with a computation under way is listed, hence kept. */
+  #endComputation(): void {
+    const client = this.#scheduler.clientOf(this.client);
+    const next = client.waiting.shift();
+    if (next) next();
+    else client.computing--;
+  }
+}
+
+/** The turns on the event loop of this process. */
+export const scheduler = new FairScheduler();
+
+/** For work that no connection waits for. */
+export const background = scheduler.lane('background');
+
+/** Resolves when a connection has its next turn. */
+export function nextTurn(lane: Lane): Promise<void> {
+  return new Promise(resolve => lane.enqueue(resolve));
+}

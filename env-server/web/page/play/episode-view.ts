@@ -1,0 +1,289 @@
+import type { Json } from '../../../../shared/json.ts';
+import { fill, h, newId } from '../../../../shared/web/element.ts';
+import { formatAddress } from '../address.ts';
+import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
+import { SerialQueue } from '../client/serial-queue.ts';
+import type { Environment } from '../client/wire.ts';
+import { Board } from '../components/board.ts';
+import { ProblemNote } from '../components/problem-note.ts';
+import { stepReport } from '../components/step-report.ts';
+import { ActionPad } from './action-pad.ts';
+import { EnvironmentIntro, type PlayRequest } from './environment-intro.ts';
+import type { Episode, PlayedStep } from './episode.ts';
+import { keyOf } from './keys.ts';
+import { PolicyControls } from './policy-controls.ts';
+
+/** Actions that wait for the one under way; more of them are a key held down. */
+const MOST_WAITING = 4;
+const UNDO_KEY = 'Backspace';
+const GUIDE_KEY = '.';
+/** Problems of a session that is there no more. */
+const GONE: ReadonlySet<string | undefined> = new Set([
+  'unknown_session',
+  'session_expired',
+  'session_closed',
+]);
+
+interface EpisodeViewOptions {
+  /** Reads out to those who do not see the page. */
+  readonly announce: (text: string) => void;
+  /** Is told of every change of the episode. */
+  readonly onchange: (moves: readonly PlayedStep[]) => void;
+}
+
+/** Where an environment is played. Owns the episode that is under way. */
+export class EpisodeView {
+  readonly #client: Client;
+  readonly #options: EpisodeViewOptions;
+  readonly #title = h('h1', { tabindex: -1 });
+  readonly #note = new ProblemNote();
+  readonly #board = new Board();
+  readonly #undo = h(
+    'button',
+    { type: 'button', 'aria-keyshortcuts': UNDO_KEY, onclick: () => this.#goBack() },
+    'Undo',
+    h('kbd', { 'aria-hidden': 'true' }, '⌫'),
+  );
+  readonly #undoProblem = h('p', { class: 'hint', id: newId() });
+  readonly #actions = h('div', {});
+  readonly #guidance = h('div', {});
+  readonly #play = h(
+    'div',
+    { class: 'play', hidden: true },
+    this.#board.element,
+    this.#actions,
+    this.#note.element,
+    this.#board.infoElement,
+    h('div', { class: 'turns' }, this.#undo, this.#guidance),
+    this.#undoProblem,
+    h('p', { class: 'hint' }, 'Keys act while the focus is in this part of the page and not in a field.'),
+  );
+  readonly #before = h('div', {});
+  readonly #loadNote = new ProblemNote();
+  readonly element = h(
+    'section',
+    {
+      class: 'stage',
+      'aria-label': 'Play',
+      tabindex: -1,
+      onkeydown: (event: KeyboardEvent) => this.#press(event),
+    },
+    this.#loadNote.element,
+    this.#before,
+    this.#play,
+  );
+  #lobby: EnvironmentIntro | undefined;
+  #pad: ActionPad | undefined;
+  #guide: PolicyControls | undefined;
+  #episode: Episode | undefined;
+  /** The session ended on the server; the next start opens another one. */
+  #gone = false;
+  /** Episodes that the server was asked for; the last one counts. */
+  #beginning = 0;
+  #waiting = 0;
+  readonly #queue = new SerialQueue();
+  #turn = 0;
+
+  constructor(client: Client, options: EpisodeViewOptions) {
+    this.#client = client;
+    this.#options = options;
+  }
+
+  get episode(): Episode | undefined {
+    return this.#episode;
+  }
+
+  /** @param focus whether the visitor asked for it, so that the focus goes to where it is played */
+  async open(request: PlayRequest, focus: boolean): Promise<void> {
+    this.close();
+    const turn = this.#turn;
+    this.#title.textContent = request.envId;
+    fill(this.#before, this.#title);
+    this.#loadNote.clear();
+    try {
+      const path = environmentPath(request.envId);
+      const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
+      if (turn !== this.#turn) return;
+      this.#lobby = new EnvironmentIntro(this.#client, environment, request, {
+        title: this.#title,
+        startOver: seed => this.#startOver(seed),
+        reset: seed => this.#reset(seed),
+      });
+      fill(this.#before, this.#lobby.element);
+      await this.#begin(this.#lobby, request.seed, request.actions);
+    } catch (error) {
+      if (turn === this.#turn) this.#loadNote.show(error);
+    }
+    if (focus && turn === this.#turn) this.#focus();
+  }
+
+  /** Ends the episode and its session. */
+  close(): void {
+    this.#turn++;
+    this.#guide?.stop();
+    const episode = this.#episode;
+    this.#episode = undefined;
+    this.#lobby = undefined;
+    this.#pad = undefined;
+    this.#play.hidden = true;
+    fill(this.#actions);
+    if (episode && !this.#gone) {
+      // The session would expire anyway, and the visitor has left it.
+      episode.close().catch(() => {});
+    }
+  }
+
+  /** To where it is played, or to the title of what cannot be. */
+  #focus(): void {
+    const target = this.#episode ? (this.#pad?.field ?? this.#board.focusTarget) : this.#title;
+    target.focus({ preventScroll: true });
+  }
+
+  /** A new session with what is set, in the place of the one that there is. */
+  async #startOver(seed: number | undefined): Promise<void> {
+    const lobby = this.#lobby;
+    if (!lobby) return;
+    const turn = ++this.#turn;
+    this.#guide?.stop();
+    const old = this.#gone ? undefined : this.#episode;
+    this.#loadNote.clear();
+    try {
+      const begun = this.#begin(lobby, seed);
+      // What is done next is done in the new episode.
+      this.#queue.take(() => Promise.allSettled([begun]));
+      await begun;
+      if (turn === this.#turn && old !== this.#episode) await old?.close();
+    } catch (error) {
+      if (turn === this.#turn) this.#loadNote.show(error);
+    }
+  }
+
+  async #begin(lobby: EnvironmentIntro, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
+    const turn = this.#turn;
+    this.#beginning++;
+    try {
+      const episode = await lobby.open(seed, actions);
+      if (turn === this.#turn && episode) this.#take(episode);
+      else await episode?.close();
+    } finally {
+      this.#beginning--;
+    }
+  }
+
+  #take(episode: Episode): void {
+    const { environment } = episode;
+    this.#episode = episode;
+    this.#gone = false;
+    this.#note.clear();
+    this.#pad = new ActionPad(environment, action => this.#act(action));
+    this.#guide = new PolicyControls(environment, {
+      plan: policy => episode.plan(policy),
+      act: action => this.#act(action),
+      say: this.#options.announce,
+      fail: error => this.#fail(error),
+    });
+    fill(this.#actions, this.#pad.element);
+    fill(this.#guidance, this.#guide.element);
+    this.#play.hidden = false;
+    this.#refresh();
+  }
+
+  async #reset(seed: number | undefined): Promise<void> {
+    if (this.#gone || !this.#episode || this.#beginning > 0) {
+      await this.#startOver(seed);
+      return;
+    }
+    this.#guide?.stop();
+    const done = await this.#queue.take(() => this.#attempt(episode => episode.reset(seed)));
+    if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
+  }
+
+  /** Takes an action when those before it are done; true while the episode goes on. */
+  #act(action: Json): Promise<boolean> {
+    if (this.#waiting >= MOST_WAITING) return Promise.resolve(false);
+    this.#waiting++;
+    return this.#queue.take(async () => {
+      this.#waiting--;
+      const before = this.#episode?.moves.length;
+      if (!(await this.#attempt(episode => episode.step(action)))) return false;
+      if (this.#episode) this.#options.announce(stepReport(this.#episode));
+      const last = this.#episode?.moves.at(-1);
+      return (
+        last !== undefined && this.#episode?.moves.length !== before && !last.terminated && !last.truncated
+      );
+    });
+  }
+
+  async #goBack(): Promise<void> {
+    this.#guide?.stop();
+    const undone = await this.#queue.take(async () => {
+      return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
+    });
+    if (undone) this.#options.announce(`Back at step ${this.#episode?.moves.length}.`);
+  }
+
+  /** Does something to the episode and shows how it stands then, or what went wrong. */
+  async #attempt(work: (episode: Episode) => Promise<void>): Promise<boolean> {
+    const episode = this.#episode;
+    if (!episode) return false;
+    try {
+      await work(episode);
+    } catch (error) {
+      if (episode === this.#episode) this.#fail(error);
+      return false;
+    }
+    if (episode !== this.#episode) return false;
+    this.#note.clear();
+    this.#refresh();
+    return true;
+  }
+
+  #fail(error: unknown): void {
+    this.#note.show(error);
+    if (!(error instanceof RequestFailed) || !GONE.has(error.problem.code)) return;
+    this.#gone = true;
+    this.#note.element.append(h('p', {}, 'Reset opens a new session.'));
+  }
+
+  #press(event: KeyboardEvent): void {
+    const { target } = event;
+    if (target instanceof Element && target.matches('input, textarea, select, summary')) return;
+    const name = keyOf(event);
+    if (name === undefined) return;
+    const action = this.#pad?.keys.get(name);
+    if (action !== undefined) this.#act(action);
+    else if (name === UNDO_KEY) this.#goBack();
+    else if (name === GUIDE_KEY) this.#guide?.one();
+    else return;
+    event.preventDefault();
+  }
+
+  #refresh(): void {
+    const episode = this.#episode!;
+    const { environment, session, moves } = episode;
+    const last = moves.at(-1);
+    this.#board.show({
+      step: moves.length,
+      steps: environment.max_episode_steps,
+      observation: episode.observation,
+      totalReward: episode.totalReward,
+      info: {},
+      ...last,
+    });
+    this.#lobby!.seed = session.seed ?? undefined;
+    history.replaceState(null, '', formatAddress(this.#lobby!.address));
+    this.#undo.disabled = !episode.canUndo;
+    fill(this.#undoProblem, episode.undoProblem);
+    this.#options.onchange(moves);
+    this.#paint(episode);
+  }
+
+  async #paint(episode: Episode): Promise<void> {
+    const picture = episode.environment.capabilities.render ? episode.picture() : undefined;
+    try {
+      await this.#board.paint(episode.moves.length, picture);
+    } catch (error) {
+      if (episode === this.#episode) this.#fail(error);
+    }
+  }
+}

@@ -1,0 +1,83 @@
+import type { Json } from '../../../../shared/json.ts';
+import { h, newId } from '../../../../shared/web/element.ts';
+import type { Environment } from '../client/wire.ts';
+
+/** Slow enough to follow with the eye. */
+const PACE_MS = 350;
+
+interface Player {
+  /** What a policy would do now; undefined when nothing useful is left. */
+  plan(policy: string): Promise<Json | undefined>;
+  /** Takes an action; false when the episode does not go on. */
+  act(action: Json): Promise<boolean>;
+  say(text: string): void;
+  fail(error: unknown): void;
+}
+
+/** Lets a reference policy of the environment play, one step or on and on. */
+export class PolicyControls {
+  readonly #player: Player;
+  readonly #policies: HTMLSelectElement;
+  readonly #once: HTMLButtonElement;
+  readonly #on: HTMLButtonElement;
+  readonly element: HTMLElement;
+  #playing = false;
+
+  constructor({ references }: Environment, player: Player) {
+    this.#player = player;
+    const id = newId();
+    this.#policies = h(
+      'select',
+      { id },
+      ...references.map(({ name, title }) => h('option', { value: name, title }, name)),
+    );
+    this.#once = h(
+      'button',
+      { type: 'button', 'aria-keyshortcuts': '.', onclick: () => this.one() },
+      'One step',
+      h('kbd', { 'aria-hidden': 'true' }, '.'),
+    );
+    this.#on = h('button', { type: 'button', onclick: () => (this.#playing ? this.stop() : this.#play()) });
+    this.element =
+      references.length === 0
+        ? h('p', { class: 'hint' }, 'The environment has no reference policy to play it.')
+        : h(
+            'div',
+            { class: 'guide', role: 'group', 'aria-label': 'Reference policy' },
+            h('label', { for: id }, 'Let play'),
+            this.#policies,
+            this.#once,
+            this.#on,
+          );
+    this.stop();
+  }
+
+  /** One step. */
+  one(): Promise<boolean> {
+    return this.#policies.length > 0 ? this.#step() : Promise.resolve(false);
+  }
+
+  stop(): void {
+    this.#playing = false;
+    this.#on.textContent = 'Play on';
+  }
+
+  async #play(): Promise<void> {
+    this.#playing = true;
+    this.#on.textContent = 'Stop';
+    while (this.#playing && (await this.#step())) await new Promise(done => setTimeout(done, PACE_MS));
+    this.stop();
+  }
+
+  async #step(): Promise<boolean> {
+    const policy = this.#policies.value;
+    try {
+      const action = await this.#player.plan(policy);
+      if (action !== undefined) return await this.#player.act(action);
+      this.#player.say(`The policy ${policy} has nothing left to do.`);
+    } catch (error) {
+      this.#player.fail(error);
+    }
+    return false;
+  }
+}

@@ -1,0 +1,58 @@
+import type { ComponentChildren } from 'preact';
+import { html } from './html.ts';
+import { ThemeButton } from './theme.ts';
+
+/** The pages of the site, in the order of the header. */
+export const SITE_PAGES = ['Play', 'Watch', 'Runs', 'Environments', 'Register', 'Docs'] as const;
+export type SitePage = (typeof SITE_PAGES)[number];
+
+/** Where the parts of the site are; a page whose part is missing has no link. */
+export interface SiteLinks {
+  /** Address of the environment server, ending in a slash; `''` on the server's own pages. */
+  readonly server?: string;
+  /** Address of the pages about training runs. */
+  readonly runs?: string;
+}
+
+interface SiteHeaderProps extends SiteLinks {
+  readonly current: SitePage;
+  /** Shown at the right, before the theme button. */
+  readonly children?: ComponentChildren;
+}
+
+/** The address of a page; undefined where its part of the site is missing. */
+export function pageAddress(page: SitePage, { server, runs }: SiteLinks): string | undefined {
+  if (page === 'Runs') return runs;
+  if (server === undefined) return undefined;
+  return page === 'Docs' ? `${server}docs/` : `${server}#/${page.toLowerCase()}`;
+}
+
+/** The header that every page of the site has: its pages, and the theme. */
+export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
+  const pages = SITE_PAGES.flatMap(page => {
+    const address = pageAddress(page, links);
+    return address === undefined ? [] : [{ page, address }];
+  });
+  return html`<header class="page-head">
+    <a class="brand" href=${pages[0]?.address ?? '#'}><${Mark} />ragen</a>
+    <nav aria-label="Site">
+      ${pages.map(
+        ({ page, address }) =>
+          html`<a key=${page} href=${address} aria-current=${page === current ? 'page' : undefined}>${page}</a>`,
+      )}
+    </nav>
+    <div class="tools">${children}<${ThemeButton} /></div>
+  </header>`;
+}
+
+/** The sign of the project, as in `mark.svg`; part of the page, so that an exported site needs no file for it. */
+function Mark() {
+  return html`<svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true">
+    <rect width="32" height="32" rx="8" fill="#17705f" />
+    <path
+      d="M8 23V9h7.5a4.5 4.5 0 0 1 0 9H8m7 0 5 5"
+      fill="none" stroke="#fff" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round"
+    />
+    <circle cx="24" cy="9.5" r="2.2" fill="#ffd28a" />
+  </svg>`;
+}

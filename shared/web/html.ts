@@ -1,0 +1,11 @@
+import htm from 'htm';
+import { h, type VNode } from 'preact';
+
+type Html = (parts: TemplateStringsArray, ...values: unknown[]) => VNode;
+
+/**
+ * Markup in a template literal, without a build step: `` html`<p class="fine">${text}</p>` ``. Values are escaped; a
+ * function under `onClick` and the like listens.
+ */
+// The package declares the types of its ES module for CommonJS only.
+export const html = (htm as unknown as { bind(create: typeof h): Html }).bind(h);
