@@ -384,7 +384,7 @@ export class LiveEpisode {
 
   /** The actions that are legal now, as a player writes them; null for an environment that cannot list them. */
   validActions(): MaybePromise<readonly string[] | null> {
-    const { variant } = this.#stage;
+    const { variant } = this.#session;
     const listed = writtenValidActions(variant.environment);
     if (!listed) return null;
     return this.isOver ? [] : guarded(variant, 'to list the valid actions', () => listed(this.#state));
