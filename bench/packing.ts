@@ -92,7 +92,7 @@ async function compare(shape: Shape): Promise<void> {
 
 function episode(rng: Random, shape: Shape): TrainingSequence {
   const tokens: number[] = [];
-  const mask: number[] = [];
+  const lossMask: number[] = [];
   const turns = 1 + rng.integer(MOST_TURNS);
   const between = ({ least, most }: typeof PROMPT) => least + rng.integer(most - least + 1);
   for (let turn = 0; turn < turns; turn++) {
@@ -102,14 +102,14 @@ function episode(rng: Random, shape: Shape): TrainingSequence {
     ]) {
       for (let t = 0; t < length; t++) {
         tokens.push(rng.integer(shape.vocabulary));
-        mask.push(trained);
+        lossMask.push(trained);
       }
     }
   }
   const floats = (scale: number) => Float32Array.from(tokens, () => scale * rng.normal());
   return {
     tokenIds: Int32Array.from(tokens),
-    mask: Uint8Array.from(mask),
+    lossMask: Uint8Array.from(lossMask),
     logProbs: floats(0.1).map(x => x - Math.log(shape.vocabulary)),
     advantages: floats(1),
   };

@@ -207,7 +207,7 @@ export class LocalPolicy implements Policy {
     return this.#inTurn(async () => {
       const counts = countLossTokens(sequences);
       if (counts.tokens === 0)
-        throw new RangeError('nothing to train on: no sequence has a token under its mask');
+        throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
       const { valueHead, critic = false } = this.#options;
       const value = valueHead && haveReturns(sequences);
       if (critic && !value) {

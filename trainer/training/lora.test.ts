@@ -69,7 +69,7 @@ t.test(
     const context = await openRunContext(parted, merged, () => {}, never);
     t.teardown(() => context.close());
     const plain = { ...parted, policy: { ...parted.policy, lora: null } };
-    const sequence = { tokenIds: Int32Array.of(3, 4, 5, 6, 7), mask: Uint8Array.of(0, 1, 1, 1, 1) };
+    const sequence = { tokenIds: Int32Array.of(3, 4, 5, 6, 7), lossMask: Uint8Array.of(0, 1, 1, 1, 1) };
     const scores: Float32Array[] = [];
     for (const place of [policyOf(whole), merged]) {
       const policy = await openPolicy(plain, context, place);

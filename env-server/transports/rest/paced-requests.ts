@@ -21,6 +21,15 @@ interface Waiting {
   readonly task: Task;
 }
 
+/** Serves some requests without what listens to a server's requests. */
+export interface DirectServer {
+  /**
+   * Begins to serve a request, unless it is not one for it. What takes time runs in turns of the lane.
+   * @returns whether it serves it
+   */
+  take(request: IncomingMessage, response: ServerResponse, lane: Lane): boolean;
+}
+
 /** Names the client whose request it is, where it carries a valid token. */
 export type IdentifyClient = (request: IncomingMessage) => string | undefined;
 
@@ -37,8 +46,11 @@ export class PacedRequests {
     this.#identify = identify;
   }
 
-  /** Puts itself before everything that listens to a server's requests. To be called when all of it listens. */
-  pace(server: Server): void {
+  /**
+   * Puts itself before everything that listens to a server's requests. To be called when all of it listens.
+   * @param direct is asked first
+   */
+  pace(server: Server, direct?: DirectServer): void {
     for (const event of ['request', 'checkExpectation'] as const) {
       const listeners = server.listeners(event) as ((
         request: IncomingMessage,
@@ -46,8 +58,14 @@ export class PacedRequests {
       ) => void)[];
       server.removeAllListeners(event);
       server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-        this.#connectionOf(request).take(response, () => {
+        const connection = this.#connectionOf(request);
+        const { lane } = connection;
+        const listened = () => {
           for (const listener of listeners) listener.call(server, request, response);
+        };
+        connection.take(response, () => {
+          if (event === 'request' && direct?.take(request, response, lane)) return;
+          lane.run(listened);
         });
       });
     }
@@ -121,7 +139,7 @@ class Connection {
     if (this.#socket.destroyed) return;
     if (this.#waiting.length === 0 && isDone(this.#response)) {
       this.#response = response;
-      this.lane.run(task);
+      task();
       return;
     }
     if (this.#waiting.length === 0) this.#awaitReply();
@@ -169,7 +187,7 @@ class Connection {
     }
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
-    this.lane.run(waiting.task);
+    waiting.task();
     if (this.#isStopped && this.#waiting.length < MOST_WAITING / 2) this.#readAgain();
   }
 }

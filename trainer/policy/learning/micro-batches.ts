@@ -35,7 +35,7 @@ export interface MicroBatch extends BatchShape {
 /** What a plan depends on. */
 export interface PlannedSequence {
   readonly tokenIds: { readonly length: number };
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
 }
 
 /** The time a sequence of `tokens` tokens is padded to. */
@@ -118,7 +118,7 @@ function microBatch(
   members: readonly number[],
   sequences: readonly PlannedSequence[],
 ): MicroBatch {
-  const masked = members.map(index => countTrained(sequences[index].mask));
+  const masked = members.map(index => countTrained(sequences[index].lossMask));
   const total = masked.reduce((sum, count) => sum + count, 0);
   const most = Math.max(...masked);
   const predictions = predictionBucket(most, time);
