@@ -19,7 +19,7 @@ import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
-const MOST_TURNS = 8;
+const MAX_TURNS = 8;
 const PROMPT = { least: 10, most: 16 };
 const RESPONSE = { least: 3, most: 8 };
 const SETTINGS: UpdateSettings = {
@@ -93,7 +93,7 @@ async function compare(shape: Shape): Promise<void> {
 function episode(rng: Random, shape: Shape): TrainingSequence {
   const tokens: number[] = [];
   const lossMask: number[] = [];
-  const turns = 1 + rng.integer(MOST_TURNS);
+  const turns = 1 + rng.integer(MAX_TURNS);
   const between = ({ least, most }: typeof PROMPT) => least + rng.integer(most - least + 1);
   for (let turn = 0; turn < turns; turn++) {
     for (const [length, trained] of [

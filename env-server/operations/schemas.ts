@@ -6,7 +6,7 @@ import { PROBLEMS } from '../problems.ts';
 const NAME_LENGTH = 128;
 /** Most sessions one request may create. */
 const GROUP_SIZE = 4096;
-const LONGEST_TTL_SECONDS = 7 * 24 * 3600;
+const MAX_TTL_SECONDS = 7 * 24 * 3600;
 
 /** An object that refuses unknown keys. */
 export const closed = <P extends TProperties>(
@@ -49,7 +49,7 @@ export const Options = nullable(
 export const Count = Type.Integer({ minimum: 1, maximum: GROUP_SIZE, default: 1 });
 export const TtlSeconds = Type.Number({
   exclusiveMinimum: 0,
-  maximum: LONGEST_TTL_SECONDS,
+  maximum: MAX_TTL_SECONDS,
   description: 'Idle seconds after which the session expires; the server’s default when absent.',
 });
 export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });

@@ -5,7 +5,7 @@ import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../r
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** A state that takes more is left out: it is for pictures. */
-const LARGEST_STRUCTURED_BYTES = 64 * 1024;
+const MAX_STRUCTURED_BYTES = 64 * 1024;
 /** Advantages, values, returns and entropies are written with so many decimal places. */
 const DECIMALS = 1e4;
 
@@ -119,7 +119,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
 
 function structuredField<K extends string>(key: K, state: Json | undefined): { readonly [key in K]?: Json } {
   if (state === undefined) return {};
-  if (Buffer.byteLength(JSON.stringify(state)) > LARGEST_STRUCTURED_BYTES) return {};
+  if (Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES) return {};
   return { [key]: state } as { readonly [key in K]: Json };
 }
 
