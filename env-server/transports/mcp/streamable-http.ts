@@ -14,7 +14,7 @@ import { isGone, rpcErrorOf } from './rpc-errors.ts';
 export const MCP_SESSION_HEADER = 'mcp-session-id';
 
 /** Messages of one JSON-RPC batch, which revisions before 2025-06-18 have. */
-const MOST_IN_BATCH = 100;
+const MAX_BATCH_SIZE = 100;
 
 const HTTP_OK = 200;
 const HTTP_NO_CONTENT = 204;
@@ -54,8 +54,8 @@ export function messageLimit({ initialConfig }: FastifyInstance): { bodyLimit: n
 
 /** What is wrong with the size of a message or batch. */
 export function faultOfMessage(body: unknown): string | undefined {
-  if (Array.isArray(body) && (body.length === 0 || body.length > MOST_IN_BATCH)) {
-    return `a batch has 1 to ${MOST_IN_BATCH} messages, not ${body.length}`;
+  if (Array.isArray(body) && (body.length === 0 || body.length > MAX_BATCH_SIZE)) {
+    return `a batch has 1 to ${MAX_BATCH_SIZE} messages, not ${body.length}`;
   }
   const fault = body === undefined ? undefined : faultOf(body, MESSAGE_LIMITS);
   return fault && `${fault.pointer === '' ? 'the message' : fault.pointer} ${fault.message}`;
