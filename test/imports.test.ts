@@ -72,6 +72,17 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   ],
   'trainer/prompts': ['trainer/generation', 'trainer/models', 'shared'],
   'trainer/client': ['openapi/schema.d.ts', 'shared'],
+  'trainer/serve': [
+    'trainer/config',
+    'trainer/generation',
+    'trainer/models',
+    'trainer/policy',
+    'trainer/prompts',
+    'trainer/tensor',
+    'trainer/training',
+    'shared',
+  ],
+  'trainer/serve/openai': ['trainer/generation', 'trainer/models', 'shared'],
   'trainer/rollout': [
     'trainer/client',
     'trainer/generation',
