@@ -219,6 +219,17 @@ export const ReferencePlan = Type.Object(
   { title: 'ReferencePlan' },
 );
 
+export const ValidActions = Type.Object(
+  {
+    valid_actions: nullable(
+      Type.Array(Type.String()),
+      'As a player writes them; empty after the end of the episode, null where the environment cannot list them.',
+    ),
+  },
+  { title: 'ValidActions' },
+);
+export type ValidActions = Static<typeof ValidActions>;
+
 export const EnvironmentSummary = Type.Object(
   {
     env_id: Type.String(),

@@ -17,6 +17,7 @@ import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
 import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';
+import { TOOLS } from './tools.ts';
 import { type QuestionRecord, shippedWorld } from './world.ts';
 
 const MAX_STEPS = 5;
@@ -200,6 +201,8 @@ export const searchQa = {
     if (format === 'structured') return { question, queries, report, finished };
     return report === '' ? `Question: ${question}` : `Question: ${question}\n${report}`;
   },
+
+  tools: TOOLS,
 
   references: {
     oracle: {

@@ -31,6 +31,7 @@ import { oracle, random } from './reference.ts';
 import { judge } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 import type { WebShopState } from './state.ts';
+import { TOOLS } from './tools.ts';
 
 const MAX_STEPS = 9;
 const MAX_ACTION_LENGTH = 1000;
@@ -193,6 +194,8 @@ export const webshop = {
   },
 
   render: ({ page }: WebShopState) => paintPage(paintedParts(page)),
+
+  tools: TOOLS,
 
   references: { oracle, random },
 } satisfies Environment<WebShopConfig, WebShopState>;
