@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
+import type { GroupsRow, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
 import { RunSettings } from '../config/settings.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
@@ -15,7 +16,7 @@ const STEPS = 4;
 /** Time the server is away in the test that kills it. */
 const AWAY_MS = 300;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 const settingsFor = (folder: string, url: string) =>
   validateConfig(
@@ -85,7 +86,7 @@ const trajectories = (run: RunFolder, step: number) =>
     ({ server, ...rest }) => rest,
   );
 
-t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
+t.test('runs against a server', { timeout: MAX_MS }, async t => {
   let { child, url } = await startEnvServer(['--port', '0']);
   const port = new URL(url).port;
   t.teardown(async () => {
@@ -116,6 +117,31 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
     );
     const first = rows.find(row => row.step === 1) as { [name: string]: number };
     t.ok(Math.abs(first['actor/pg_clipfrac']) < 1e-3);
+  });
+
+  await t.test('a run writes what pages about it show', async t => {
+    const status = JSON.parse(readFileSync(whole.run.status, 'utf8'));
+    t.match(status, { state: 'finished', step: STEPS, run: { name: 'run', tags: [{ tag: 'Lake' }] } });
+    t.same(
+      status.validations.map(({ step }: { step: number }) => step),
+      [0, 2, 4],
+    );
+    const rows = readJsonLines(whole.run.groups) as GroupsRow[];
+    t.same(
+      rows.map(({ step, groups }) => [step, groups.length]),
+      [1, 2, 3, 4].map(step => [step, 8]),
+    );
+    const texts = new Map(readJsonLines(whole.run.tokens) as [number, string][]);
+    const episodes = trajectories(whole.run, 1) as unknown as TrajectoryRecord[];
+    for (const { filter, turns, samples, final_structured } of episodes) {
+      t.match(turns[0].structured, { grid: Array }, 'states are recorded');
+      t.ok(final_structured);
+      const [{ token_ids, mask, advantages, entropies, returns, values }] = samples;
+      t.ok(token_ids.every(id => texts.has(id)));
+      t.ok(entropies!.every((entropy, i) => (mask[i] ? entropy > 0 : entropy === 0)));
+      if (filter!.kept) t.ok(advantages!.length === mask.length && returns && values);
+      else t.notOk(advantages);
+    }
   });
 
   await t.test('every metric is documented', async t => {

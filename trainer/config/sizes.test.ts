@@ -63,8 +63,8 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   const { parameters, episodes, episodesPerIteration } = sizes();
   t.equal(bytes({}, /weights/), 4 * parameters);
   t.equal(bytes({ policy: { workers: 3 } }, /gradients/), 3 * bytes({ policy: { workers: 1 } }, /gradients/));
-  const page = 16 * 2 * 2 * 64 * 4;
-  t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * page);
+  const block = 16 * 2 * 2 * 64 * 4;
+  t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * block);
   const activations = (policy: object) => bytes({ policy: { workers: 1, ...policy } }, /activations/);
   t.equal(activations({ micro_batch_tokens: 512 }), activations({}) / 4);
   t.equal(activations({}) - activations({ recompute: true }), 4 * 2048 * (10 * 64 + 4 * 160 - 2 * 64));

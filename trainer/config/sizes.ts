@@ -1,5 +1,5 @@
-import { pageBytes } from '../generation/cache/page-layout.ts';
-import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
+import { blockBytes } from '../generation/cache/block-layout.ts';
+import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { hasValueHead, needsReference } from './derived.ts';
@@ -44,8 +44,8 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const weights = FLOAT_BYTES * parameters;
   const learnt = FLOAT_BYTES * trained;
   const reference = adapted && policy.reference === null ? learnt : weights;
-  const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
-  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
+  const blocks = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / BLOCK_SIZE);
+  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = workers * policy.micro_batch_tokens;
   const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });

@@ -1,11 +1,12 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { Request, Schemas } from '../client/operations.ts';
+import type { BatchReply } from '../client/reply.ts';
 import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
 
 /** Moves to a new session an episode survives. */
-const MOST_MOVES = 5;
+const MAX_MOVES = 5;
 
 /** The session is gone, or stands elsewhere than its reply was lost: it is made again from seed and actions. */
 export const LOST_CODES: ReadonlySet<string> = new Set([
@@ -27,6 +28,8 @@ export interface SessionSpec {
   /** Absent for environments that refuse one. */
   readonly seed?: number;
   readonly groupName: string;
+  /** The state is also asked for as plain JSON. */
+  readonly record?: boolean;
 }
 
 /** An episode was played again from its seed and actions, and came out differently. */
@@ -52,6 +55,7 @@ export class EnvironmentSession {
   #server: EnvServer;
   #sessionId: string;
   #observation: Schemas['Observation'];
+  #structured: Json | undefined;
   readonly #actions: Json[] = [];
   #moves = 0;
   #closed = false;
@@ -86,11 +90,13 @@ export class EnvironmentSession {
       try {
         const created = await server.batched('create', { ...createInput(spec), count: size });
         const members = created.sessions ?? [created];
-        return members.map(member => new EnvironmentSession(servers, server, spec, member));
+        const sessions = members.map(member => new EnvironmentSession(servers, server, spec, member));
+        if (spec.record) await sessions[0].#seeStructured(sessions);
+        return sessions;
       } catch (error) {
         servers.done(server, work);
         const elsewhere = error instanceof ServerUnavailable && servers.servers.length > 1;
-        if (!elsewhere || move >= MOST_MOVES || !(await servers.anyThere(spec.tag))) throw error;
+        if (!elsewhere || move >= MAX_MOVES || !(await servers.anyThere(spec.tag))) throw error;
         server = servers.pick({ ...work, except: server });
       }
     }
@@ -104,6 +110,11 @@ export class EnvironmentSession {
   /** The state as text. */
   get observation(): string {
     return asText(this.#observation);
+  }
+
+  /** The state as plain JSON; undefined unless it is recorded, and where the server does not give it. */
+  get structured(): Json | undefined {
+    return this.#structured;
   }
 
   /** How often the episode had to be moved to a new session. */
@@ -167,14 +178,28 @@ export class EnvironmentSession {
           expected_step: done + i + 1,
         }) as Request,
     );
+    if (this.#spec.record) requests.push(this.#structuredRequest());
+    const replies = await this.#server.batch(requests);
     const results: StepResult[] = [];
-    for (const reply of await this.#server.batch(requests)) {
+    for (const reply of replies.slice(0, actions.length)) {
       if (reply instanceof Error) throw reply;
       const result = reply as StepResult;
       results.push(result);
       if (result.terminated || result.truncated) break;
     }
+    if (this.#spec.record) this.#structured = structuredIn(replies[actions.length]);
     return results;
+  }
+
+  #structuredRequest(): Request {
+    const input = { session_id: this.#sessionId, mode: 'structured' } as const;
+    return this.#server.request('render', input) as Request;
+  }
+
+  /** Asks for the first state of a group, which all its members share. A server that refuses costs the picture only. */
+  async #seeStructured(members: readonly EnvironmentSession[]): Promise<void> {
+    const [reply] = await this.#server.batch([this.#structuredRequest()]);
+    for (const member of members) member.#structured = structuredIn(reply);
   }
 
   /** Opens the session again after an error that this can mend; throws the others. */
@@ -182,7 +207,7 @@ export class EnvironmentSession {
     for (let cause = error; ; ) {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
-      if (this.#closed || (!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
+      if (this.#closed || (!gone && !away) || this.#moves >= MAX_MOVES) throw cause;
       if (away && !(await this.#servers.anyThere(this.#spec.tag))) throw cause;
       this.#moves++;
       try {
@@ -228,6 +253,10 @@ function createInput(spec: SessionSpec) {
     ...(spec.options ? { options: spec.options } : {}),
     ...(spec.seed === undefined ? {} : { seed: spec.seed }),
   };
+}
+
+function structuredIn(reply: BatchReply): Json | undefined {
+  return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
 }
 
 function asText(observation: Schemas['Observation']): string {

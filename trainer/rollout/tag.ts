@@ -22,6 +22,8 @@ export interface GroupPlan {
   readonly size: number;
   /** Seeds the draws of its agents; absent: the collection's seed does. */
   readonly samplingSeed?: number;
+  /** Its episodes keep the state of every turn as plain JSON, for those who look at them. */
+  readonly record?: boolean;
 }
 
 /**
@@ -34,13 +36,21 @@ export function planGroups(plan: {
   readonly firstSeed: number;
   /** Number of the first group; 0 unless told otherwise. */
   readonly firstGroup?: number;
+  /** The first so many groups keep the states of their turns; none unless told otherwise. */
+  readonly recorded?: number;
 }): GroupPlan[] {
-  const { firstGroup = 0 } = plan;
+  const { firstGroup = 0, recorded = 0 } = plan;
   const groups: GroupPlan[] = [];
   for (const { tag, groups: count } of plan.tags) {
     for (let i = 0; i < count; i++) {
       const n = groups.length;
-      groups.push({ groupId: firstGroup + n, tag, seed: plan.firstSeed + n, size: plan.groupSize });
+      groups.push({
+        groupId: firstGroup + n,
+        tag,
+        seed: plan.firstSeed + n,
+        size: plan.groupSize,
+        ...(n < recorded ? { record: true } : {}),
+      });
     }
   }
   return groups;

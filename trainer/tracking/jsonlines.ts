@@ -1,4 +1,5 @@
-import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { writeAtomically } from './atomic-file.ts';
 
 /** Appends one JSON value as a line; numbers that are not finite become the strings `NaN`, `Infinity`, `-Infinity`. */
 export function appendJsonLine(file: string, value: unknown): void {
@@ -7,9 +8,7 @@ export function appendJsonLine(file: string, value: unknown): void {
 
 /** Replaces the file by these lines in one move. */
 export function writeJsonLines(file: string, values: readonly unknown[]): void {
-  const partial = `${file}.partial`;
-  writeFileSync(partial, values.map(value => `${toJson(value)}\n`).join(''));
-  renameSync(partial, file);
+  writeAtomically(file, values.map(value => `${toJson(value)}\n`).join(''));
 }
 
 /**

@@ -1,43 +1,105 @@
 import { join } from 'node:path';
-import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { writeJsonLines } from './jsonlines.ts';
+import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
+import type { Json } from '../../shared/json.ts';
+import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 
-/**
- * Writes episodes whole, one a line: every turn with its state, response, actions, rewards and penalty, and every
- * sample with token ids, behaviour log-probabilities and policy versions. A file of the same name is replaced.
- * @returns the file
- */
-export function writeTrajectories(
-  folder: string,
-  kind: 'train' | 'validation',
-  step: number,
-  episodes: readonly Episode[],
-): string {
-  const file = join(folder, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
-  writeEpisodes(file, episodes);
-  return file;
+/** A state that takes more is left out: it is for pictures. */
+const MAX_STRUCTURED_BYTES = 64 * 1024;
+/** Advantages, values, returns and entropies are written with so many decimal places. */
+const DECIMALS = 1e4;
+
+/** What training knows of the tokens of a sample; arrays over its tokens. */
+export interface TokenNotes {
+  readonly entropies?: ArrayLike<number>;
+  readonly advantages?: ArrayLike<number>;
+  readonly values?: ArrayLike<number>;
+  readonly returns?: ArrayLike<number>;
 }
 
-/** {@link writeTrajectories} into a file of any name. */
-export function writeEpisodes(file: string, episodes: readonly Episode[]): void {
-  writeJsonLines(file, episodes.map(trajectoryRecord));
+/** What training knows of episodes besides what was sampled. */
+export interface TrajectoryNotes {
+  /** Of the group of an episode. */
+  readonly group: (episode: Episode) => GroupRecord | undefined;
+  readonly tokens: (sample: EpisodeSample) => TokenNotes | undefined;
+}
+
+/** Writes the trajectories of a run, and once each the texts of the tokens in them. */
+export class TrajectoryWriter {
+  readonly #folder: string;
+  readonly #decode: (ids: ArrayLike<number>) => string;
+  readonly #tokensFile: string;
+  readonly #known: Set<number>;
+
+  /**
+   * @param run the folder of trajectories and the file of token texts
+   * @param decode text of tokens
+   */
+  constructor(
+    run: { readonly trajectories: string; readonly tokens: string },
+    decode: (ids: ArrayLike<number>) => string,
+  ) {
+    this.#folder = run.trajectories;
+    this.#decode = decode;
+    this.#tokensFile = run.tokens;
+    this.#known = new Set((readJsonLines(this.#tokensFile) as [number, string][]).map(([id]) => id));
+  }
+
+  /**
+   * Writes episodes whole, one a line: every turn with its state, response, actions, rewards and penalty, and every
+   * sample with token ids, behaviour log-probabilities and policy versions. A file of the same name is replaced.
+   * @returns the file
+   */
+  write(
+    kind: 'train' | 'validation',
+    step: number,
+    episodes: readonly Episode[],
+    notes?: TrajectoryNotes,
+  ): string {
+    for (const episode of episodes) {
+      for (const { tokenIds } of samplesOf(episode)) this.#learnTexts(tokenIds);
+    }
+    const file = join(this.#folder, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
+    writeEpisodes(file, episodes, notes);
+    return file;
+  }
+
+  #learnTexts(ids: Int32Array): void {
+    for (const id of ids) {
+      if (this.#known.has(id)) continue;
+      this.#known.add(id);
+      appendJsonLine(this.#tokensFile, [id, this.#decode([id])]);
+    }
+  }
+}
+
+/** Writes episodes into a file of any name, one a line. */
+export function writeEpisodes(file: string, episodes: readonly Episode[], notes?: TrajectoryNotes): void {
+  writeJsonLines(
+    file,
+    episodes.map(episode => trajectoryRecord(episode, notes)),
+  );
 }
 
 /** An episode as it stands in trajectory files; keys as in RAGEN. */
-export function trajectoryRecord(episode: Episode): { [key: string]: unknown } {
+export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): TrajectoryRecord {
+  const group = notes?.group(episode);
   return {
     episode_id: episode.episodeId,
     env_id: episode.environmentId,
     tag: episode.tag,
     group_id: episode.groupId,
+    member: episode.member ?? 0,
     seed: episode.seed,
     server: episode.server,
     success: episode.success,
     terminated: episode.terminated,
-    truncated: episode.truncated,
+    truncated: episode.unsuccessful,
     return: episodeReturn(episode),
+    ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),
     turns: episode.turns.map(turn => ({
       state: turn.state,
+      ...structuredField('structured', turn.structured),
       actions_left: turn.actionsLeft,
       actions: turn.actions,
       reward: turn.reward,
@@ -47,12 +109,39 @@ export function trajectoryRecord(episode: Episode): { [key: string]: unknown } {
       llm_raw_response: turn.rawResponse,
       tokens: turn.tokens,
       sample: turn.sample ?? 0,
+      ...(turn.finishReason ? { finish_reason: turn.finishReason } : {}),
     })),
-    samples: samplesOf(episode).map(sample => ({
-      token_ids: sample.tokenIds,
-      mask: sample.mask,
-      log_probs: sample.logProbs,
-      versions: sample.versions,
-    })),
+    final_state: episode.finalState,
+    ...structuredField('final_structured', episode.finalStructured),
+    samples: samplesOf(episode).map(sample => sampleRecord(sample, notes?.tokens(sample))),
+  };
+}
+
+function structuredField<K extends string>(key: K, state: Json | undefined): { readonly [key in K]?: Json } {
+  if (state === undefined) return {};
+  if (Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES) return {};
+  return { [key]: state } as { readonly [key in K]: Json };
+}
+
+function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleRecord {
+  const { entropies, advantages, returns } = notes;
+  const values = notes.values ?? sample.values;
+  const rounded = (name: string, list: ArrayLike<number> | undefined) =>
+    list
+      ? {
+          [name]: Array.from(sample.lossMask, (on, t) =>
+            on ? Math.round(list[t] * DECIMALS) / DECIMALS : 0,
+          ),
+        }
+      : {};
+  return {
+    token_ids: Array.from(sample.tokenIds),
+    mask: Array.from(sample.lossMask),
+    log_probs: Array.from(sample.logProbs),
+    versions: Array.from(sample.versions),
+    ...rounded('entropies', entropies),
+    ...rounded('advantages', advantages),
+    ...rounded('values', values),
+    ...rounded('returns', returns),
   };
 }

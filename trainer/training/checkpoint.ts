@@ -4,7 +4,8 @@ import { trainerLog } from '../../shared/log.ts';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { CollapseMemory } from '../diagnostics/collapse.ts';
-import { type RunFolder, writeAtomically } from './run-folder.ts';
+import { writeAtomically } from '../tracking/atomic-file.ts';
+import type { RunFolder } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';
 const POLICY_FOLDER = 'policy';

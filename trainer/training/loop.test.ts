@@ -30,11 +30,19 @@ class OneNumberPolicy {
     return { 'actor/pg_loss': this.weight };
   }
 
-  async score(): Promise<never> {
+  /** Scores change nothing: they are asked for the record alone. */
+  async score(sequences: readonly { readonly tokenIds: Int32Array }[]) {
+    return sequences.map(({ tokenIds: { length } }) => ({
+      logProbs: new Float32Array(length),
+      entropies: new Float32Array(length),
+    }));
+  }
+
+  async scoreContinuations(): Promise<never> {
     throw new Error('nothing is to be scored here');
   }
 
-  async measure(): Promise<never> {
+  async decomposeGradients(): Promise<never> {
     throw new Error('no gradient is to be measured here');
   }
 
@@ -82,7 +90,7 @@ class CoinRollouts implements Rollouts {
           seed: group.seed,
           success: reward === 1,
           tokenIds: Int32Array.of(1, 2),
-          mask: Uint8Array.of(0, 1),
+          lossMask: Uint8Array.of(0, 1),
           turns: [turnOf({ reward, tokens: [1, 2], state: `level ${group.seed % 40}` })],
         });
       }),
@@ -104,6 +112,7 @@ const settingsIn = (folder: string, over: { [key: string]: Json } = {}) =>
       training: { steps: 6, validate_every: 2, checkpoint_every: 3 },
       validation: { episodes: 5 },
       tracking: { tensorboard: false, trajectories_every: 4 },
+      diagnostics: { collapse: { every: 0 } },
       ...over,
     },
     RunSettings,
@@ -130,7 +139,7 @@ function start(
     run,
     policy,
     rollouts,
-    tracker: openTracker(run.metrics, { step: doneSteps, validation: validated }, undefined),
+    tracker: openTracker(run, { step: doneSteps, validation: validated }, undefined),
     progress: silentProgress,
     stop,
     actionTokens: new Map(),

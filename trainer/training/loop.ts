@@ -5,7 +5,7 @@ import type { Metrics } from '../data/metrics.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
-import { writeTrajectories } from '../tracking/trajectories.ts';
+import { TrajectoryWriter } from '../tracking/trajectories.ts';
 import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
@@ -17,8 +17,8 @@ const KEPT_VALIDATION_EPISODES = 20;
 /** Iterations that the shown numbers are averaged over. */
 const SHOWN_WINDOW = 5;
 
-export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source'> {
-  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'holdingGeneration' | 'save'>;
+export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
+  readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
   readonly rollouts: Rollouts;
   /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
@@ -52,6 +52,7 @@ class TrainingLoop {
   readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
   readonly #source: EpisodeSource;
+  readonly #trajectories: TrajectoryWriter;
   #state: TrainerState;
   /** The state that the last checkpoint holds. */
   #saved: TrainerState | undefined;
@@ -65,7 +66,8 @@ class TrainingLoop {
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
     this.#validationLevels = new Set(start.validationLevels);
-    const { settings, rollouts, stop } = parts;
+    const { settings, rollouts, stop, run, decode } = parts;
+    this.#trajectories = new TrajectoryWriter(run, decode);
     this.#source = parts.openSource?.(start) ?? new PlannedSource(settings, rollouts, start, stop);
   }
 
@@ -123,17 +125,17 @@ class TrainingLoop {
   }
 
   async #validate(): Promise<EarlyStopType | null> {
-    const { settings, progress, rollouts, stop, tracker, run } = this.#parts;
+    const { settings, progress, rollouts, stop, tracker } = this.#parts;
     const { step } = this.#state;
     const seconds = this.#elapsed();
-    const plan = validationPlan(settings);
+    const plan = { ...validationPlan(settings), recorded: KEPT_VALIDATION_EPISODES };
     const { episodes: count } = settings.validation;
     progress.begin('validating', count, 0);
     const { episodes } = await playValidation(rollouts, plan, stop);
     const metrics = validationMetrics(episodes, settings.rollout.response_length);
     progress.update(count, { success: shownShare(metrics['val-env/success']) });
     progress.end();
-    writeTrajectories(run.trajectories, 'validation', step, episodes.slice(0, KEPT_VALIDATION_EPISODES));
+    this.#trajectories.write('validation', step, episodes.slice(0, KEPT_VALIDATION_EPISODES));
     const early = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
     tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });
     this.#state = {
@@ -147,7 +149,12 @@ class TrainingLoop {
 
   async #iterate(): Promise<EarlyStopType | null> {
     const { tracker } = this.#parts;
-    const parts = { ...this.#parts, source: this.#source, clock: this.#clock };
+    const parts = {
+      ...this.#parts,
+      source: this.#source,
+      clock: this.#clock,
+      trajectories: this.#trajectories,
+    };
     const done = await runIteration(parts, this.#state, this.#validationLevels);
     const early = this.#watch.afterCollection(done.keptGroups, done.groupStd);
     const seconds = this.#elapsed();
@@ -158,6 +165,10 @@ class TrainingLoop {
       'training/episodes': this.#state.episodes,
       'training/seconds': seconds,
     });
+    for (const [name, table] of Object.entries(done.tables)) {
+      tracker.writeTable(this.#state.step, name, table);
+    }
+    for (const alarm of done.alarms) this.#parts.progress.note(alarm);
     this.#show(done.metrics);
     return early;
   }
@@ -170,10 +181,10 @@ class TrainingLoop {
     const recent = (name: string) => mean(this.#recent.map(row => row[name]));
     const secondsPerStep = (this.#clock() - this.#startedAt) / (step - this.#start.step);
     progress.update(step, {
+      left: shownDuration(secondsPerStep * (settings.training.steps - step)),
       success: shownShare(recent('train/success')),
       return: recent('train/return').toFixed(2),
       'tokens/s': shownCount(recent('perf/tokens_per_second')),
-      left: shownDuration(secondsPerStep * (settings.training.steps - step)),
     });
   }
 

@@ -1,9 +1,10 @@
 import type { EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import type { RunSettings } from '../config/settings.ts';
+import { writeAtomically } from '../tracking/atomic-file.ts';
 import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { TrainerState, ValidationRecord } from './checkpoint.ts';
 import type { LoopOutcome } from './loop.ts';
-import { type RunFolder, writeAtomically } from './run-folder.ts';
+import type { RunFolder } from './run-folder.ts';
 
 /** Outcome of a run, for programs; shares from 0 to 1. */
 export interface RunSummary {
@@ -134,8 +135,10 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
   ].join('\n');
 }
 
+/** The regimes that the reasoning went through, where any was named. */
 function reasoningLines({ collapse }: TrainerState): string[] {
-  if (!collapse?.regime) return [];
-  const { name, step } = collapse.regime;
-  return ['', `Reasoning at step ${step}: ${name.replaceAll('_', ' ')} (docs/algorithms.md, Diagnostics).`];
+  const history = collapse?.watch?.history ?? [];
+  if (history.length === 0) return [];
+  const named = history.map(({ step, regime }) => `${regime.replaceAll('_', ' ')} from step ${step}`);
+  return ['', `Reasoning: ${named.join(', ')} (docs/how-to/read-the-diagnostics.md).`];
 }

@@ -1,37 +1,53 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../shared/config.ts';
+import { RUN_FILES } from '../../shared/dashboard/run-files.ts';
 import type { Json } from '../../shared/json.ts';
 import { RunSettings } from '../config/settings.ts';
+import { writeAtomically } from '../tracking/atomic-file.ts';
 
 /** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
 export interface RunFolder {
   readonly path: string;
   /** The config as resolved. */
   readonly config: string;
+  /** How far the run is, for those who look at it. */
+  readonly status: string;
   readonly metrics: string;
+  readonly tables: string;
+  /** What the rollout filter made of each group. */
+  readonly groups: string;
   readonly tensorboard: string;
   readonly trajectories: string;
+  /** The text of each token id in them. */
+  readonly tokens: string;
   readonly checkpoints: string;
   /** The policy as training found it, kept where a KL term compares with it. */
   readonly reference: string;
   /** Machine-readable outcome, and the same in words. */
   readonly summary: string;
   readonly report: string;
+  /** Evaluations of its checkpoints. */
+  readonly evaluations: string;
 }
 
 export function runFolderAt(path: string): RunFolder {
   return {
     path,
-    config: join(path, 'config.yaml'),
-    metrics: join(path, 'metrics.jsonl'),
+    config: join(path, RUN_FILES.config),
+    status: join(path, RUN_FILES.status),
+    metrics: join(path, RUN_FILES.metrics),
+    tables: join(path, RUN_FILES.tables),
+    groups: join(path, RUN_FILES.groups),
     tensorboard: join(path, 'tensorboard'),
-    trajectories: join(path, 'trajectories'),
+    trajectories: join(path, RUN_FILES.trajectories),
+    tokens: join(path, RUN_FILES.tokens),
     checkpoints: join(path, 'checkpoints'),
     reference: join(path, 'reference'),
-    summary: join(path, 'summary.json'),
+    summary: join(path, RUN_FILES.summary),
     report: join(path, 'report.md'),
+    evaluations: join(path, RUN_FILES.evaluations),
   };
 }
 
@@ -74,12 +90,6 @@ export function latestRun(folder: string, name: string): string | undefined {
     .filter(entry => runNumber(entry, name) !== undefined && existsSync(join(folder, entry, 'config.yaml')))
     .sort((a, b) => runNumber(a, name)! - runNumber(b, name)!);
   return names.length > 0 ? join(folder, names.at(-1)!) : undefined;
-}
-
-/** Writes beside, then moves into place: readers see the old content or the new. */
-export function writeAtomically(file: string, content: string): void {
-  writeFileSync(`${file}.partial`, content);
-  renameSync(`${file}.partial`, file);
 }
 
 /** `name-NNN` with the first number after those taken under the folder. */

@@ -1,0 +1,77 @@
+import type { FileHandle } from 'node:fs/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+const CHUNK_BYTES = 1024 * 1024;
+const NEWLINE = 0x0a;
+/** Other requests get their turn after so long. */
+const SLICE_MS = 10;
+
+/** A whole line of a file, without its end. */
+export interface Line {
+  /** Absent for a line longer than allowed, which is passed over. */
+  readonly bytes?: Buffer;
+  readonly start: number;
+  /** Where the next line starts. */
+  readonly end: number;
+}
+
+/**
+ * The whole lines of a file from a byte on. What comes after the last line end is half written, and left for later. Gives way
+ * to other work of the process every few milliseconds.
+ * @param mostBytes longest line that is handed out
+ * @returns where the first line starts that is not whole yet
+ */
+export async function readLines(
+  handle: FileHandle,
+  from: number,
+  mostBytes: number,
+  onLine: (line: Line) => void,
+): Promise<number> {
+  let start = from;
+  let position = from;
+  let parts: Buffer[] = [];
+  let length = 0;
+  let slice = performance.now();
+  for (;;) {
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    const { bytesRead } = await handle.read(chunk, 0, CHUNK_BYTES, position);
+    if (bytesRead === 0) return start;
+    const bytes = chunk.subarray(0, bytesRead);
+    let done = 0;
+    for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, done)) {
+      const end = position + at + 1;
+      const rest = bytes.subarray(done, at);
+      const fits = length + rest.length <= mostBytes;
+      onLine({
+        ...(fits ? { bytes: length === 0 ? rest : Buffer.concat([...parts, rest]) } : {}),
+        start,
+        end,
+      });
+      parts = [];
+      length = 0;
+      done = at + 1;
+      start = end;
+      if (performance.now() - slice > SLICE_MS) {
+        await nextTurn();
+        slice = performance.now();
+      }
+    }
+    length += bytesRead - done;
+    if (length <= mostBytes) parts.push(bytes.subarray(done));
+    else parts = [];
+    position += bytesRead;
+  }
+}
+
+/** The JSON object on a line; undefined for anything else. */
+export function objectOn(line: Line): { readonly [key: string]: unknown } | undefined {
+  if (!line.bytes) return undefined;
+  try {
+    const value: unknown = JSON.parse(line.bytes.toString('utf8'));
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as { readonly [key: string]: unknown })
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,172 @@
+import { constants, type Stats } from 'node:fs';
+import { type FileHandle, lstat, open, readdir, realpath } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { RUN_FILES } from '../run-files.ts';
+
+/** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
+const DEEPEST = 3;
+const MAX_RUNS = 20_000;
+/** Folders that are looked at while none of them holds a run. */
+const MAX_FOLDERS = 50_000;
+/** Files that are looked at at once. */
+const CONCURRENCY = 64;
+/** The list is made again when it is older. */
+const LIST_AGE_MS = 1000;
+
+/** A run that was found: its path below the root with slashes, which is its id, and when it last gave a sign. */
+export interface FoundRun {
+  readonly id: string;
+  readonly path: string;
+  /** Of `status.json`, or of `config.yaml` in runs of earlier versions; milliseconds since the epoch. */
+  readonly changedMs: number;
+  readonly hasStatus: boolean;
+}
+
+/**
+ * The run folders below one folder. Nothing outside is ever opened: ids are looked up among the folders that were found, file
+ * names are this program's own, and links are not followed.
+ */
+export class RunFolders {
+  readonly #root: string;
+  #found: Promise<ReadonlyMap<string, FoundRun>> | undefined;
+  #foundAt = Number.NEGATIVE_INFINITY;
+
+  /** @param root may be a link itself; a folder that is not there yet has no runs */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** Every run by its id. */
+  list(): Promise<ReadonlyMap<string, FoundRun>> {
+    const now = performance.now();
+    if (!this.#found || now - this.#foundAt > LIST_AGE_MS) {
+      this.#foundAt = now;
+      this.#found = this.#search();
+    }
+    return this.#found;
+  }
+
+  async find(id: string): Promise<FoundRun | undefined> {
+    return (await this.list()).get(id);
+  }
+
+  async #search(): Promise<ReadonlyMap<string, FoundRun>> {
+    const found = new Map<string, FoundRun>();
+    const root = await realpath(this.#root).catch(() => undefined);
+    if (root === undefined) return found;
+    let folders = [''];
+    let left = MAX_FOLDERS;
+    for (let depth = 1; depth <= DEEPEST && folders.length > 0; depth++) {
+      const below = (await mapped(folders, folder => foldersIn(root, folder))).flat().slice(0, left);
+      left -= below.length;
+      const runs = await mapped(below, folder => runAt(root, folder));
+      folders = [];
+      runs.forEach((run, i) => {
+        if (!run) folders.push(below[i]);
+        else if (found.size < MAX_RUNS) found.set(run.id, run);
+      });
+    }
+    return found;
+  }
+}
+
+async function foldersIn(root: string, folder: string): Promise<string[]> {
+  const entries = await readdir(join(root, folder), { withFileTypes: true }).catch(() => []);
+  return entries
+    .filter(entry => entry.isDirectory() && !entry.name.startsWith('.'))
+    .map(entry => (folder === '' ? entry.name : `${folder}/${entry.name}`));
+}
+
+async function runAt(root: string, id: string): Promise<FoundRun | undefined> {
+  const path = join(root, id);
+  for (const name of [RUN_FILES.status, RUN_FILES.config]) {
+    const stats = await lstat(join(path, name)).catch(() => undefined);
+    if (stats?.isFile()) {
+      return { id, path, changedMs: stats.mtimeMs, hasStatus: name === RUN_FILES.status };
+    }
+  }
+  return undefined;
+}
+
+/** The work for each item, so many at once, results in the order of the items. */
+export async function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = new Array(items.length);
+  let next = 0;
+  const worker = async () => {
+    while (next < items.length) {
+      const i = next++;
+      results[i] = await work(items[i]);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(CONCURRENCY, items.length) }, worker));
+  return results;
+}
+
+/** An open file of a run. Close it. */
+export interface OpenFile {
+  readonly handle: FileHandle;
+  readonly stats: Stats;
+}
+
+/**
+ * Opens a file of a run for reading; undefined where there is none. Neither the file nor the folder that holds it may be a link.
+ * @param parts names below the run's folder
+ */
+export async function openRunFile(run: FoundRun, ...parts: readonly string[]): Promise<OpenFile | undefined> {
+  if (parts.some(part => part === '' || part.startsWith('.') || part.includes('/') || part.includes(sep))) {
+    return undefined;
+  }
+  for (let depth = 0; depth < parts.length; depth++) {
+    const folder = await lstat(join(run.path, ...parts.slice(0, depth))).catch(() => undefined);
+    if (!folder?.isDirectory()) return undefined;
+  }
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(join(run.path, ...parts), flags).catch(() => undefined);
+  if (!handle) return undefined;
+  const stats = await handle.stat();
+  if (stats.isFile()) return { handle, stats };
+  await handle.close();
+  return undefined;
+}
+
+/** The JSON value of a small file of a run; undefined where it is missing, too large or no JSON. */
+export async function readRunJson(
+  run: FoundRun,
+  mostBytes: number,
+  ...parts: readonly string[]
+): Promise<unknown> {
+  const text = await readRunText(run, mostBytes, ...parts);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of a small file of a run; undefined where it is missing or too large. */
+export async function readRunText(
+  run: FoundRun,
+  mostBytes: number,
+  ...parts: readonly string[]
+): Promise<string | undefined> {
+  const file = await openRunFile(run, ...parts);
+  if (!file) return undefined;
+  try {
+    return file.stats.size > mostBytes ? undefined : await file.handle.readFile('utf8');
+  } finally {
+    await file.handle.close();
+  }
+}
+
+/** Names of the files in a folder of a run that match, in the order of their names. */
+export async function namesIn(run: FoundRun, folder: string, pattern: RegExp): Promise<string[]> {
+  const path = join(run.path, folder);
+  const stats = await lstat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) return [];
+  const entries = await readdir(path, { withFileTypes: true }).catch(() => []);
+  return entries
+    .filter(entry => entry.isFile() && pattern.test(entry.name))
+    .map(entry => entry.name)
+    .sort();
+}

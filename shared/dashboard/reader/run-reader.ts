@@ -1,0 +1,196 @@
+import { parse } from 'yaml';
+import { type GroupsRow, RUN_FILES } from '../run-files.ts';
+import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
+import { objectOn, readLines } from './lines.ts';
+import { MetricsTable, type SeriesPoints } from './metrics-table.ts';
+import { Recent } from './recent.ts';
+import { type FoundRun, openRunFile, RunFolders, readRunText } from './run-folders.ts';
+import { type RunRow, RunsTable, withLife } from './runs-table.ts';
+import {
+  type EpisodeDigest,
+  type EpisodeReply,
+  type SearchHit,
+  Trajectories,
+  type TrajectoryFile,
+} from './trajectories.ts';
+
+/** Runs whose metrics stay in memory. */
+const MAX_TABLES = 8;
+const MAX_CONFIG_BYTES = 1024 * 1024;
+const MAX_ROW_BYTES = 4 * 1024 * 1024;
+/** Iterations whose groups are handed out; the others are thinned out evenly. */
+const MAX_GROUP_ROWS = 400;
+const MAX_HITS = 100;
+/** How long a search may take. */
+const SEARCH_MS = 3000;
+
+/** A run: its row, its settings, and what there is to look at. */
+export interface RunDetail {
+  readonly row: RunRow;
+  readonly notes: readonly { readonly time: string; readonly text: string }[];
+  readonly config: unknown;
+  readonly metrics: readonly string[];
+  readonly files: readonly TrajectoryFile[];
+}
+
+/** Metrics of a run. */
+export interface MetricsReply {
+  readonly names: readonly string[];
+  readonly rows: number;
+  /** First byte of the metrics file that they leave out: where live rows go on. */
+  readonly offset: number;
+  readonly series: { readonly [name: string]: SeriesPoints };
+}
+
+export interface RunsReply {
+  readonly total: number;
+  readonly rows: readonly RunRow[];
+}
+
+export interface SearchReply {
+  readonly hits: readonly SearchHit[];
+  /** False where the search was given up before the last file. */
+  readonly complete: boolean;
+}
+
+/**
+ * All that the pages about runs show, read from a folder of run folders. It writes nothing. Unknown runs, files and episodes
+ * give undefined.
+ */
+export class RunReader {
+  readonly #folders: RunFolders;
+  readonly #table: RunsTable;
+  readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
+  readonly #trajectories = new Trajectories();
+  readonly #leaderboard: Leaderboard;
+
+  /**
+   * @param root folder of run folders
+   * @param published file of published results for the leaderboard
+   */
+  constructor(root: string, published?: string) {
+    this.#folders = new RunFolders(root);
+    this.#table = new RunsTable(this.#folders);
+    this.#leaderboard = new Leaderboard(this.#folders, this.#table, published);
+  }
+
+  find(id: string): Promise<FoundRun | undefined> {
+    return this.#folders.find(id);
+  }
+
+  runs(most?: number): Promise<RunsReply> {
+    return this.#table.rows(most);
+  }
+
+  leaderboard(): Promise<LeaderboardRow[]> {
+    return this.#leaderboard.rows();
+  }
+
+  async run(id: string): Promise<RunDetail | undefined> {
+    const run = await this.find(id);
+    if (!run) return undefined;
+    const [row, text, files, metrics] = await Promise.all([
+      this.row(run),
+      readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config),
+      this.#trajectories.files(run),
+      this.table(run),
+    ]);
+    return { row, notes: row.notes ?? [], config: yamlOf(text), metrics: metrics.names, files };
+  }
+
+  /** The row of a run as it is now. */
+  async row(run: FoundRun): Promise<RunRow> {
+    return withLife(await this.#table.row(run));
+  }
+
+  /** The metrics of a run, up to date. */
+  async table(run: FoundRun): Promise<MetricsTable> {
+    const table = this.#metrics.get(run.path, () => new MetricsTable(run));
+    await table.refresh();
+    return table;
+  }
+
+  /** @param names metrics that are wanted; all where it is undefined */
+  async metrics(id: string, names?: readonly string[]): Promise<MetricsReply | undefined> {
+    const run = await this.find(id);
+    if (!run) return undefined;
+    const table = await this.table(run);
+    const series = (names ?? table.names).flatMap(name => {
+      const points = table.series(name);
+      return points ? [[name, points] as const] : [];
+    });
+    return { names: table.names, rows: table.rows, offset: table.offset, series: Object.fromEntries(series) };
+  }
+
+  /** The groups of the iterations. */
+  async groups(id: string): Promise<readonly GroupsRow[] | undefined> {
+    const run = await this.find(id);
+    if (!run) return undefined;
+    const file = await openRunFile(run, RUN_FILES.groups);
+    if (!file) return [];
+    let rows: GroupsRow[] = [];
+    let every = 1;
+    let seen = 0;
+    try {
+      await readLines(file.handle, 0, MAX_ROW_BYTES, line => {
+        if (seen++ % every !== 0) return;
+        const row = objectOn(line) as GroupsRow | undefined;
+        if (!row || typeof row.step !== 'number' || !Array.isArray(row.groups)) return;
+        rows.push(row);
+        if (rows.length <= MAX_GROUP_ROWS) return;
+        rows = rows.filter((_, i) => i % 2 === 0);
+        every *= 2;
+      });
+    } finally {
+      await file.handle.close();
+    }
+    return rows;
+  }
+
+  async files(id: string): Promise<readonly TrajectoryFile[] | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.files(run);
+  }
+
+  async episodes(id: string, file: string): Promise<readonly EpisodeDigest[] | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.digests(run, file);
+  }
+
+  async episode(id: string, file: string, index: number): Promise<EpisodeReply | undefined> {
+    const run = await this.find(id);
+    return run && this.#trajectories.episode(run, file, index);
+  }
+
+  /** Episodes with a text in a prompt or a response: those of one file, or of all, newest first. */
+  async search(id: string, wanted: string, file?: string): Promise<SearchReply | undefined> {
+    const run = await this.find(id);
+    if (!run || wanted === '') return run && { hits: [], complete: true };
+    const all = await this.#trajectories.files(run);
+    const chosen =
+      file === undefined ? all.sort((a, b) => b.step - a.step) : all.filter(({ name }) => name === file);
+    const until = performance.now() + SEARCH_MS;
+    const hits: SearchHit[] = [];
+    for (const { name } of chosen) {
+      if (performance.now() > until || hits.length >= MAX_HITS) return { hits, complete: false };
+      hits.push(...(await this.#trajectories.search(run, name, wanted, MAX_HITS - hits.length)));
+    }
+    return { hits, complete: true };
+  }
+}
+
+function yamlOf(text: string | undefined): unknown {
+  try {
+    return text === undefined ? null : withoutTokens(parse(text, { maxAliasCount: 0 }));
+  } catch {
+    return null;
+  }
+}
+
+/** Settings without the servers' tokens. */
+function withoutTokens(config: unknown): unknown {
+  const { servers } = (config ?? {}) as { readonly servers?: unknown };
+  if (!Array.isArray(servers)) return config;
+  const known = servers.map(server => ({ ...(server as object), token: null }));
+  return { ...(config as object), servers: known };
+}

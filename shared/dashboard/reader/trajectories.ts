@@ -1,0 +1,280 @@
+import { RUN_FILES, type SampleRecord, type TrajectoryRecord, type TurnRecord } from '../run-files.ts';
+import { type Line, objectOn, readLines } from './lines.ts';
+import { Recent } from './recent.ts';
+import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
+
+const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
+const MAX_EPISODE_BYTES = 64 * 1024 * 1024;
+const MAX_TOKEN_BYTES = 64 * 1024;
+/** Files whose lists of episodes are remembered. */
+const MAX_LISTS = 64;
+const SNIPPET = 60;
+
+/** A trajectory file. */
+export interface TrajectoryFile {
+  /** Its name without the ending, e.g. `train-000010`. */
+  readonly name: string;
+  readonly kind: 'train' | 'validation';
+  readonly step: number;
+}
+
+/** An episode in short. */
+export interface EpisodeDigest {
+  /** Line of the file, from 0. */
+  readonly index: number;
+  readonly env_id: string;
+  readonly tag: string;
+  readonly group_id: number;
+  readonly member: number;
+  readonly seed: number;
+  readonly success: boolean;
+  readonly terminated: boolean;
+  readonly return: number;
+  /** Sum of the format penalties; 0 or negative. */
+  readonly penalty: number;
+  readonly turns: number;
+  /** Turns without a valid action. */
+  readonly invalid: number;
+  /** Sampled tokens. */
+  readonly tokens: number;
+  /** A response was cut off at the limit. */
+  readonly cut: boolean;
+  /** Mean advantage of its trained tokens; absent where it was not trained on. */
+  readonly advantage?: number;
+  readonly filter?: TrajectoryRecord['filter'];
+}
+
+interface EpisodeList {
+  readonly digests: readonly EpisodeDigest[];
+  readonly places: readonly { readonly start: number; readonly end: number }[];
+}
+
+/** An episode with the texts of its tokens. */
+export interface EpisodeReply {
+  readonly file: string;
+  readonly index: number;
+  /** Episodes in the file. */
+  readonly count: number;
+  readonly episode: TrajectoryRecord;
+  /** Token id → text, for the ids of its samples. */
+  readonly texts: { readonly [id: string]: string };
+}
+
+export interface SearchHit {
+  readonly file: string;
+  readonly index: number;
+  /** From 0. */
+  readonly turn: number;
+  readonly where: 'prompt' | 'response';
+  /** The text around the place. */
+  readonly snippet: string;
+  readonly digest: EpisodeDigest;
+}
+
+/** The trajectories of runs: lists of episodes by the place of their lines, and single episodes read from there. */
+export class Trajectories {
+  readonly #lists = new Recent<Promise<EpisodeList>>(MAX_LISTS);
+  readonly #texts = new Recent<TokenTexts>(4);
+
+  async files(run: FoundRun): Promise<TrajectoryFile[]> {
+    return (await namesIn(run, RUN_FILES.trajectories, FILE_NAME)).map(name => {
+      const [, kind, step] = FILE_NAME.exec(name)!;
+      return {
+        name: name.slice(0, -'.jsonl'.length),
+        kind: kind as TrajectoryFile['kind'],
+        step: Number(step),
+      };
+    });
+  }
+
+  /** The episodes of a file in short; undefined when there is no such file. */
+  async digests(run: FoundRun, name: string): Promise<readonly EpisodeDigest[] | undefined> {
+    return (await this.#list(run, name))?.digests;
+  }
+
+  /** One episode; undefined when there is none. */
+  async episode(run: FoundRun, name: string, index: number): Promise<EpisodeReply | undefined> {
+    const place = (await this.#list(run, name))?.places[index];
+    const file = place && (await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`));
+    if (!file) return undefined;
+    try {
+      const bytes = Buffer.alloc(place.end - place.start);
+      await file.handle.read(bytes, 0, bytes.length, place.start);
+      const episode = objectOn({ bytes, ...place }) as TrajectoryRecord | undefined;
+      if (!episode) return undefined;
+      const ids = new Set((episode.samples ?? []).flatMap(sample => sample.token_ids ?? []));
+      const texts = await this.#textsOf(run).of(ids);
+      const count = (await this.#list(run, name))!.places.length;
+      return { file: name, index, count, episode, texts };
+    } finally {
+      await file.handle.close();
+    }
+  }
+
+  /**
+   * Episodes of a file that have a text in a prompt or a response, upper and lower case alike.
+   * @param most hits that are wanted
+   */
+  async search(run: FoundRun, name: string, wanted: string, most: number): Promise<SearchHit[]> {
+    const hits: SearchHit[] = [];
+    const texts = await this.#textsOf(run).all();
+    let index = 0;
+    await this.#scan(run, name, line => {
+      const record = objectOn(line) as TrajectoryRecord | undefined;
+      if (!record) return;
+      const at = index++;
+      if (hits.length >= most) return;
+      const found = findIn(record, wanted.toLowerCase(), texts);
+      if (found) hits.push({ file: name, index: at, ...found, digest: digestOf(record, at) });
+    });
+    return hits;
+  }
+
+  async #list(run: FoundRun, name: string): Promise<EpisodeList | undefined> {
+    if (!FILE_NAME.test(`${name}.jsonl`)) return undefined;
+    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    if (!file) return undefined;
+    const { ino, size, mtimeMs } = file.stats;
+    await file.handle.close();
+    return this.#lists.get(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
+      const digests: EpisodeDigest[] = [];
+      const places: { start: number; end: number }[] = [];
+      await this.#scan(run, name, line => {
+        const record = objectOn(line) as TrajectoryRecord | undefined;
+        if (!record) return;
+        digests.push(digestOf(record, digests.length));
+        places.push({ start: line.start, end: line.end });
+      });
+      return { digests, places };
+    });
+  }
+
+  async #scan(run: FoundRun, name: string, onLine: (line: Line) => void): Promise<void> {
+    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    if (!file) return;
+    try {
+      await readLines(file.handle, 0, MAX_EPISODE_BYTES, onLine);
+    } finally {
+      await file.handle.close();
+    }
+  }
+
+  #textsOf(run: FoundRun): TokenTexts {
+    return this.#texts.get(run.path, () => new TokenTexts(run));
+  }
+}
+
+/** The texts of a run's tokens, read as they are appended. */
+class TokenTexts {
+  readonly #run: FoundRun;
+  readonly #texts = new Map<number, string>();
+  #offset = 0;
+
+  constructor(run: FoundRun) {
+    this.#run = run;
+  }
+
+  async of(ids: ReadonlySet<number>): Promise<{ readonly [id: string]: string }> {
+    const all = await this.all();
+    return Object.fromEntries([...ids].flatMap(id => (all.has(id) ? [[id, all.get(id)!]] : [])));
+  }
+
+  async all(): Promise<ReadonlyMap<number, string>> {
+    const file = await openRunFile(this.#run, RUN_FILES.tokens);
+    if (!file) return this.#texts;
+    try {
+      this.#offset = await readLines(file.handle, this.#offset, MAX_TOKEN_BYTES, ({ bytes }) => {
+        const pair = bytes && parsed(bytes.toString('utf8'));
+        if (Array.isArray(pair) && typeof pair[0] === 'number' && typeof pair[1] === 'string') {
+          this.#texts.set(pair[0], pair[1]);
+        }
+      });
+    } finally {
+      await file.handle.close();
+    }
+    return this.#texts;
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** An episode in short. Values of the wrong type count as nothing. */
+export function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
+  const turns: readonly TurnRecord[] = Array.isArray(record.turns) ? record.turns : [];
+  const samples: readonly SampleRecord[] = Array.isArray(record.samples) ? record.samples : [];
+  let advantage = 0;
+  let trained = 0;
+  let tokens = 0;
+  for (const sample of samples) {
+    (sample.mask ?? []).forEach((on, t) => {
+      if (!on) return;
+      tokens++;
+      if (!sample.advantages) return;
+      advantage += sample.advantages[t] ?? 0;
+      trained++;
+    });
+  }
+  return {
+    index,
+    env_id: String(record.env_id),
+    tag: String(record.tag),
+    group_id: Number(record.group_id) || 0,
+    member: Number(record.member) || 0,
+    seed: Number(record.seed) || 0,
+    success: record.success === true,
+    terminated: record.terminated === true,
+    return: Number(record.return) || 0,
+    penalty: turns.reduce((sum, turn) => sum + (Number(turn.penalty) || 0), 0),
+    turns: turns.length,
+    invalid: turns.filter(turn => !Array.isArray(turn.actions) || turn.actions.length === 0).length,
+    tokens,
+    cut: turns.some(turn => turn.finish_reason === 'length' || turn.finish_reason === 'context'),
+    ...(trained > 0 ? { advantage: advantage / trained } : {}),
+    ...(record.filter ? { filter: record.filter } : {}),
+  };
+}
+
+/** The first place of a text in an episode. @param wanted in lower case */
+export function findIn(
+  record: TrajectoryRecord,
+  wanted: string,
+  texts: ReadonlyMap<number, string>,
+): Pick<SearchHit, 'turn' | 'where' | 'snippet'> | undefined {
+  const turns = Array.isArray(record.turns) ? record.turns : [];
+  for (const [turn, { state, llm_raw_response: response }] of turns.entries()) {
+    const prompt = promptText(record, turn, texts) ?? String(state);
+    for (const [where, text] of [
+      ['prompt', prompt],
+      ['response', String(response)],
+    ] as const) {
+      const at = text.toLowerCase().indexOf(wanted);
+      if (at === -1) continue;
+      const snippet = text.slice(Math.max(0, at - SNIPPET), at + wanted.length + SNIPPET);
+      return { turn, where, snippet };
+    }
+  }
+  return undefined;
+}
+
+/** What a turn's prompt added to its sequence; undefined where the tokens are not known. */
+export function promptText(
+  { turns, samples }: TrajectoryRecord,
+  turn: number,
+  texts: ReadonlyMap<number, string>,
+): string | undefined {
+  const { sample: index = 0, tokens } = turns[turn];
+  const ids = samples?.[index]?.token_ids;
+  if (!ids || !tokens || tokens[1] === 0 || texts.size === 0) return undefined;
+  const before = turns[turn - 1];
+  const start = before && (before.sample ?? 0) === index ? before.tokens[1] : 0;
+  return ids
+    .slice(start, tokens[0])
+    .map(id => texts.get(id) ?? `<${id}>`)
+    .join('');
+}

@@ -1,0 +1,158 @@
+import type { Json, JsonObject } from '../json.ts';
+
+/** Files of a run folder that the trainer writes and the dashboard reads; times are ISO 8601, shares run from 0 to 1. */
+export const RUN_FILES = {
+  config: 'config.yaml',
+  status: 'status.json',
+  metrics: 'metrics.jsonl',
+  /** What one number does not say: `{ step, name, columns, rows }` a line. */
+  tables: 'tables.jsonl',
+  groups: 'groups.jsonl',
+  summary: 'summary.json',
+  trajectories: 'trajectories',
+  /** The text of each token id that stands in trajectories: `[id, text]` a line. */
+  tokens: 'tokens.jsonl',
+  evaluations: 'evaluations',
+} as const;
+
+/** Seconds between two writes of `status.json` when nothing else changes it. */
+export const HEARTBEAT_S = 5;
+
+export const RUN_STATES = ['running', 'finished', 'stopped', 'failed'] as const;
+export type RunState = (typeof RUN_STATES)[number];
+
+/** A line that the user should know. */
+export interface RunNote {
+  readonly time: string;
+  readonly text: string;
+}
+
+/** One validation, in short. */
+export interface ValidationPoint {
+  readonly step: number;
+  readonly success: number;
+  /** 95 % interval; absent where the validation has several tags. */
+  readonly low?: number;
+  readonly high?: number;
+}
+
+/** `status.json`: how far a run is, replaced as a whole. */
+export interface RunStatus {
+  readonly format: 1;
+  readonly state: RunState;
+  /** `starting`, `warm start`, `training`, `validating`, `done`. */
+  readonly stage: string;
+  /** Units of the stage. */
+  readonly done: number;
+  readonly total: number;
+  readonly step: number;
+  readonly steps: number;
+  /** Seconds that are left of the training; null where nobody knows yet. */
+  readonly eta_s: number | null;
+  readonly pid: number;
+  readonly host: string;
+  readonly started_at: string;
+  readonly updated_at: string;
+  /** Seconds of training, over all sessions of the run. */
+  readonly seconds: number;
+  readonly last_error: RunNote | null;
+  /** The latest notes, oldest first. */
+  readonly notes: readonly RunNote[];
+  readonly run: RunDescription;
+  /** All validations, thinned out where there are many. */
+  readonly validations: readonly ValidationPoint[];
+}
+
+/** What a table of runs says of one. */
+export interface RunDescription {
+  readonly name: string;
+  readonly recipe: readonly string[];
+  readonly advantage: string;
+  readonly seed: number;
+  readonly model: string;
+  /** Weights of the policy; null until it is open. */
+  readonly parameters: number | null;
+  readonly tags: readonly {
+    readonly tag: string;
+    readonly env_id: string;
+    readonly config: JsonObject;
+    readonly random: number | null;
+    readonly optimum: number | null;
+  }[];
+}
+
+/** A row of `groups.jsonl`: every group of an iteration. */
+export interface GroupsRow {
+  readonly step: number;
+  /** Name of the filter's score, e.g. `reward_std`, and its strategy. */
+  readonly score: string;
+  readonly strategy: string;
+  readonly groups: readonly GroupRecord[];
+}
+
+export interface GroupRecord {
+  readonly group_id: number;
+  readonly tag: string;
+  readonly seed: number;
+  /** Episodes of the group, and those that succeeded. */
+  readonly size: number;
+  readonly successes: number;
+  /** Mean and unbiased standard deviation of the returns. */
+  readonly mean: number;
+  readonly std: number;
+  /** What the rollout filter went by. */
+  readonly score: number;
+  readonly kept: boolean;
+}
+
+/** A line of a trajectory file. */
+export interface TrajectoryRecord {
+  readonly episode_id: string;
+  readonly env_id: string;
+  readonly tag: string;
+  readonly group_id: number;
+  readonly member: number;
+  readonly seed: number;
+  readonly server: string;
+  readonly success: boolean;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly return: number;
+  /** What the rollout filter made of the group; absent in validations. */
+  readonly filter?: { readonly score: number; readonly std: number; readonly kept: boolean };
+  readonly turns: readonly TurnRecord[];
+  readonly final_state?: string;
+  /** The state after the last turn as plain JSON, where it was recorded. */
+  readonly final_structured?: Json;
+  readonly samples: readonly SampleRecord[];
+}
+
+export interface TurnRecord {
+  readonly state: string;
+  /** The state before the turn as plain JSON, where it was recorded. */
+  readonly structured?: Json;
+  readonly actions_left: number;
+  readonly actions: readonly Json[];
+  readonly reward: number;
+  readonly penalty: number;
+  readonly info: JsonObject;
+  readonly llm_response: string;
+  readonly llm_raw_response: string;
+  /** Where its sampled tokens stand in its sample: [start, end). */
+  readonly tokens: readonly [start: number, end: number];
+  readonly sample: number;
+  readonly finish_reason?: string;
+}
+
+/** A token sequence; all lists run over `token_ids`. */
+export interface SampleRecord {
+  readonly token_ids: readonly number[];
+  readonly mask: readonly number[];
+  readonly log_probs: readonly number[];
+  readonly versions: readonly number[];
+  /** The next four are 0 where the mask is, and absent where they are not known. */
+  readonly entropies?: readonly number[];
+  readonly advantages?: readonly number[];
+  readonly values?: readonly number[];
+  readonly returns?: readonly number[];
+}

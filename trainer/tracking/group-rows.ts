@@ -1,0 +1,18 @@
+import { existsSync } from 'node:fs';
+import type { GroupsRow } from '../../shared/dashboard/run-files.ts';
+import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
+
+/** Appends the groups of an iteration to `groups.jsonl`. */
+export function appendGroupsRow(file: string, row: GroupsRow): void {
+  appendJsonLine(file, row);
+}
+
+/** Removes the rows of iterations after `step`, which a run that goes on from there plays again. */
+export function dropGroupRows(file: string, step: number): void {
+  if (!existsSync(file)) return;
+  const rows = readJsonLines(file) as GroupsRow[];
+  writeJsonLines(
+    file,
+    rows.filter(row => row.step <= step),
+  );
+}

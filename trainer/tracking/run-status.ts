@@ -1,0 +1,214 @@
+import { hostname } from 'node:os';
+import {
+  HEARTBEAT_S,
+  type RunDescription,
+  type RunNote,
+  type RunState,
+  type RunStatus,
+  type ValidationPoint,
+} from '../../shared/dashboard/run-files.ts';
+import type { JsonObject } from '../../shared/json.ts';
+import type { RunSettings } from '../config/settings.ts';
+import { writeAtomically } from './atomic-file.ts';
+import type { Progress } from './progress.ts';
+import type { MetricSink } from './tracker.ts';
+
+/** Between two writes that only tell of progress. */
+const MIN_INTERVAL_MS = 1000;
+const KEPT_NOTES = 20;
+/** Validations that the status names at most; a longer run names every second, fourth … and the last. */
+const KEPT_VALIDATIONS = 64;
+const TRAINING = 'training';
+
+/** What a run is, for a table of runs. */
+export function describeRun(settings: RunSettings): RunDescription {
+  const { algorithm, policy, recipe, run, seed, tags } = settings;
+  const names = new Set([...settings.train_tags, ...(settings.validation.tags ?? [])]);
+  return {
+    name: run.name ?? '',
+    recipe,
+    advantage: algorithm.advantage,
+    seed,
+    model: policy.init,
+    parameters: null,
+    tags: [...names].map(tag => ({
+      tag,
+      env_id: tags[tag].env_id,
+      config: tags[tag].config as JsonObject,
+      random: tags[tag].random_success,
+      optimum: tags[tag].optimum_success,
+    })),
+  };
+}
+
+/**
+ * Keeps `status.json` of a run folder: written when a stage begins or ends, at most once a second while it goes on, and every
+ * {@link HEARTBEAT_S} seconds as a sign of life. A disk that refuses it costs the run nothing but a note.
+ */
+export class RunStatusFile {
+  readonly #file: string;
+  readonly #progress: Progress;
+  readonly #now: () => number;
+  readonly #heartbeat: NodeJS.Timeout;
+  #status: RunStatus;
+  #written = Number.NEGATIVE_INFINITY;
+  /** Where the stage began: its units and the time. */
+  #stageStart = { done: 0, at: 0 };
+  #refused = false;
+
+  /**
+   * @param progress is told all that is told to {@link progress}
+   * @param validations of earlier sessions of the run
+   * @param now milliseconds since the epoch
+   */
+  constructor(
+    file: string,
+    settings: RunSettings,
+    progress: Progress,
+    validations: readonly ValidationPoint[] = [],
+    now: () => number = Date.now,
+  ) {
+    this.#file = file;
+    this.#progress = progress;
+    this.#now = now;
+    const time = this.#time();
+    this.#status = {
+      format: 1,
+      state: 'running',
+      stage: 'starting',
+      done: 0,
+      total: 0,
+      step: 0,
+      steps: settings.training.steps,
+      eta_s: null,
+      pid: process.pid,
+      host: hostname(),
+      started_at: time,
+      updated_at: time,
+      seconds: 0,
+      last_error: null,
+      notes: [],
+      run: describeRun(settings),
+      validations,
+    };
+    this.#write();
+    this.#heartbeat = setInterval(() => this.#write(), HEARTBEAT_S * 1000).unref();
+  }
+
+  /** Shows what it is told and keeps it. */
+  get progress(): Progress {
+    return {
+      begin: (stage, total, done) => {
+        this.#progress.begin(stage, total, done);
+        this.#stageStart = { done, at: this.#now() };
+        this.#change({ stage, total, done, eta_s: null, ...(stage === TRAINING ? { step: done } : {}) });
+      },
+      update: (done, numbers) => {
+        this.#progress.update(done, numbers);
+        this.#update(done);
+      },
+      end: () => this.#progress.end(),
+      note: text => {
+        this.#progress.note(text);
+        this.#keep(text);
+      },
+      warn: text => {
+        this.#progress.warn(text);
+        this.#keep(text);
+      },
+    };
+  }
+
+  /** Takes the validations and the training time out of the rows of a run. */
+  get sink(): MetricSink {
+    return { write: (step, metrics) => this.#takeRow(step, metrics), close: async () => {} };
+  }
+
+  /** Weights of the policy, once it is open. */
+  opened(parameters: number): void {
+    this.#change({ run: { ...this.#status.run, parameters } });
+  }
+
+  /** The run's last write. */
+  end(state: Exclude<RunState, 'running'>, error?: Error): void {
+    clearInterval(this.#heartbeat);
+    this.#change({
+      state,
+      stage: 'done',
+      eta_s: null,
+      ...(error ? { last_error: this.#note(error.message) } : {}),
+    });
+  }
+
+  #update(done: number): void {
+    const { stage, total } = this.#status;
+    const passed = done - this.#stageStart.done;
+    const seconds = (this.#now() - this.#stageStart.at) / 1000;
+    const training = stage === TRAINING;
+    this.#status = {
+      ...this.#status,
+      done,
+      ...(training ? { step: done } : {}),
+      eta_s: training && passed > 0 ? Math.round((seconds / passed) * (total - done)) : null,
+    };
+    if (this.#now() - this.#written >= MIN_INTERVAL_MS) this.#write();
+  }
+
+  #takeRow(step: number, metrics: { readonly [name: string]: number }): void {
+    const seconds = metrics['training/seconds'];
+    if (seconds !== undefined) this.#status = { ...this.#status, seconds: Math.round(seconds) };
+    const point = validationPoint(step, metrics, this.#status.run);
+    if (!point) return;
+    const before = this.#status.validations.filter(other => other.step < step);
+    this.#change({ validations: thinnedOut([...before, point]) });
+  }
+
+  #keep(text: string): void {
+    this.#change({ notes: [...this.#status.notes, this.#note(text)].slice(-KEPT_NOTES) });
+  }
+
+  #note(text: string): RunNote {
+    return { time: this.#time(), text };
+  }
+
+  #time(): string {
+    return new Date(this.#now()).toISOString();
+  }
+
+  #change(part: Partial<RunStatus>): void {
+    this.#status = { ...this.#status, ...part };
+    this.#write();
+  }
+
+  #write(): void {
+    this.#written = this.#now();
+    this.#status = { ...this.#status, updated_at: this.#time() };
+    try {
+      writeAtomically(this.#file, `${JSON.stringify(this.#status)}\n`);
+      this.#refused = false;
+    } catch (error) {
+      if (this.#refused) return;
+      this.#refused = true;
+      this.#progress.warn(`${this.#file} cannot be written: ${(error as Error).message}; the run goes on`);
+    }
+  }
+}
+
+/** A row of metrics as a validation, where it is one; with the interval where only one tag is validated. */
+export function validationPoint(
+  step: number,
+  metrics: { readonly [name: string]: number },
+  { tags }: Pick<RunDescription, 'tags'>,
+): ValidationPoint | undefined {
+  const success = metrics['val-env/success'];
+  if (success === undefined) return undefined;
+  const [tag, ...others] = tags.filter(({ tag }) => `val-env/${tag}/success_low` in metrics);
+  if (!tag || others.length > 0) return { step, success };
+  const of = (name: string) => metrics[`val-env/${tag.tag}/${name}`];
+  return { step, success, low: of('success_low'), high: of('success_high') };
+}
+
+function thinnedOut(points: readonly ValidationPoint[]): readonly ValidationPoint[] {
+  if (points.length <= KEPT_VALIDATIONS) return points;
+  return points.filter((_, i) => i % 2 === 0 || i === points.length - 1);
+}
