@@ -1,12 +1,12 @@
 import type { Question } from './questions.ts';
-import type { Facing, Place, Room, Thing } from './room.ts';
+import type { Cell, Room, RoomDirection, Thing } from './room.ts';
 
 export type SpatialState = {
   readonly room: Room;
   /** Names of the things that the player has seen, in the order of the room's things. */
   readonly seen: readonly string[];
-  readonly position: Place;
-  readonly facing: Facing;
+  readonly position: Cell;
+  readonly facing: RoomDirection;
   readonly question: Question;
   /** What the last action showed. */
   readonly report: string;
