@@ -7,7 +7,7 @@ import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { type Cell, FACINGS, type Room, relative, type Thing, thingAt, turned, visible } from './room.ts';
+import { type Cell, FACINGS, type Room, type RoomThing, relative, thingAt, turned, visible } from './room.ts';
 import { type SpatialState, seenThings } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
@@ -157,7 +157,10 @@ function result(
 }
 
 /** Names of what was seen before and is seen now, in the order of the room, so that it tells nothing of when. */
-function withSeen({ room, seen }: SpatialState, things: readonly (Thing | undefined)[]): readonly string[] {
+function withSeen(
+  { room, seen }: SpatialState,
+  things: readonly (RoomThing | undefined)[],
+): readonly string[] {
   const names = new Set([...seen, ...things.flatMap(thing => thing?.name ?? [])]);
   return room.things.map(({ name }) => name).filter(name => names.has(name));
 }

@@ -1,5 +1,5 @@
 import type { Question } from './questions.ts';
-import type { Cell, Room, RoomDirection, Thing } from './room.ts';
+import type { Cell, Room, RoomDirection, RoomThing } from './room.ts';
 
 export type SpatialState = {
   readonly room: Room;
@@ -14,6 +14,6 @@ export type SpatialState = {
 };
 
 /** The things that the player has seen. */
-export function seenThings({ room, seen }: Pick<SpatialState, 'room' | 'seen'>): Thing[] {
+export function seenThings({ room, seen }: Pick<SpatialState, 'room' | 'seen'>): RoomThing[] {
   return room.things.filter(({ name }) => seen.includes(name));
 }
