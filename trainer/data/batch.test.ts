@@ -15,7 +15,7 @@ const groupsOf = (returns: readonly (readonly number[])[]) =>
         groupId,
         member,
         tokenIds: Int32Array.of(1, 2),
-        mask: Uint8Array.of(0, 1),
+        lossMask: Uint8Array.of(0, 1),
         values: new Float32Array(2),
         turns: [turnOf({ reward, tokens: [1, 2] })],
       }),

@@ -8,7 +8,7 @@ import { groupBy } from './episode-metrics.ts';
 import type { KeptEpisode } from './experience.ts';
 import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
-import { countOnes } from './sequences/mask.ts';
+import { countOnes } from './sequences/loss-mask.ts';
 
 /** What the filter made of the groups of one collection. */
 export interface Filtered {
@@ -45,7 +45,7 @@ export function filterEpisodes(
     groups.map(group => ({
       rewards: group.map(episodeReturn),
       lengths: group.map(episode =>
-        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
+        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.lossMask), 0),
       ),
       ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
     })),

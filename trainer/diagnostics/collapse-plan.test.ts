@@ -25,9 +25,9 @@ t.test('every reasoning is scored behind every prompt, its tokens only', async t
   const { requests, collect } = planCrossScores(pairs);
   t.equal(requests.length, 3 * 2);
   t.same(Array.from(requests[1].tokenIds), [7, 8, 9, 10, 11]);
-  t.same(Array.from(requests[1].mask), [0, 0, 0, 1, 1]);
-  const scores = requests.map(({ mask }, n) => {
-    const logProbs = Float32Array.from(mask, on => (on ? -(n + 1) : 0));
+  t.same(Array.from(requests[1].lossMask), [0, 0, 0, 1, 1]);
+  const scores = requests.map(({ lossMask }, n) => {
+    const logProbs = Float32Array.from(lossMask, on => (on ? -(n + 1) : 0));
     return { logProbs, entropies: logProbs };
   });
   const cross = collect(scores);

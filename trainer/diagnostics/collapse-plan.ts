@@ -93,5 +93,5 @@ function crossRequest(prompt: ArrayLike<number>, reasoning: ArrayLike<number>): 
   const tokenIds = new Int32Array(prompt.length + reasoning.length);
   tokenIds.set(prompt);
   tokenIds.set(reasoning, prompt.length);
-  return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
+  return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
 }

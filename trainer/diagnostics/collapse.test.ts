@@ -23,8 +23,8 @@ const scorer = (informed: boolean) => ({
   requests: [] as ScoreRequest[],
   async score(requests: readonly ScoreRequest[]) {
     this.requests.push(...requests);
-    return requests.map(({ tokenIds, mask }) => {
-      const logProbs = Float32Array.from(mask, (on, t) => {
+    return requests.map(({ tokenIds, lossMask }) => {
+      const logProbs = Float32Array.from(lossMask, (on, t) => {
         if (!on) return 0;
         return informed && tokenIds[0] + 10 !== tokenIds[t] ? -9 : -1;
       });

@@ -5,7 +5,7 @@ import type { RunFolder } from '../training/run-folder.ts';
 import { type Row, tinySettings, trainingRows, trainTiny, weightsOf } from '../training/runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 /** Rows of a run without the clock and without what was measured besides. */
 const learnt = (run: RunFolder) =>
@@ -20,7 +20,7 @@ const learnt = (run: RunFolder) =>
     )
     .filter(row => Object.keys(row).length > 1);
 
-t.test('measuring changes nothing in the run', { timeout: LONGEST_MS }, async t => {
+t.test('measuring changes nothing in the run', { timeout: MAX_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const run = (name: string, every: number) =>

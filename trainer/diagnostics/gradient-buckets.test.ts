@@ -47,7 +47,7 @@ t.test('a pass holds one component', async t => {
   };
   const sequence = {
     tokenIds: new Int32Array(1),
-    mask: Uint8Array.of(1),
+    lossMask: Uint8Array.of(1),
     logProbs: Float32Array.of(-1),
     advantages: Float32Array.of(2),
   };

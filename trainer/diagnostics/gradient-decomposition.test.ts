@@ -27,7 +27,7 @@ const episodes = Array.from({ length: 24 }, (_, i) => {
     groupId,
     tag: 'Lake',
     tokenIds: Int32Array.of(1, 2, 3),
-    mask: Uint8Array.of(0, 1, 1),
+    lossMask: Uint8Array.of(0, 1, 1),
     turns: [turnOf({ reward: i % 2 ? spread : -spread, tokens: [1, 3] })],
   });
 });

@@ -7,7 +7,7 @@ import { experienceSettings, trainingSequences } from '../data/experience.ts';
 import { allEpisodes } from '../data/filtering.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { LaterScores } from '../data/scoring.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy, UpdateMetrics } from '../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -47,7 +47,7 @@ export async function decomposeGradients(
   const metrics: Metrics = {};
   for (const bucket of planBuckets(gradientGroups(episodes))) {
     const members = bucket.sequences.map(index => sequences[index]);
-    const tokens = members.reduce((sum, { mask }) => sum + countOnes(mask), 0);
+    const tokens = members.reduce((sum, { lossMask }) => sum + countOnes(lossMask), 0);
     const sizes = { sequences: members.length, tokens };
     Object.assign(metrics, bucket.metrics);
     for (const component of GRADIENT_COMPONENTS) {
@@ -92,7 +92,7 @@ function gradientGroups(episodes: readonly Episode[]): GradientGroup[] {
   const places = new Map<Episode, number[]>();
   let next = 0;
   for (const episode of episodes) {
-    const trained = samplesOf(episode).filter(({ mask }) => countOnes(mask) > 0);
+    const trained = samplesOf(episode).filter(({ lossMask }) => countOnes(lossMask) > 0);
     places.set(
       episode,
       trained.map(() => next++),

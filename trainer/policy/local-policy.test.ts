@@ -24,7 +24,7 @@ t.test(
       episodes.forEach(({ logProbs, values }, n) => {
         t.ok(largestDifference(scores[n].logProbs, logProbs) < 1e-4, `log-probabilities of ${n}`);
         t.ok(largestDifference(scores[n].values!, values!) < 1e-4, `values of ${n}`);
-        t.ok(scores[n].entropies.every((x, i) => (episodes[n].mask[i] ? x >= 0 : x === 0)));
+        t.ok(scores[n].entropies.every((x, i) => (episodes[n].lossMask[i] ? x >= 0 : x === 0)));
       });
       const bound = Math.log(grammar === undefined ? vocabularySize : 3);
       t.ok(
@@ -86,7 +86,7 @@ t.test('what is masked out does not matter', async t => {
   const policies = [await closing(t, policyWith()), await closing(t, policyWith())];
   const sequences = await play(policies[0], 6);
   const poisoned = sequences.map(sequence => {
-    const spoil = (array: Float32Array) => array.map((x, i) => (sequence.mask[i] ? x : NaN));
+    const spoil = (array: Float32Array) => array.map((x, i) => (sequence.lossMask[i] ? x : NaN));
     return {
       ...sequence,
       advantages: spoil(sequence.advantages),
@@ -111,7 +111,7 @@ t.test('supervised updates memorise one sequence, which greedy generation then r
   const zeros = new Float32Array(14);
   const sequence = {
     tokenIds,
-    mask: Uint8Array.from(tokenIds, (_, i) => (i < 4 ? 0 : 1)),
+    lossMask: Uint8Array.from(tokenIds, (_, i) => (i < 4 ? 0 : 1)),
     logProbs: zeros,
     advantages: zeros,
   };
@@ -186,8 +186,8 @@ t.test('wrong calls and learning rate 0 leave the weights as they are', async t 
   const [before, head] = await weightsOf(policy);
   const update = (change: Partial<TrainingSequence>, loss: Partial<LossSettings> = {}) =>
     policy.update({ sequences: [{ ...sequence, ...change }] }, settingsWith(loss));
-  await t.rejects(update({ mask: sequence.mask.map(() => 0) }), /nothing to train on/);
-  await t.rejects(update({ mask: sequence.mask.map(() => 1) }), /position 0/);
+  await t.rejects(update({ lossMask: sequence.lossMask.map(() => 0) }), /nothing to train on/);
+  await t.rejects(update({ lossMask: sequence.lossMask.map(() => 1) }), /position 0/);
   await t.rejects(update({ advantages: new Float32Array(1) }), /advantages has 1 entries/);
   await t.rejects(update({ tokenIds: sequence.tokenIds.map(() => 99) }), /outside the vocabulary of 24/);
   await t.rejects(update({ grammar: 'other' }), /no grammar is named other/);

@@ -3,11 +3,11 @@ import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
-import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpoint.ts';
+import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
 import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
@@ -121,13 +121,19 @@ export class LocalPolicy implements Policy {
     return this.config.vocabularySize;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled, before the result */
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     this.#assertOpen();
-    return this.#pool.generate(request);
+    return this.#pool.generate(request, watch);
   }
 
   release(sequenceId: number): void {
     if (!this.#closed) this.#pool.release(sequenceId);
+  }
+
+  /** A sequence that may go on later: it keeps its cache while there is room, and new ones are dealt out without it. */
+  park(sequenceId: number): void {
+    if (!this.#closed) this.#pool.park(sequenceId);
   }
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -198,6 +204,7 @@ export class LocalPolicy implements Policy {
     use: (norm: number) => Promise<UpdateMetrics>,
   ): Promise<UpdateMetrics> {
     this.#assertOpen();
+    if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
     checkLossSettings(loss);
     checkTemperature(temperature);
     const { sequences } = batch;
@@ -207,7 +214,7 @@ export class LocalPolicy implements Policy {
     return this.#inTurn(async () => {
       const counts = countLossTokens(sequences);
       if (counts.tokens === 0)
-        throw new RangeError('nothing to train on: no sequence has a token under its mask');
+        throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
       const { valueHead, critic = false } = this.#options;
       const value = valueHead && haveReturns(sequences);
       if (critic && !value) {
@@ -279,6 +286,20 @@ export class LocalPolicy implements Policy {
     });
   }
 
+  /** Writes weights, config and the given files for others to generate with: without optimiser state and value head. */
+  async publish(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      await this.#pool.all({ kind: 'download' });
+      await saveModel(folder, {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#weights,
+        files: this.#options.files ?? {},
+      });
+    });
+  }
+
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
@@ -299,7 +320,8 @@ export class LocalPolicy implements Policy {
         await this.#pool.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
-        const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
+        const moments = { first: this.#first, second: this.#second };
+        const progress = this.#options.generationOnly ? null : await readOptimizer(folder, moments);
         this.#step = progress?.step ?? 0;
         this.#lossScale?.restore(progress?.lossScale);
         this.#version = progress?.version ?? this.#version + 1;

@@ -50,8 +50,8 @@ export interface Policy {
 export interface ScoreRequest {
   readonly tokenIds: Int32Array;
   /** 1 where the token is to be scored; position 0 can never be. */
-  readonly mask: Uint8Array;
-  /** Grammar the masked tokens were sampled under; each run of the mask is one response. */
+  readonly lossMask: Uint8Array;
+  /** Grammar the trained tokens were sampled under; each run of ones in the loss mask is one response. */
   readonly grammar?: string;
 }
 
@@ -60,7 +60,7 @@ export interface ScoreSettings {
   readonly temperature: number;
 }
 
-/** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the mask is 0. */
+/** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the loss mask is 0. */
 export interface Score {
   readonly logProbs: Float32Array;
   readonly entropies: Float32Array;

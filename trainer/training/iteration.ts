@@ -5,7 +5,7 @@ import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episod
 import { type Filtered, filterEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
 import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import { diagnose } from '../diagnostics/diagnosing.ts';
 import type { Policy } from '../policy/policy.ts';
@@ -229,7 +229,7 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
 function sampledTokens(episodes: readonly Episode[]): number {
   let tokens = 0;
   for (const episode of episodes) {
-    for (const sample of samplesOf(episode)) tokens += countOnes(sample.mask);
+    for (const sample of samplesOf(episode)) tokens += countOnes(sample.lossMask);
   }
   return tokens;
 }

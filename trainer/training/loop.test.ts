@@ -86,7 +86,7 @@ class CoinRollouts implements Rollouts {
           seed: group.seed,
           success: reward === 1,
           tokenIds: Int32Array.of(1, 2),
-          mask: Uint8Array.of(0, 1),
+          lossMask: Uint8Array.of(0, 1),
           turns: [turnOf({ reward, tokens: [1, 2], state: `level ${group.seed % 40}` })],
         });
       }),

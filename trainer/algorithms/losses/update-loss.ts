@@ -64,7 +64,7 @@ class LossTerms {
     this.g = g;
     this.outputs = outputs;
     this.#inputs = inputs;
-    this.#mask = g.greater(this.token('mask'), 0.5);
+    this.#mask = g.greater(this.token('lossMask'), 0.5);
     this.loss = g.constant(0);
   }
 

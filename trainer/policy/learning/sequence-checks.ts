@@ -7,7 +7,7 @@ export function checkSequence(
   policy: { readonly maxSequenceLength: number; readonly vocabularySize: number },
   what: string,
 ): void {
-  const { tokenIds, mask } = sequence;
+  const { tokenIds, lossMask } = sequence;
   const { maxSequenceLength, vocabularySize } = policy;
   if (tokenIds.length < 2 || tokenIds.length > maxSequenceLength) {
     throw new RangeError(
@@ -21,7 +21,7 @@ export function checkSequence(
       );
     }
   }
-  if (mask[0]) throw new RangeError(`${what}: the mask holds position 0, which nothing predicts`);
+  if (lossMask[0]) throw new RangeError(`${what}: the loss mask trains position 0, which nothing predicts`);
   for (let t = 0; t < tokenIds.length; t++) {
     if (!(tokenIds[t] >= 0 && tokenIds[t] < vocabularySize)) {
       throw new RangeError(

@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
@@ -85,7 +85,13 @@ export interface TaskResults {
 
 /** A step in the life of a sequence. */
 export type SequenceOrder =
-  | { readonly kind: 'generate'; readonly id: number; readonly request: GenerateRequest }
+  | {
+      readonly kind: 'generate';
+      readonly id: number;
+      readonly request: GenerateRequest;
+      /** Its tokens are reported as they are sampled. */
+      readonly watched: boolean;
+    }
   | { readonly kind: 'release'; readonly sequenceId: number };
 
 export type ToWorker =
@@ -97,7 +103,17 @@ export type FromWorker =
   | { readonly kind: 'ready'; readonly runtime: string }
   | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
   | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
-  | { readonly kind: 'generated'; readonly finished: readonly NumberedGeneration[] };
+  | {
+      readonly kind: 'generated';
+      readonly sampled: readonly NumberedToken[];
+      readonly finished: readonly NumberedGeneration[];
+    };
+
+/** A token of a watched request. */
+export interface NumberedToken {
+  readonly id: number;
+  readonly token: StreamedToken;
+}
 
 export type NumberedGeneration =
   | { readonly id: number; readonly generation: Generation }

@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { sliceWeights } from '../parts.ts';
@@ -25,6 +25,8 @@ export class WorkerPool {
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
   readonly #homeCounts: number[];
+  /** Sequences that count for no worker until they go on. */
+  readonly #parked = new Set<number>();
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
@@ -49,22 +51,31 @@ export class WorkerPool {
     return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled */
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     let home = this.#homes.get(request.sequenceId);
     if (home === undefined) {
       home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
       this.#homes.set(request.sequenceId, home);
       this.#homeCounts[home]++;
-    }
-    return this.#workers[home].generate(request);
+    } else if (this.#parked.delete(request.sequenceId)) this.#homeCounts[home]++;
+    return this.#workers[home].generate(request, watch);
   }
 
   release(sequenceId: number): void {
     const home = this.#homes.get(sequenceId);
     if (home === undefined) return;
     this.#homes.delete(sequenceId);
-    this.#homeCounts[home]--;
+    if (!this.#parked.delete(sequenceId)) this.#homeCounts[home]--;
     this.#workers[home].release(sequenceId);
+  }
+
+  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it goes on. */
+  park(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined || this.#parked.has(sequenceId)) return;
+    this.#parked.add(sequenceId);
+    this.#homeCounts[home]--;
   }
 
   /** @param reference scores with the reference's adapters */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { GenerationEngine } from '../../generation/engine.ts';
-import type { GenerateRequest } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import type { Decode } from '../../generation/stop-strings.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
@@ -13,7 +13,15 @@ import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
-import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
+import type {
+  FromWorker,
+  NumberedGeneration,
+  NumberedToken,
+  Slice,
+  ToWorker,
+  WorkerSetup,
+  WorkerTask,
+} from './protocol.ts';
 
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
@@ -36,6 +44,7 @@ class PolicyWorker {
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
+  #sampled: NumberedToken[] = [];
   #held = false;
   #running = false;
   #closing = false;
@@ -84,7 +93,7 @@ class PolicyWorker {
       case 'sequences':
         for (const order of message.orders) {
           if (order.kind === 'release') this.#engine.release(order.sequenceId);
-          else this.#submit(order.id, order.request);
+          else this.#submit(order.id, order.request, order.watched);
         }
         break;
       case 'task':
@@ -96,10 +105,16 @@ class PolicyWorker {
     if (!this.#running) void this.#run();
   }
 
-  #submit(id: number, request: GenerateRequest): void {
+  #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
+    const watch = (token: StreamedToken) => this.#sampled.push({ id, token });
     try {
-      this.#engine.submit(request, generation => this.#finished.push({ id, generation }), fail);
+      this.#engine.submit(
+        request,
+        generation => this.#finished.push({ id, generation }),
+        fail,
+        watched ? watch : undefined,
+      );
     } catch (error) {
       fail(error as Error);
     }
@@ -198,9 +213,10 @@ class PolicyWorker {
   }
 
   #report(): void {
-    if (this.#finished.length === 0) return;
-    this.#post({ kind: 'generated', finished: this.#finished });
+    if (this.#finished.length === 0 && this.#sampled.length === 0) return;
+    this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
     this.#finished = [];
+    this.#sampled = [];
   }
 
   #post(message: FromWorker): void {

@@ -5,7 +5,7 @@ import type { Json } from '../../../shared/json.ts';
 import { type Reply, type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { waiting } from '../../../test/environments.test-data.ts';
 
-/** Steps and batches are served without Fastify; a query, though empty, makes them go the usual way. */
+/** Plain steps and batches are served without Fastify; a query, though empty, makes them go through it. */
 
 const HANDLED = 'tracing:fastify.request.handler:start';
 
@@ -124,7 +124,7 @@ async function ask(
 /** Two servers, so that a key of one is none of the other. */
 const twins = (t: Test) => Promise.all([testApp(t, { maxBatchItems: 8 }), testApp(t, { maxBatchItems: 8 })]);
 
-t.test('what goes the fast path is answered just as it is on the usual one', async t => {
+t.test('plain requests get the reply that Fastify gives', async t => {
   const [fast, usual] = await twins(t);
   for (const one of CASES) {
     let quick: object | undefined;
@@ -146,7 +146,7 @@ t.test('what is not open is refused alike', async t => {
   }
 });
 
-t.test('what is unusual goes the usual way', async t => {
+t.test('every other request goes through Fastify', async t => {
   const { ask, open } = await testApp(t, { bodyLimitBytes: 100 });
   const path = `/v1/sessions/${await open({ config: { preset: 'long' } })}/step`;
   const add = '{"action":"add"}';
