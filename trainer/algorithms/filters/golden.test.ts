@@ -3,6 +3,7 @@ import t from 'tap';
 import type { FilterStrategy } from './registry.ts';
 import { filterGroups } from './rollout-filter.ts';
 import { selectGroups } from './selection.ts';
+import type { FilterScore } from './settings.ts';
 import type { FilterMass, FilterOrder } from './strategy.ts';
 
 interface Selection {
