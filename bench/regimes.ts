@@ -1,8 +1,7 @@
 /**
  * Shows each regime of reasoning with policies of our own: `npm run bench:regimes`. Four policies learn to think before they act
- * in FrozenLake, each from the same solver's conversations with thoughts of another kind, and are measured by `diagnose`. A fifth
- * goes on from the first by reinforcement learning with a high entropy bonus. Writes docs/results/data/regimes.json, from which
- * `npm run docs` draws the picture. Takes minutes on two cores.
+ * in FrozenLake, each from the same solver's conversations with thoughts of another kind, and are measured by `diagnose`. Writes
+ * docs/results/data/regimes.json, from which `npm run docs` draws the picture. Takes minutes on two cores.
  */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -125,37 +124,10 @@ try {
     rows.push({ name, ...(await measured(join(folder, `policy-${rows.length}`))) });
     console.log(rows.at(-1));
   }
-  const steps = 60;
-  const first = join(folder, 'policy-0/checkpoints/step-000000/policy');
-  await trainer(
-    'train',
-    config,
-    ...place,
-    ...MEASURED,
-    'policy.context=256',
-    'policy.value_head=false',
-    'algorithm.advantage=grpo',
-    'algorithm.entropy_on=all',
-    'loss.entropy_coefficient=0.3',
-    'warm_start=null',
-    `policy.init=${JSON.stringify(first)}`,
-    `training.steps=${steps}`,
-    'training.validate_every=1000',
-    'training.validate_first=false',
-    'run.name=bonus',
-    '--quiet',
-  );
-  const curve = readFileSync(join(folder, 'bonus/metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n')
-    .map(line => JSON.parse(line) as { [name: string]: number })
-    .filter(row => `${FIRST}/mi_seq_share` in row)
-    .map(row => ({ step: row.step, success: row['train/success'], ...point(row) }));
-  console.log(curve);
   mkdirSync(new URL('.', DATA), { recursive: true });
   writeFileSync(
     DATA,
-    `${JSON.stringify({ title: 'Thoughts of five small policies in FrozenLake', rows, curve }, null, 1)}\n`,
+    `${JSON.stringify({ title: 'Thoughts of four small policies in FrozenLake', rows }, null, 1)}\n`,
   );
 } finally {
   await server.end('SIGTERM');

@@ -18,6 +18,7 @@ import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } fro
 import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
+import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
@@ -97,6 +98,8 @@ async function trainTracked({
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
+    const checked = checkFirstPrompts(context, settings.rollout.start_seed, stop).then(() => true);
+    if (!(await unlessStopped(stop, checked))) return undefined;
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
     try {
@@ -117,6 +120,9 @@ async function trainTracked({
           );
       if (!checkpoint && !begun) return undefined;
       policy = await withCritic(settings, actor, checkpoint?.policy);
+      const isFresh = (checkpoint?.state.step ?? 0) === 0;
+      if (isFresh && settings.training.steps > 0 && !settings.policy.keep_optimizer)
+        await actor.resetOptimizer();
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
@@ -140,7 +146,7 @@ async function trainTracked({
         ? await openReference(settings, context, actor, run.reference)
         : undefined;
       try {
-        const shown = { tracker, progress, busy };
+        const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
         const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
         const episodes = { rollouts, openSource, actionTokens, decode };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
