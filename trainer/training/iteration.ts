@@ -14,6 +14,7 @@ import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
@@ -28,6 +29,8 @@ export interface IterationParts {
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
+  /** Where tokens are sampled; absent: by the policy. */
+  readonly generation?: GenerationPort;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
@@ -68,6 +71,7 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
+  const gap = await parts.generation?.check(step, episodes);
   const diagnosed = await busy.during(() => diagnose(parts, episodes, step, state.collapse));
   const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collected.scores));
   const measured = clock();
@@ -88,6 +92,7 @@ export async function runIteration(
       seed: mixSeed(settings.seed, PURPOSE.order, step),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
+  await parts.generation?.publish();
   source.trained();
   const t3 = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -99,6 +104,8 @@ export async function runIteration(
     ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
     ...collected.metrics,
     ...filtered.metrics,
+    ...gap,
+    ...parts.generation?.takeMetrics(),
     ...update.metrics,
     ...diagnosed.metrics,
     'actor/lr': optimizer.learningRate,
