@@ -14,7 +14,7 @@ export interface Vitals {
   readonly cpuSeconds: number;
 }
 
-/** The server as a process of its own, on the same port whenever it is started again. */
+/** The server as a separate process, on the same port after every restart. */
 export class ServerProcess {
   readonly #flags: readonly string[];
   #child: ChildProcess | undefined;

@@ -21,7 +21,7 @@ export interface FloodReport {
   readonly rssBytes: readonly [before: number, peak: number, after: number];
 }
 
-/** Begins an attack in a process of its own; the function that it gives ends it. */
+/** Begins an attack in a separate process and returns the function that ends it. */
 export async function beginAttack(number: number, origin: string): Promise<() => Promise<void>> {
   const child = spawn(process.execPath, [FLOODER, String(number), origin], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -183,7 +183,7 @@ export async function crowdCases(sessions: number): Promise<LoadCase[]> {
   return [
     crowd(few, quiet, await openSessions(quiet, TOKEN, FEW_SESSIONS)),
     crowd(
-      `${FEW_SESSIONS} beside ${sessions}`,
+      `${FEW_SESSIONS} next to ${sessions}`,
       crowded,
       await openSessions(crowded, TOKEN, FEW_SESSIONS),
       few,

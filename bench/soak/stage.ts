@@ -57,7 +57,7 @@ export interface StageReport {
 }
 
 /**
- * Plays on a server of its own with all faults, and says what was not as it must be.
+ * Plays with all faults on a separate server and reports every violation.
  * @param signal ends it early, with what was found so far
  */
 export async function runStage(
