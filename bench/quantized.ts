@@ -22,7 +22,7 @@ import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
 /** Layers at most: more of a large shape do not fit beside each other, and do not fit the caches anyway. */
-const MOST_LAYERS = 8;
+const MAX_LAYERS = 8;
 const BLOCK = 32;
 const ROWS = [8, 16, 32, 64, 256];
 const OPSETS = { '': 21, 'com.microsoft': 1 };
@@ -106,7 +106,7 @@ const KINDS: readonly { readonly name: string; readonly product: Product; readon
 
 for (const name of flags.shapes.split(',')) {
   const shape = shapeNamed(name);
-  const layers = Math.min(shape.layers, MOST_LAYERS);
+  const layers = Math.min(shape.layers, MAX_LAYERS);
   const count = 2 * layers * shape.hidden * shape.feedForward;
   console.log(
     `${name}: ${layers} layers of ${shape.hidden} × ${shape.feedForward}, ${((count * FLOAT_BYTES) / 2 ** 20).toFixed(1)} MiB as float32; ${conversionTime(count).toFixed(1)} ms to convert them to float16 in JavaScript`,

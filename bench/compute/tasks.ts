@@ -19,11 +19,11 @@ export async function trainOnce(policy: LocalPolicy, shape: Shape): Promise<void
   const rng = Random.fromSeed(1);
   const length = shape.time + 1;
   const sequences = Array.from({ length: shape.batch }, (): TrainingSequence => {
-    const mask = new Uint8Array(length).fill(1);
-    mask[0] = 0;
+    const lossMask = new Uint8Array(length).fill(1);
+    lossMask[0] = 0;
     return {
       tokenIds: Int32Array.from({ length }, () => rng.integer(shape.vocabulary)),
-      mask,
+      lossMask: lossMask,
       logProbs: new Float32Array(length),
       advantages: new Float32Array(length),
     };

@@ -17,7 +17,7 @@ import { transportFor } from './transport.ts';
 
 const MS_PER_S = 1000;
 const CHECKPOINT_S = 1;
-const MOST_NOTED = 5;
+const MAX_NOTED = 5;
 /** Looks at the server in a stage. */
 const LOOKS = 50;
 /** How long clients get to close what they have. */
@@ -156,7 +156,7 @@ class Stage {
   /** Some are shown at once; all of them are counted. */
   #violate(what: string): void {
     this.#violations.push(what);
-    if (this.#violations.length <= MOST_NOTED) this.#progress.note(`${this.#name}: ${what}`);
+    if (this.#violations.length <= MAX_NOTED) this.#progress.note(`${this.#name}: ${what}`);
   }
 
   #play(): Promise<unknown> {

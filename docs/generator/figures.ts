@@ -9,7 +9,7 @@ import { type PlayedFrames, playFrames } from './episode-frames.ts';
 import { type Bar, barPlot, type Curve, curvePlot, type GroupedTimes, timePlot } from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
-const MOST_STEPS = 16;
+const MAX_STEPS = 16;
 /** How an episode is chosen and shown. */
 interface Choice {
   readonly seed: number;
@@ -69,7 +69,7 @@ export async function animations(
 
 function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
   const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
-  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MOST_STEPS });
+  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MAX_STEPS });
 }
 
 function read<T>(name: string): T {

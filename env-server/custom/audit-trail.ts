@@ -10,7 +10,7 @@ import { withoutSecrets } from './remote/secrets.ts';
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
 /** Characters of what was sent as a kind that are kept. */
-const LONGEST_KIND = 32;
+const MAX_KIND_LENGTH = 32;
 
 /** What somebody tries to do to an environment. */
 export interface Attempt {
@@ -67,7 +67,7 @@ export class AuditTrail {
       principal: principal.name,
       action,
       envId,
-      kind: typeof kind === 'string' ? kind.slice(0, LONGEST_KIND) : '',
+      kind: typeof kind === 'string' ? kind.slice(0, MAX_KIND_LENGTH) : '',
       sha256: definition ? hash('sha256', JSON.stringify(withoutSecrets(definition)), 'hex') : '',
       outcome,
     };

@@ -13,15 +13,15 @@ export interface JsonLimits {
 
 /** Levels that any value may have, in requests and in answers: Python's parsers and recursive code get through them. */
 export const DEEPEST_JSON = 64;
-export const MOST_KEYS = 10_000;
-const LONGEST_POINTER = 200;
+export const MAX_KEYS = 10_000;
+const MAX_POINTER_LENGTH = 200;
 /** Brackets, quotes, commas and colons: what a value costs beyond its own characters. */
 const MARK_BYTES = 2;
 const LITERAL_BYTES = 5;
 
 /** The limits of values of which only the size can be configured. */
 export function jsonLimits(bytes: number): JsonLimits {
-  return { depth: DEEPEST_JSON, bytes, keys: MOST_KEYS };
+  return { depth: DEEPEST_JSON, bytes, keys: MAX_KEYS };
 }
 
 /** What is wrong with a value, and where in it. */
@@ -126,8 +126,8 @@ function pointerTo(open: readonly Frame[]): string {
     .filter(({ next }) => next > 0)
     .map(({ keys, next }) => `/${escapePointer(String(keys ? keys[next - 1] : next - 1).toWellFormed())}`);
   const pointer = parts.join('');
-  if (pointer.length <= LONGEST_POINTER) return pointer;
-  return `${pointer.slice(0, LONGEST_POINTER / 2)}…${pointer.slice(-LONGEST_POINTER / 2)}`;
+  if (pointer.length <= MAX_POINTER_LENGTH) return pointer;
+  return `${pointer.slice(0, MAX_POINTER_LENGTH / 2)}…${pointer.slice(-MAX_POINTER_LENGTH / 2)}`;
 }
 
 /** A value of JSON text from elsewhere is not within its limits; the message says where and how. */
@@ -164,7 +164,7 @@ export function readAnswer(text: string, limits: JsonLimits): Json {
     throw new JsonOutOfBounds('the answer', { pointer: '', message: `has more than ${limits.keys} keys` });
   }
   for (const name of names) {
-    const shown = name.toWellFormed().slice(0, LONGEST_POINTER);
+    const shown = name.toWellFormed().slice(0, MAX_POINTER_LENGTH);
     if (name === '__proto__' || !name.isWellFormed()) {
       throw new JsonOutOfBounds(`/${escapePointer(shown)}`, { pointer: '', message: 'is no key to use' });
     }

@@ -8,8 +8,8 @@ import { type BuildContext, buildInSlices, learnFacts } from './builder.ts';
 import type { Definition } from './definition.ts';
 
 /** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
-const MOST_TRIALS = 8;
-const MOST_TRIALS_PER_PRINCIPAL = 4;
+const MAX_TRIALS = 8;
+const MAX_TRIALS_PER_PRINCIPAL = 4;
 const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
@@ -83,9 +83,9 @@ export class Trials {
     work: () => Promise<T>,
   ): Promise<T> {
     const own = this.#running.get(principal) ?? 0;
-    if (own >= MOST_TRIALS_PER_PRINCIPAL) throw busy(MOST_TRIALS_PER_PRINCIPAL, 'of one token ');
+    if (own >= MAX_TRIALS_PER_PRINCIPAL) throw busy(MAX_TRIALS_PER_PRINCIPAL, 'of one token ');
     const all = [...this.#running.values()].reduce((sum, running) => sum + running, 0);
-    if (all >= MOST_TRIALS) throw busy(MOST_TRIALS, '');
+    if (all >= MAX_TRIALS) throw busy(MAX_TRIALS, '');
     this.#running.set(principal, own + 1);
     const done = work().finally(() => this.#release(principal));
     const mostMs = Math.min(totalMs, this.#totalMs);

@@ -8,10 +8,10 @@ import { storageFaultOf, storageProblem } from './storage-problem.ts';
 
 const NEW_SUFFIX = '.new';
 /** Lost rows of a table that the report for people names. */
-const MOST_NAMED = 20;
+const MAX_NAMED = 20;
 const BUSY_TIMEOUT_MS = 5000;
 /** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
-const LONGEST_GAP = 100_000;
+const MAX_GAP_LENGTH = 100_000;
 
 /** Tables in the order in which they are kept, the column that names a row, and those that hold JSON. */
 const TABLES = [
@@ -177,7 +177,7 @@ function eachRow(
       take(undefined, number);
       failed++;
     }
-    if (last === undefined && failed > LONGEST_GAP) return 'its end cannot be read';
+    if (last === undefined && failed > MAX_GAP_LENGTH) return 'its end cannot be read';
     number++;
   }
   return undefined;
@@ -229,9 +229,9 @@ function faultOf({ json }: Table, row: Row): string | undefined {
 /** The report for people. */
 export function describeRepair({ aside, damage, tables }: RepairReport): string {
   const lines = tables.map(({ table, kept, lost, cutShort }) => {
-    const more = lost.length > MOST_NAMED ? `, and ${lost.length - MOST_NAMED} more` : '';
+    const more = lost.length > MAX_NAMED ? `, and ${lost.length - MAX_NAMED} more` : '';
     const names =
-      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MOST_NAMED).join(', ')}${more}` : '';
+      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MAX_NAMED).join(', ')}${more}` : '';
     return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
   });
   return [`the database was damaged (${damage[0]})`, ...lines, `the damaged one is kept as ${aside}`].join(

@@ -1,7 +1,7 @@
 import type { Json } from '../../shared/json.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { hashOf, type KeyHash, KeyHashes, MOST_HASHES } from './key-hashes.ts';
+import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
 import { sizeOf } from './size.ts';
 import type { StoredReply } from './stored-session.ts';
 
@@ -194,10 +194,10 @@ export class ReplyCache {
         `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
       );
     }
-    if (this.#dropped.size >= MOST_HASHES) {
+    if (this.#dropped.size >= MAX_HASHES) {
       throw new Problem(
         'too_many_requests',
-        `${MOST_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
+        `${MAX_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }

@@ -15,7 +15,7 @@ import type {
 } from './stored-session.ts';
 
 /** An episode that takes more is not stored. */
-const LARGEST_EPISODE_BYTES = 16 * 1024 * 1024;
+const MAX_EPISODE_BYTES = 16 * 1024 * 1024;
 
 /** What a session is at one moment, apart from its settings: never-changing data, of which nothing was copied. */
 export interface SessionContent {
@@ -242,8 +242,8 @@ export class SessionImage {
 /** @throws Error when making an episode text would hold up everything else */
 function requireStorable(episode: EpisodeState): void {
   const { bytes } = episode;
-  if (bytes <= LARGEST_EPISODE_BYTES) return;
-  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(LARGEST_EPISODE_BYTES)} can be stored`);
+  if (bytes <= MAX_EPISODE_BYTES) return;
+  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(MAX_EPISODE_BYTES)} can be stored`);
 }
 
 interface NewParts {

@@ -16,7 +16,7 @@ import {
 } from './layer.ts';
 
 /** Characters of a response. */
-const LONGEST_RESPONSE = 100_000;
+const MAX_RESPONSE_LENGTH = 100_000;
 
 const optionsSchema = Type.Object(
   {
@@ -76,7 +76,11 @@ export const actionText: Wrapper = {
 
     return nested<Own>(environment, {
       spec: {
-        actionSpace: { type: 'Text', maxLength: LONGEST_RESPONSE, ...(charset !== undefined && { charset }) },
+        actionSpace: {
+          type: 'Text',
+          maxLength: MAX_RESPONSE_LENGTH,
+          ...(charset !== undefined && { charset }),
+        },
         rewardRange: [Math.min(least * maxActions, least, 0) + penalty, Math.max(most * maxActions, most, 0)],
         exampleAction: answer([spec.exampleAction]),
       },

@@ -66,6 +66,8 @@ export function nested<Own extends JsonObject>(
   return {
     ...base,
     ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
+    // Tools are for the actions of the wrapped environment.
+    ...(parts.spec?.actionSpace && { tools: undefined }),
     ...(parts.describe && { describe: parts.describe }),
     ...(parts.observationSpaces && { observationSpaces: parts.observationSpaces }),
     ...(parts.references && { references: parts.references }),
@@ -122,6 +124,7 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     ...(environment.validActions && {
       validActions: state => environment.validActions?.(unwrap(state)) ?? [],
     }),
+    ...(environment.tools && { tools: environment.tools }),
     ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
     ...(environment.condition && { condition: () => environment.condition!() }),
     ...(environment.playFor && { playFor: (owner, play) => environment.playFor!(owner, play) }),

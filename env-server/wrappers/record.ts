@@ -24,7 +24,7 @@ type Own = {
 };
 
 /** Steps that are copied with every step at most. */
-const MOST_LATEST = 128;
+const MAX_LATEST = 128;
 
 /** Like Gymnasium's RecordEpisodeStatistics, with the steps themselves. */
 export const record: Wrapper = {
@@ -61,7 +61,7 @@ export const record: Wrapper = {
 };
 
 function withEntry({ limit, entries, earlier }: Own, entry: Entry): Own {
-  if (entries.length < MOST_LATEST) {
+  if (entries.length < MAX_LATEST) {
     return { limit, entries: [...entries, entry], ...(earlier && { earlier }) };
   }
   return { limit, entries: [entry], earlier: [...(earlier ?? []), entries] };

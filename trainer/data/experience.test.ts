@@ -35,7 +35,7 @@ const rounded = (values: ArrayLike<number>) => Array.from(values, value => Numbe
 const twoTurns = (part: Partial<Episode> = {}) =>
   episodeOf({
     tokenIds: Int32Array.of(9, 1, 2, 8, 3),
-    mask: Uint8Array.of(0, 1, 1, 0, 1),
+    lossMask: Uint8Array.of(0, 1, 1, 0, 1),
     values: Float32Array.of(0, 0.5, 0.25, 0, 0.125),
     turns: [
       turnOf({ tokens: [1, 3], reward: 0.5, penalty: -0.25, state: 'a' }),
@@ -72,9 +72,9 @@ t.test('a turn cut off before its first token gives its reward to the turn befor
 });
 
 t.test('samples of one episode all carry its return, and one without trained tokens is left out', async t => {
-  const sample = (mask: number[]) => ({
+  const sample = (lossMask: number[]) => ({
     tokenIds: Int32Array.of(9, 1),
-    mask: Uint8Array.from(mask),
+    lossMask: Uint8Array.from(lossMask),
     logProbs: new Float32Array(2),
     versions: new Int32Array(2),
   });

@@ -1,8 +1,13 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { SequenceCache } from './cache/sequence-cache.ts';
-import type { GenerateRequest, Generation } from './generation.ts';
-import type { CompiledGrammar } from './grammar.ts';
+import {
+  type GenerateRequest,
+  type Generation,
+  MAX_TOP_LOG_PROBS,
+  type StreamedToken,
+} from './generation.ts';
+import { type CompiledGrammar, compileGrammar, type TokenGrammar } from './grammar.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
@@ -72,16 +77,19 @@ export class GenerationEngine {
    * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
    * the request at once with reason `context`, and nothing is appended.
    *
+   * @param watch told of each token as soon as it is sampled
    * @throws RangeError when the request is malformed, or its sequence is being continued already
    */
   submit(
     request: GenerateRequest,
     finish: (generation: Generation) => void,
     fail: (error: Error) => void,
+    watch?: (token: StreamedToken) => void,
   ): void {
-    const { append, sampling } = request;
+    const { append, sampling, topLogProbs } = request;
     const { maxSequenceLength, config } = this.#options;
     checkSampling(sampling);
+    this.#checkTopLogProbs(topLogProbs);
     const grammar = this.#grammar(request.grammar);
     const { stopStrings = [] } = sampling;
     const stops = stopStrings.length === 0 ? null : new StopStrings(stopStrings, this.#options.decode);
@@ -114,6 +122,8 @@ export class GenerationEngine {
       stops,
       room,
       values: this.#options.valueHead,
+      topLogProbs,
+      watch,
       finish,
       fail,
     });
@@ -203,8 +213,15 @@ export class GenerationEngine {
         this.#sampler === null
           ? this.#program.sampler!.get(row)
           : this.#sampleFromLogits(this.#sampler, request, row);
+      const { token, logProb } = sampled;
       this.statistics.sampled++;
-      done = request.take(sampled.token, sampled.logProb, values[row * valuesStride], version);
+      done = request.take(
+        token,
+        logProb,
+        values[row * valuesStride],
+        version,
+        this.#top(request, row, token),
+      );
     } catch (error) {
       request.fail(error as Error);
       done = true;
@@ -234,8 +251,34 @@ export class GenerationEngine {
     }
   }
 
-  #grammar(name: string | undefined): CompiledGrammar | null {
+  /** The most probable tokens of the row that `token` was sampled from, where the request wants them. */
+  #top({ sampling, grammar, grammarState, topLogProbs }: ActiveRequest, row: number, token: number) {
+    if (topLogProbs === undefined || this.#sampler === null) return undefined;
+    const { logits, logitsStride } = this.#program;
+    const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
+    const start = row * logitsStride;
+    return this.#sampler.top({ logits, start, sampling, allowed, token, count: topLogProbs });
+  }
+
+  #checkTopLogProbs(count: number | undefined): void {
+    if (count === undefined) return;
+    if (!Number.isInteger(count) || count < 0 || count > MAX_TOP_LOG_PROBS) {
+      throw new RangeError(`topLogProbs must be an integer from 0 to ${MAX_TOP_LOG_PROBS}, got ${count}`);
+    }
+    if (this.#sampler !== null) return;
+    throw new RangeError('top log-probabilities need logits, which stay on the GPU: use the ONNX runtime');
+  }
+
+  #grammar(name: string | TokenGrammar | undefined): CompiledGrammar | null {
     if (name === undefined) return null;
+    if (typeof name !== 'string') {
+      if (this.#sampler === null) {
+        throw new RangeError(
+          'a grammar of a request needs logits, which stay on the GPU: use the ONNX runtime',
+        );
+      }
+      return compileGrammar('of the request', name, this.#options.config.vocabularySize);
+    }
     const grammar = this.#options.grammars?.get(name);
     if (grammar === undefined) {
       const known = [...(this.#options.grammars?.keys() ?? [])].join(', ') || 'none';

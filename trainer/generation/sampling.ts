@@ -2,7 +2,7 @@ import type { Random } from '../../shared/random.ts';
 import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
 import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
 import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
-import type { SamplingSettings } from './generation.ts';
+import type { SamplingSettings, TopLogProbs } from './generation.ts';
 
 const LANES = 4;
 
@@ -10,6 +10,16 @@ const LANES = 4;
 export interface SampledToken {
   token: number;
   logProb: number;
+}
+
+/** A row that a token was sampled from, and how many of its most probable tokens are wanted. */
+export interface TopRequest {
+  readonly logits: Float32Array;
+  readonly start: number;
+  readonly sampling: SamplingSettings;
+  readonly allowed: Uint8Array | null;
+  readonly token: number;
+  readonly count: number;
 }
 
 /**
@@ -29,6 +39,8 @@ export class Sampler {
   readonly #sorted: Float32Array;
   readonly #order: Int32Array;
   readonly #sample: SampledToken = { token: 0, logProb: 0 };
+  /** Sum of the weights of the last sample. */
+  #total = 0;
 
   constructor(vocabularySize: number) {
     const plan = new MemoryPlan();
@@ -71,6 +83,7 @@ export class Sampler {
     let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
     if (allowed !== null) total = this.#forbid(allowed);
     if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
+    this.#total = total;
     let rest = rng.float() * total;
     let token = best;
     for (let i = 0; i < count; i++) {
@@ -83,6 +96,34 @@ export class Sampler {
     sample.token = token;
     sample.logProb = Math.log(weights[token] / total);
     return sample;
+  }
+
+  /** The most probable tokens of the row that the last {@link sample} took its token from. */
+  top({ logits, start, sampling, allowed, token, count }: TopRequest): TopLogProbs {
+    const weights = this.#weights;
+    if (sampling.temperature === 0) {
+      this.#total = this.#weigh(
+        logits,
+        start,
+        logits[start + largest(logits, start, weights.length, allowed)],
+        1,
+      );
+      if (allowed !== null) this.#total = this.#forbid(allowed);
+    }
+    const logProb = (id: number): number => Math.log(weights[id] / this.#total);
+    const best: number[] = [];
+    for (let id = 0; id < weights.length && count > 0; id++) {
+      if (weights[id] === 0 || (best.length === count && weights[id] <= weights[best[count - 1]])) continue;
+      let at = best.length;
+      while (at > 0 && weights[best[at - 1]] < weights[id]) at--;
+      best.splice(at, 0, id);
+      if (best.length > count) best.pop();
+    }
+    return {
+      logProb: logProb(token),
+      tokenIds: Int32Array.from(best),
+      logProbs: Float32Array.from(best, logProb),
+    };
   }
 
   /** Sets all weights and gives their sum. */

@@ -2,7 +2,7 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { type DecoderConfig, ropeFrequencies } from './config.ts';
 
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
-const MASKED_SCORE = -1e9;
+export const MASKED_SCORE = -1e9;
 
 /** Which positions a batch of rows stands at, and what each may attend to. */
 export interface SequenceLayout {

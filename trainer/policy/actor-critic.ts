@@ -2,6 +2,8 @@ import { join } from 'node:path';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
+  ContinuationRequest,
+  GradientDecomposition,
   GradientSettings,
   Policy,
   Score,
@@ -52,6 +54,13 @@ export class ActorCritic implements Policy {
     return this.actor.score(sequences, settings);
   }
 
+  scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]> {
+    return this.actor.scoreContinuations(requests, settings);
+  }
+
   estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
     return this.critic.estimate(sequences);
   }
@@ -69,8 +78,11 @@ export class ActorCritic implements Policy {
     return { ...criticMetrics(learnt), ...(await this.actor.update(batch, settings)) };
   }
 
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
-    return this.actor.measure(batch, settings);
+  decomposeGradients(
+    batches: readonly UpdateBatch[],
+    settings: GradientSettings,
+  ): Promise<GradientDecomposition> {
+    return this.actor.decomposeGradients(batches, settings);
   }
 
   holdingGeneration<T>(work: () => Promise<T>): Promise<T> {

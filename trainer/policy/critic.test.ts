@@ -39,8 +39,8 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       const last = losses[STEPS - 1];
       t.ok(last < 0.2 * losses[0], `the loss falls from ${losses[0]} to ${last}`);
       const estimates = await critic.estimate(sequences);
-      const off = sequences.flatMap(({ mask, returns }, i) =>
-        Array.from(mask).flatMap((on, at) => (on ? [(estimates[i][at] - returns![at]) ** 2 / 2] : [])),
+      const off = sequences.flatMap(({ lossMask, returns }, i) =>
+        Array.from(lossMask).flatMap((on, at) => (on ? [(estimates[i][at] - returns![at]) ** 2 / 2] : [])),
       );
       const mean = off.reduce((sum, x) => sum + x, 0) / off.length;
       t.ok(Math.abs(mean - last) < 0.2 * losses[0], 'what it estimates is what it learnt');

@@ -97,7 +97,7 @@ t.test("PEFT's adapter is scored as PEFT scores it", async t => {
   const policy = await closing(t, policyWith({ ...options, model: join(golden, 'lora') }));
   const rows = forward.input_ids.map((ids: number[], row: number) => {
     const tokenIds = Int32Array.from(ids.filter((_, i) => forward.attention_mask[row][i] === 1));
-    return { tokenIds, mask: Uint8Array.from(tokenIds, (_, i) => Math.min(i, 1)) };
+    return { tokenIds, lossMask: Uint8Array.from(tokenIds, (_, i) => Math.min(i, 1)) };
   });
   const scores = await policy.score(rows);
   const logProbs = scores.flatMap(score => [...score.logProbs.subarray(1)]);

@@ -63,6 +63,20 @@ export function refuseWhatNoGpuHolds(
   ]);
 }
 
+/**
+ * Gradients that are kept to be compared with each other.
+ * @param available bytes of memory
+ * @throws RangeError with the size and what to change, when they cannot fit
+ */
+export function refuseGradients(vectors: number, trained: number, available: number): void {
+  const parts = { [`${vectors} gradients of ${trained} weights`]: FLOAT_BYTES * vectors * trained };
+  refuseMore(parts, 'the machine', available, [
+    'fewer diagnostics.gradients.snr_groups',
+    'fewer diagnostics.gradients.buckets',
+    ADAPTERS,
+  ]);
+}
+
 const ADAPTERS = 'adapters (LoRA) instead of all weights';
 
 function refuseMore(

@@ -72,6 +72,8 @@ export interface LocalPolicyOptions {
   readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
+  /** Only generates and scores: there is no memory for gradients and moments, and an update is refused. */
+  readonly generationOnly?: boolean;
   /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
   readonly critic?: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
@@ -142,7 +144,8 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   refusePrecision(kind, precision);
   const trained = count(trainedSpecs(config, options.valueHead));
   const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
-  refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
+  const counts = options.generationOnly ? { trained: 0, frozen: trained + frozen } : { trained, frozen };
+  refuseWhatCannotFit(counts, workerCount(options, kind), machineMemory());
   if (kind === 'webgpu' && options.gpuMemory !== undefined) {
     const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
     const pages = open * Math.ceil(maxSequenceLength / BLOCK_SIZE);
@@ -150,7 +153,8 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   }
   const { base, weights } =
     state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
-  const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
+  const learned = learnedStore(options, weights);
+  const blocks = Math.ceil(learned().flat.length / NORM_BLOCK);
   return {
     options,
     config,
@@ -160,10 +164,18 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     base,
     reference: config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora)),
     weights,
-    first: weights.emptyLike(),
-    second: weights.emptyLike(),
+    first: learned(),
+    second: learned(),
     squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
   };
+}
+
+/** Makes stores for what learning keeps of each weight; they are empty where nothing is learned. */
+function learnedStore(
+  { generationOnly = false }: LocalPolicyOptions,
+  weights: ParameterStore,
+): () => ParameterStore {
+  return () => (generationOnly ? new ParameterStore([]) : weights.emptyLike());
 }
 
 /** What `model` stands for. */
@@ -256,7 +268,8 @@ export function workerSetups({
 }: PolicyParts): WorkerSetup[] {
   const count = workerCount(options, runtime);
   const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
-  const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
+  const learned = learnedStore(options, weights);
+  const gradients = Array.from({ length: count }, () => learned().share());
   return gradients.map((_, index) => ({
     index,
     config,

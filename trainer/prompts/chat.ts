@@ -14,7 +14,7 @@ import {
   type Wording,
 } from './prompt.ts';
 
-const MOST_DECIMALS = 4;
+const MAX_DECIMALS = 4;
 /** Stands for a response while a template is asked what comes after one. */
 export const PLACEHOLDER = '\u0001response\u0001';
 
@@ -86,7 +86,7 @@ function exampleAnswer(task: PromptTask): string {
 }
 
 function number(value: number): string {
-  return String(Number(value.toFixed(MOST_DECIMALS)));
+  return String(Number(value.toFixed(MAX_DECIMALS)));
 }
 
 function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): PromptTokens {

@@ -8,10 +8,10 @@ export interface ExampleMessage extends ChatMessage {
   readonly weight?: number;
 }
 
-/** A conversation as tokens: the mask is 1 on what assistants say, the end of their turn included. */
+/** A conversation as tokens: the loss mask is 1 on what assistants say, the end of their turn included. */
 export interface ConversationTokens {
   readonly tokenIds: Int32Array;
-  readonly mask: Uint8Array;
+  readonly lossMask: Uint8Array;
 }
 
 /** What a conversation is made of besides what assistants say. */
@@ -40,11 +40,11 @@ export function tokenizeConversation(
     ? templateFrame(tokenizer.chatTemplate, tokenizer, system)
     : plainFrame(system ?? '');
   const tokenIds: number[] = [];
-  const mask: number[] = [];
+  const lossMask: number[] = [];
   const add = (ids: readonly number[], learnt: number) => {
     for (const id of ids) {
       tokenIds.push(id);
-      mask.push(learnt);
+      lossMask.push(learnt);
     }
   };
   turns.forEach(({ user, assistant }, i) => {
@@ -56,7 +56,7 @@ export function tokenizeConversation(
     add(frame.after.slice(0, frame.learnt), learnt);
     add(frame.after.slice(frame.learnt), 0);
   });
-  return { tokenIds: Int32Array.from(tokenIds), mask: Uint8Array.from(mask) };
+  return { tokenIds: Int32Array.from(tokenIds), lossMask: Uint8Array.from(lossMask) };
 }
 
 interface Pair {

@@ -40,7 +40,7 @@ export interface WaitTimes {
 const NO_TOKENS: readonly number[] = [];
 const NO_ARRAYS: EpisodeSample = {
   tokenIds: new Int32Array(0),
-  mask: new Uint8Array(0),
+  lossMask: new Uint8Array(0),
   logProbs: new Float32Array(0),
   versions: new Int32Array(0),
 };
@@ -180,7 +180,7 @@ class Play {
       turns: this.turns,
       success: this.over && this.#success,
       terminated: this.over,
-      truncated: this.over && !this.#success,
+      unsuccessful: this.over && !this.#success,
       finalState: this.#session.observation,
       ...(structured === undefined ? {} : { finalStructured: structured }),
       ...(samples.at(-1) ?? NO_ARRAYS),

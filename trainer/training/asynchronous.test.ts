@@ -8,7 +8,7 @@ import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 /** What a run learnt, without what depends on the clock and on how its episodes were collected. */
 const learnt = (run: RunFolder) =>
@@ -27,7 +27,7 @@ const asynchronous = (max_staleness: number, steps: number, more: Json = {}) => 
   training: { steps, validate_every: 2, checkpoint_every: 2 },
 });
 
-t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t => {
+t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const folder = t.testdir();

@@ -135,8 +135,10 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
   ].join('\n');
 }
 
+/** The regimes that the reasoning went through, where any was named. */
 function reasoningLines({ collapse }: TrainerState): string[] {
-  if (!collapse?.regime) return [];
-  const { name, step } = collapse.regime;
-  return ['', `Reasoning at step ${step}: ${name.replaceAll('_', ' ')} (docs/algorithms.md, Diagnostics).`];
+  const history = collapse?.watch?.history ?? [];
+  if (history.length === 0) return [];
+  const named = history.map(({ step, regime }) => `${regime.replaceAll('_', ' ')} from step ${step}`);
+  return ['', `Reasoning: ${named.join(', ')} (docs/how-to/read-the-diagnostics.md).`];
 }

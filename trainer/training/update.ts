@@ -2,7 +2,7 @@ import { trainerLog } from '../../shared/log.ts';
 import { Random } from '../../shared/random.ts';
 import type { Metrics } from '../data/metrics.ts';
 import { averageRows } from '../data/metrics.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
@@ -41,7 +41,7 @@ export async function updatePolicy(
       const metrics = await policy.update({ sequences: batch }, plan.settings);
       trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
       rows.push({ ...metrics });
-      for (const sequence of batch) trainedTokens += countOnes(sequence.mask);
+      for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
     }
   }
   return { metrics: averageRows(rows), steps: rows.length, trainedTokens };

@@ -21,7 +21,7 @@ const VALUES_PER_REPLY = 4;
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MS_PER_S = 1000;
-const LONGEST_DETAIL = 300;
+const MAX_DETAIL_LENGTH = 300;
 
 /** Nothing was sent: trying again cannot do anything twice. */
 const NOT_CONNECTED = new Set([
@@ -335,9 +335,9 @@ function headersOf(given: Headers = {}): Headers {
 export function detailOf(body: unknown): string | undefined {
   if (!isObject(body)) return undefined;
   const { detail, error } = body;
-  if (typeof detail === 'string') return detail.slice(0, LONGEST_DETAIL);
-  if (Array.isArray(detail)) return detail.map(faultText).join('; ').slice(0, LONGEST_DETAIL);
-  return typeof error === 'string' ? error.slice(0, LONGEST_DETAIL) : undefined;
+  if (typeof detail === 'string') return detail.slice(0, MAX_DETAIL_LENGTH);
+  if (Array.isArray(detail)) return detail.map(faultText).join('; ').slice(0, MAX_DETAIL_LENGTH);
+  return typeof error === 'string' ? error.slice(0, MAX_DETAIL_LENGTH) : undefined;
 }
 
 function faultText(fault: unknown): string {

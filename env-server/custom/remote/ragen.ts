@@ -165,7 +165,7 @@ interface Document {
   readonly takesOptions: boolean;
 }
 
-const DEFAULT_LONGEST_TEXT = 1_000_000;
+const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 
 /** @throws BadAnswer */
 function readDocument(document: JsonObject): Document {
@@ -201,7 +201,7 @@ function readDocument(document: JsonObject): Document {
     },
     actionSpace: actionSpaceOf(document.action_space, names),
     exampleAction: document.example_action ?? null,
-    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_LONGEST_TEXT,
+    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH,
     rewardRange: [bound(range, 0, Number.NEGATIVE_INFINITY), bound(range, 1, Number.POSITIVE_INFINITY)],
     maxSteps,
     seedable: isObject(capabilities) && capabilities.seed === true,
@@ -220,7 +220,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }
   if (type === 'Text') {
-    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_LONGEST_TEXT };
+    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH };
   }
   // The other server judges the rest by its own schema.
   return { type: 'Json', schema: {} };

@@ -11,9 +11,9 @@ import {
 
 const WORKER = new URL('./worker.ts', import.meta.url);
 /** Scripts that one worker keeps ready. */
-const MOST_SCRIPTS_PER_WORKER = 16;
+const MAX_SCRIPTS_PER_WORKER = 16;
 /** Calls of one script that may wait. */
-const LONGEST_QUEUE = 10_000;
+const MAX_QUEUE_LENGTH = 10_000;
 /** Limits reached in a row after which a script is paused. */
 const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
@@ -123,10 +123,10 @@ export class ScriptPool {
         { retryAfterSeconds: pause / MS_PER_S },
       );
     }
-    if (script.queue.length >= LONGEST_QUEUE) {
+    if (script.queue.length >= MAX_QUEUE_LENGTH) {
       throw new Problem(
         'too_many_requests',
-        `${script.name} has ${LONGEST_QUEUE} calls waiting, the most it may have`,
+        `${script.name} has ${MAX_QUEUE_LENGTH} calls waiting, the most it may have`,
         {
           retryAfterSeconds: 1,
         },
@@ -198,7 +198,7 @@ export class ScriptPool {
     const { script, request } = call;
     const known = member.loaded.delete(script.id);
     const [oldest] = member.loaded;
-    const forget = !known && member.loaded.size >= MOST_SCRIPTS_PER_WORKER ? oldest : undefined;
+    const forget = !known && member.loaded.size >= MAX_SCRIPTS_PER_WORKER ? oldest : undefined;
     if (forget !== undefined) member.loaded.delete(forget);
     member.loaded.add(script.id);
     member.call = call;

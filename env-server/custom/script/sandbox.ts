@@ -12,7 +12,7 @@ import { type Limit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
 const BYTES_PER_MB = 1024 * 1024;
-const LONGEST_MESSAGE = 500;
+const MAX_MESSAGE_LENGTH = 500;
 /** Of a frame of the script in the engine's stack. */
 const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
 /** A line that begins with a call, which the engine has the place of. */
@@ -31,7 +31,7 @@ export class LimitReached extends Error {
 /** The script threw, or is no environment; the message is for its author. */
 export class ScriptFault extends Error {
   constructor(message: string) {
-    super(message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message);
+    super(message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message);
     this.name = 'ScriptFault';
   }
 }

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed, LONGEST_TEXT, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
+import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
 
 export const Outcome = closed(
   {
@@ -20,7 +20,7 @@ export type Outcome = Static<typeof Outcome>;
 
 export const TabularState = closed(
   {
-    text: Type.String({ maxLength: LONGEST_TEXT, description: 'What the player sees.' }),
+    text: Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'What the player sees.' }),
     success: Type.Optional(
       Type.Boolean({ default: false, description: 'An episode that ends here is a success.' }),
     ),

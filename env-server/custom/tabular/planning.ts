@@ -6,7 +6,7 @@ const DISCOUNT = 1 - 1e-9;
 /** States and outcomes that value iteration may look at in all: some ten milliseconds. */
 const WORK = 4_000_000;
 /** Actions that a plan may hold: 2 MB. */
-const LARGEST_PLAN = 1_000_000;
+const MAX_PLAN = 1_000_000;
 const SETTLED = 1e-12;
 const NOTHING_TO_DO = -1;
 /** States looked at between two yields. */
@@ -31,7 +31,7 @@ export function* planFor(tables: Tables, horizon: number): Sliced<Plan> {
   let planned = 0;
   let values = new Float64Array(states.length);
   let successes = Float64Array.from(states, state => (state.success ? 1 : 0));
-  while (stages.length < mostStages && planned + states.length <= Math.max(LARGEST_PLAN, states.length)) {
+  while (stages.length < mostStages && planned + states.length <= Math.max(MAX_PLAN, states.length)) {
     const nextValues = new Float64Array(states.length);
     const nextSuccesses = new Float64Array(states.length);
     const best = new Int16Array(states.length).fill(NOTHING_TO_DO);

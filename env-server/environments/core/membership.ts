@@ -118,9 +118,9 @@ function firstFault(
 
 const isInteger = (value: Json): value is number => typeof value === 'number' && Number.isInteger(value);
 
-const LONGEST_SHOWN = 60;
+const MAX_SHOWN_LENGTH = 60;
 
 function shown(value: Json): string {
   const written = JSON.stringify(value);
-  return written.length > LONGEST_SHOWN ? `${written.slice(0, LONGEST_SHOWN)}…` : written;
+  return written.length > MAX_SHOWN_LENGTH ? `${written.slice(0, MAX_SHOWN_LENGTH)}…` : written;
 }

@@ -1,7 +1,7 @@
 /** Values are told apart to this fraction of one. */
 const STEPS_PER_UNIT = 1e6;
 /** Sets of up to this many numbers have all their values tabulated; larger ones are split. */
-const MOST_TABULATED = 3;
+const MAX_TABULATED = 3;
 
 interface Term {
   readonly value: number;
@@ -39,7 +39,7 @@ export function solve(nums: readonly number[], target: number): string | undefin
   };
 
   const make = (set: number, wanted: number): Term | undefined => {
-    if (size(set) <= MOST_TABULATED) return tableOf(set).get(keyOf(wanted));
+    if (size(set) <= MAX_TABULATED) return tableOf(set).get(keyOf(wanted));
     for (const [smaller, larger] of splits(set)) {
       for (const part of tableOf(smaller).values()) {
         for (const { missing, join } of waysTo(wanted, part)) {

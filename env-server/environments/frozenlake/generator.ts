@@ -6,7 +6,7 @@ import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './c
 import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbour } from './rules.ts';
 
 /** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
-const MOST_TRIES = 10_000;
+const MAX_TRIES = 10_000;
 
 type Ground = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
 
@@ -84,7 +84,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   if (pinnedStart !== undefined && pinnedStart === pinnedGoal) {
     throw new InvalidOptions('/goal', 'start and goal are the same cell');
   }
-  for (let attempt = 0; attempt < MOST_TRIES; attempt++) {
+  for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
     const drawn = Array.from({ length: area }, () => (rng.chance(config.p_frozen) ? FROZEN : HOLE));
     let start = pinnedStart ?? rng.integer(area);
     let goal = pinnedGoal ?? rng.integer(area);
@@ -99,7 +99,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   }
   throw new InvalidConfig(
     '/p_frozen',
-    `found no ${size} × ${size} lake with a reachable goal in ${MOST_TRIES} tries; raise p_frozen`,
+    `found no ${size} × ${size} lake with a reachable goal in ${MAX_TRIES} tries; raise p_frozen`,
   );
 }
 

@@ -21,7 +21,7 @@ const DISCOUNT = 1 - 1e-6;
 const SETTLED = 1e-12;
 
 /** Steps to go beyond which more make no difference worth the time. */
-const MOST_STAGES = 1000;
+const MAX_STAGES = 1000;
 /** Stages computed before others have their turn on the event loop: some milliseconds on a large lake. */
 const STAGES_AT_A_TIME = 20;
 
@@ -47,7 +47,7 @@ function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
     stages = { values: [last], settled: false };
     stagesOf.set(lake, stages);
   }
-  while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MOST_STAGES) {
+  while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MAX_STAGES) {
     const before = stages.values[stages.values.length - 1];
     const after = before.slice();
     const choices = DIRECTION_IDS.map(direction => backedUp(lake, before, direction));

@@ -47,8 +47,8 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
 export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
 /** How long a retriever that answered `GET /health` counts as well. */
 const HEALTHY_MS = 60_000;
-const MOST_CACHED = 10_000;
-const LONGEST_REPLY = 4 * 1024 * 1024;
+const MAX_CACHED = 10_000;
+const MAX_REPLY_LENGTH = 4 * 1024 * 1024;
 
 const retrievers = new Map<string, HttpRetriever>();
 
@@ -102,7 +102,7 @@ export class HttpRetriever {
     }
     const found = readReply(await this.#post({ query, top_k: topK }, timeoutMs)).slice(0, topK);
     this.#cache.set(key, found);
-    if (this.#cache.size > MOST_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
+    if (this.#cache.size > MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
     return found;
   }
 
@@ -118,7 +118,7 @@ export class HttpRetriever {
       let size = 0;
       for await (const chunk of body) {
         size += (chunk as Buffer).length;
-        if (size > LONGEST_REPLY) throw new Error('its reply is too long');
+        if (size > MAX_REPLY_LENGTH) throw new Error('its reply is too long');
         chunks.push(chunk as Buffer);
       }
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);

@@ -3,7 +3,7 @@ import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
 /** States a search visits before it gives up, where no budget is given. */
-const MOST_STATES = 1_000_000;
+const MAX_STATES = 1_000_000;
 /** States looked at before others have their turn on the event loop: some milliseconds. */
 const STATES_AT_A_TIME = 500;
 
@@ -26,7 +26,7 @@ export function* solve(
   player: number,
   boxes: readonly number[],
   mostMoves = Number.POSITIVE_INFINITY,
-  budget: SearchBudget = { states: MOST_STATES },
+  budget: SearchBudget = { states: MAX_STATES },
 ): Sliced<number[] | undefined> {
   const alive = liveCells(room);
   const solved = (cells: readonly number[]): boolean => {

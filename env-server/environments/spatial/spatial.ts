@@ -11,7 +11,7 @@ import { FACINGS, type Place, type Room, relative, thingAt, turned, visible } fr
 import type { SpatialState } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
-const LONGEST_OBSERVATION = 4096;
+const MAX_OBSERVATION_LENGTH = 4096;
 
 const REWARD_STEP = -0.1;
 const REWARD_INVALID = -1;
@@ -38,7 +38,7 @@ export const spatial = {
       large: { size: 12, things: 8, max_steps: 40 },
       ...Object.fromEntries(QUESTION_KINDS.map(kind => [kind, { questions: [kind] }])),
     },
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: 200, charset: LINES },
     observationFormats: ['text', 'structured'],
     rewardRange: [REWARD_INVALID, REWARD_RIGHT],
@@ -57,7 +57,7 @@ export const spatial = {
   }),
 
   observationSpaces({ size }: SpatialConfig): ObservationSpaces {
-    const line = text(LONGEST_OBSERVATION);
+    const line = text(MAX_OBSERVATION_LENGTH);
     const place = { row: integers(0, size - 1), col: integers(0, size - 1) };
     return {
       text: line,

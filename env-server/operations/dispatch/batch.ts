@@ -41,7 +41,7 @@ export function runBatch<T, B>(
 }
 
 /** Characters of replies above which the rest of a batch is not carried out. */
-const MOST_REPLY_LENGTH = 32 * 1024 * 1024;
+const MAX_REPLY_LENGTH = 32 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 
 /** A batch that is carried out. */
@@ -73,7 +73,7 @@ class BatchRun<T, B> {
     let index = this.#index;
     while (index < length && call.mark < end) {
       const reply =
-        this.#length > MOST_REPLY_LENGTH
+        this.#length > MAX_REPLY_LENGTH
           ? failure(this.#tooLong(index), request, index, form)
           : runItem(this.#dispatcher, call, request, index, form);
       if (reply instanceof Promise) {
@@ -113,7 +113,7 @@ class BatchRun<T, B> {
   #tooLong(index: number): Problem {
     return new Problem(
       'too_many_requests',
-      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MOST_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
+      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MAX_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
       { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }

@@ -8,7 +8,7 @@ import { type Serialize, serializerOf } from './serialize.ts';
 import { type Check, compileInputCheck } from './validation.ts';
 
 /** Characters that are repeated of what is not known. */
-const LONGEST_SHOWN = 100;
+const MAX_SHOWN_LENGTH = 100;
 
 /** An operation with its compiled checks and its serialiser. */
 export interface CompiledOperation {
@@ -46,7 +46,7 @@ export class Dispatcher {
     const detail =
       op === undefined
         ? `"op" is required; one of ${known}`
-        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, LONGEST_SHOWN)) : `of type ${typeof op}`}; known are ${known}`;
+        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, MAX_SHOWN_LENGTH)) : `of type ${typeof op}`}; known are ${known}`;
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
   }
 

@@ -7,7 +7,7 @@ import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 import { RequestKey } from '../schemas.ts';
 
-const MOST_VIOLATIONS = 20;
+const MAX_VIOLATIONS = 20;
 
 /**
  * A compiled check.
@@ -96,7 +96,7 @@ function violationsOf(
   advice: string,
 ): Violation[] {
   const violations = faultsOf(schema, value, errors)
-    .slice(0, MOST_VIOLATIONS)
+    .slice(0, MAX_VIOLATIONS)
     .map(fault => {
       const isOwnUnknown = fault.key?.isKnown === false && fault.pointer.lastIndexOf('/') === 0;
       return {

@@ -8,7 +8,7 @@ import { EnvId, GroupId, type Session, SessionPage } from '../schemas.ts';
 import { sessionView } from './views.ts';
 
 const DEFAULT_PAGE = 100;
-const LARGEST_PAGE = 1000;
+const MAX_PAGE = 1000;
 /** Sessions looked at before others have their turn on the event loop; of those that show pictures one. */
 const VIEWS_AT_A_TIME = 20;
 
@@ -25,7 +25,7 @@ export const list = serverOperation({
   query: {
     env_id: Type.Optional(EnvId),
     group_id: Type.Optional(GroupId),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_PAGE, default: DEFAULT_PAGE })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
     cursor: Type.Optional(
       Type.String({ pattern: '^[0-9]{1,15}$', description: '`next_cursor` of the page before.' }),
     ),

@@ -5,7 +5,7 @@ import { sessionOperation } from '../operation.ts';
 import { Rendering, RenderMode } from '../schemas.ts';
 
 /** Pictures that are remembered. */
-const MOST_PICTURES = 64;
+const MAX_PICTURES = 64;
 
 interface Painted {
   /** Step of the episode that it shows. */
@@ -26,7 +26,7 @@ class RecentPictures {
     }
     this.#painted.delete(episode);
     this.#painted.set(episode, painted);
-    if (this.#painted.size > MOST_PICTURES) {
+    if (this.#painted.size > MAX_PICTURES) {
       const [oldest] = this.#painted.keys();
       this.#painted.delete(oldest);
     }

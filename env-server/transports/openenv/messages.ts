@@ -3,7 +3,7 @@ import { isObject } from '../../custom/answer.ts';
 import { parseJson } from '../replies/json.ts';
 import { extra, InvalidMessage, missing, notObject } from './faults.ts';
 
-const LONGEST_EPISODE_ID = 255;
+const MAX_EPISODE_ID_LENGTH = 255;
 
 /** What a client sends over the WebSocket. */
 export type Message =
@@ -67,8 +67,8 @@ export function readReset(data: unknown): ResetRequest {
   const given = Object.keys(options).length > 0;
   const input = { ...(seed !== undefined && seed !== null && { seed }), ...(given && { options }) };
   if (name === undefined || name === null) return { input };
-  if (typeof name !== 'string' || name.length > LONGEST_EPISODE_ID) {
-    const msg = `Input should be a string of at most ${LONGEST_EPISODE_ID} characters`;
+  if (typeof name !== 'string' || name.length > MAX_EPISODE_ID_LENGTH) {
+    const msg = `Input should be a string of at most ${MAX_EPISODE_ID_LENGTH} characters`;
     throw new InvalidMessage([{ type: 'string_type', loc: ['episode_id'], msg }]);
   }
   return { input, episodeName: name };

@@ -4,7 +4,7 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
-import { capacityOf } from './capacity.ts';
+import { capacityOf } from '../mcp/capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { type Message, readMessage, readReset, UnknownType } from './messages.ts';
 import { type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';
@@ -66,7 +66,7 @@ export class OpenEnvSocket extends SessionSocket {
       case 'mcp':
         return mcp
           .answer(message.data, { principal, envId, played, isSocket: true })
-          .then(({ reply }) => reply && frame('mcp', reply as JsonObject));
+          .then(reply => reply && frame('mcp', reply as JsonObject));
       case 'close':
         this.leave();
         this.socket.close(NORMAL);

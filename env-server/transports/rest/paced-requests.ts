@@ -5,9 +5,9 @@ import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.
 import { Queue } from '../../scheduling/queue.ts';
 
 /** Requests of one connection that wait, above which it is not read. */
-const MOST_WAITING = 64;
+const MAX_WAITING = 64;
 /** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
-const MOST_WAITING_IN_ALL = 20_000;
+const MAX_WAITING_TOTAL = 20_000;
 /** How long a client may take none of a reply that waits for it. */
 const STALLED_MS = 60_000;
 const PACED = Symbol('paced connection');
@@ -145,8 +145,8 @@ class Connection {
     if (this.#waiting.length === 0) this.#awaitReply();
     this.#waiting.push({ response, task });
     waitingInAll++;
-    if (this.#waiting.length >= MOST_WAITING) {
-      if (waitingInAll > MOST_WAITING_IN_ALL) this.#socket.destroy();
+    if (this.#waiting.length >= MAX_WAITING) {
+      if (waitingInAll > MAX_WAITING_TOTAL) this.#socket.destroy();
       else this.#stopReading();
     }
   }
@@ -188,7 +188,7 @@ class Connection {
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
     waiting.task();
-    if (this.#isStopped && this.#waiting.length < MOST_WAITING / 2) this.#readAgain();
+    if (this.#isStopped && this.#waiting.length < MAX_WAITING / 2) this.#readAgain();
   }
 }
 

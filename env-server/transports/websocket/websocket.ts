@@ -26,7 +26,7 @@ import {
 
 const RETRY_AFTER_SECONDS = 1;
 /** Characters or bytes of replies above which they do not wait for more to leave with them. */
-const MOST_OUTGOING = 256 * 1024;
+const MAX_OUTGOING = 256 * 1024;
 
 const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
@@ -213,7 +213,7 @@ class Connection<T, B, M> {
   #send(message: M): void {
     this.#outgoing.push(message);
     this.#outgoingSize += this.#protocol.sizeOf(message);
-    if (this.#outgoingSize > MOST_OUTGOING) this.#flush();
+    if (this.#outgoingSize > MAX_OUTGOING) this.#flush();
     else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 

@@ -79,8 +79,8 @@ export function checkAdvantage(name: string, offer: AdvantageSupport): void {
  *
  * @example
  * estimateAdvantages('grpo', [
- *   { mask: [1], rewards: [1], groupId: 0 },
- *   { mask: [1], rewards: [0], groupId: 0 },
+ *   { lossMask: [1], rewards: [1], groupId: 0 },
+ *   { lossMask: [1], rewards: [0], groupId: 0 },
  * ]).advantages; // [[0.7071…], [−0.7071…]]
  *
  * @throws RangeError for an unknown name, arrays of unequal length, or arrays that the estimator needs and a
@@ -109,9 +109,9 @@ function checkSequence(
   }
   for (const key of ['rewards', 'values'] as const) {
     const array = sequence[key];
-    if (array !== undefined && array.length !== sequence.mask.length) {
+    if (array !== undefined && array.length !== sequence.lossMask.length) {
       throw new RangeError(
-        `sequence ${index}: ${key} has ${array.length} entries for ${sequence.mask.length} tokens`,
+        `sequence ${index}: ${key} has ${array.length} entries for ${sequence.lossMask.length} tokens`,
       );
     }
   }

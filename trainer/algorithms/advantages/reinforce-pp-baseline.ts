@@ -12,8 +12,8 @@ export const reinforcePpBaseline: AdvantageEstimator = {
   estimate(sequences, settings) {
     const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
     const centred = spread(sequences, values);
-    const masks = sequences.map(sequence => sequence.mask);
-    const advantages = settings.whiten ? whitenMasked(centred, masks) : centred;
+    const lossMasks = sequences.map(sequence => sequence.lossMask);
+    const advantages = settings.whiten ? whitenMasked(centred, lossMasks) : centred;
     return { advantages, returns: advantages };
   },
 };

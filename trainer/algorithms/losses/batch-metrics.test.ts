@@ -4,7 +4,7 @@ import { DEFAULT_LOSS_SETTINGS } from './settings.ts';
 
 const sequence = {
   tokenIds: new Int32Array(3),
-  mask: Uint8Array.of(0, 1, 1),
+  lossMask: Uint8Array.of(0, 1, 1),
   logProbs: Float32Array.of(0, -1, -2),
   proximalLogProbs: Float32Array.of(0, -1.5, -1.5),
   advantages: new Float32Array(3),

@@ -48,7 +48,7 @@ function hasRatios({ policy }: LossStructure): boolean {
 }
 
 export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
-  const names: LossTokenInput[] = ['mask'];
+  const names: LossTokenInput[] = ['lossMask'];
   if (structure.policy !== null) names.push('policyWeights');
   if (hasRatios(structure)) names.push('oldLogProbs', 'advantages');
   if (structure.policy !== null) names.push(...(policyLoss(structure.policy).reads ?? []));
@@ -103,33 +103,33 @@ export function lossInputs(
 ): LossInputs {
   const weight = sequence.weight ?? 1;
   if (!(weight >= 0)) throw new RangeError(`weight of a training sequence is ${weight}; it must be ≥ 0`);
-  const mask = weight === 0 ? new Uint8Array(sequence.mask.length) : sequence.mask;
-  const entropyMask = sequence.entropyMask ?? sequence.mask;
-  const own = countTrained(mask);
+  const lossMask = weight === 0 ? new Uint8Array(sequence.lossMask.length) : sequence.lossMask;
+  const entropyMask = sequence.entropyMask ?? sequence.lossMask;
+  const own = countTrained(lossMask);
   const factor = (tokens: number, sequences: number, ownTokens: number) =>
     weight * tokenFactor(settings.aggregation, tokens, sequences, ownTokens, settings.maxResponseLength);
   const policyFactor = own === 0 ? 0 : factor(counts.tokens, counts.sequences, own);
-  const ownEntropy = countTrained(mask, entropyMask);
+  const ownEntropy = countTrained(lossMask, entropyMask);
   const entropyFactor =
     ownEntropy === 0 ? 0 : factor(counts.entropyTokens, counts.entropySequences, ownEntropy);
-  const rewarded = (t: number) => mask[t] !== 0 && entropyMask[t] !== 0;
+  const rewarded = (t: number) => lossMask[t] !== 0 && entropyMask[t] !== 0;
 
   const makers: Record<LossTokenInput, () => Float32Array> = {
-    mask: () => select(mask, () => 1),
-    oldLogProbs: () => pick(mask, ratioDenominator(sequence, settings)),
-    advantages: () => pick(mask, sequence.advantages),
+    lossMask: () => select(lossMask, () => 1),
+    oldLogProbs: () => pick(lossMask, ratioDenominator(sequence, settings)),
+    advantages: () => pick(lossMask, sequence.advantages),
     policyWeights: () => {
       const weights = sequenceOffPolicyWeights(sequence, settings);
-      return select(mask, t => (weights ? policyFactor * weights[t] : policyFactor));
+      return select(lossMask, t => (weights ? policyFactor * weights[t] : policyFactor));
     },
-    klWeights: () => select(mask, () => policyFactor),
-    referenceLogProbs: () => pick(mask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
-    entropyMask: () => select(mask, t => (rewarded(t) ? 1 : 0)),
-    entropyWeights: () => select(mask, t => (rewarded(t) ? entropyFactor : 0)),
-    valueWeights: () => select(mask, () => weight * inverse(counts.tokens)),
-    returns: () => pick(mask, required(sequence, 'returns', 'a value head needs')),
-    oldValues: () => pick(mask, required(sequence, 'values', 'value clipping needs')),
-    meanWeights: () => select(mask, () => 1 / own),
+    klWeights: () => select(lossMask, () => policyFactor),
+    referenceLogProbs: () => pick(lossMask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
+    entropyMask: () => select(lossMask, t => (rewarded(t) ? 1 : 0)),
+    entropyWeights: () => select(lossMask, t => (rewarded(t) ? entropyFactor : 0)),
+    valueWeights: () => select(lossMask, () => weight * inverse(counts.tokens)),
+    returns: () => pick(lossMask, required(sequence, 'returns', 'a value head needs')),
+    oldValues: () => pick(lossMask, required(sequence, 'values', 'value clipping needs')),
+    meanWeights: () => select(lossMask, () => 1 / own),
   };
   return Object.fromEntries(lossTokenInputs(structure).map(name => [name, makers[name]()]));
 }
@@ -151,7 +151,7 @@ export function sequenceOffPolicyWeights(
 ): Float64Array | null {
   if (!usesProximal(settings)) return null;
   const proximalLogProbs = required(sequence, 'proximalLogProbs', why(settings));
-  const input = { mask: sequence.mask, proximalLogProbs, behaviourLogProbs: sequence.logProbs };
+  const input = { lossMask: sequence.lossMask, proximalLogProbs, behaviourLogProbs: sequence.logProbs };
   return offPolicyWeights(input, settings.offPolicy);
 }
 
@@ -173,12 +173,12 @@ function inverse(count: number): number {
   return count === 0 ? 0 : 1 / count;
 }
 
-function pick(mask: Uint8Array, values: ArrayLike<number>): Float32Array {
-  return select(mask, t => values[t]);
+function pick(lossMask: Uint8Array, values: ArrayLike<number>): Float32Array {
+  return select(lossMask, t => values[t]);
 }
 
-function select(mask: Uint8Array, at: (t: number) => number): Float32Array {
-  const array = new Float32Array(mask.length);
-  for (let t = 0; t < mask.length; t++) if (mask[t]) array[t] = at(t);
+function select(lossMask: Uint8Array, at: (t: number) => number): Float32Array {
+  const array = new Float32Array(lossMask.length);
+  for (let t = 0; t < lossMask.length; t++) if (lossMask[t]) array[t] = at(t);
   return array;
 }

@@ -2,7 +2,7 @@ import t from 'tap';
 import { offPolicyWeights } from './off-policy.ts';
 
 const input = {
-  mask: [1, 1, 0, 1],
+  lossMask: [1, 1, 0, 1],
   proximalLogProbs: [0, 0, Number.NaN, 0],
   behaviourLogProbs: [-Math.log(2), Math.log(2), 0, 0],
 };

@@ -5,7 +5,7 @@ import type { SampledToken } from '../sampling.ts';
 import type { RowSampler, RowSampling } from './decode-program.ts';
 
 /** Entries of a table of what grammars forbid, which every compiled pass holds. */
-const LARGEST_TABLE = 2 ** 20;
+const MAX_TABLE = 2 ** 20;
 /** Added to logits of tokens that a grammar forbids: their weights are 0. */
 const FORBIDDEN_LOGIT = -1e9;
 /** In place of the uniform number: takes the largest logit. */
@@ -61,7 +61,7 @@ export class DeviceSampler implements RowSampler {
       rows += grammar.stateCount;
     }
     if (rows === 1) return new DeviceSampler(vocabularySize, firstRows, null, maxRows);
-    if (rows * vocabularySize > LARGEST_TABLE) return null;
+    if (rows * vocabularySize > MAX_TABLE) return null;
     const table = new Float32Array(rows * vocabularySize);
     for (const [{ allowed }, first] of firstRows) {
       allowed.forEach((flag, i) => {

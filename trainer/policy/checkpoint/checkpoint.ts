@@ -34,17 +34,21 @@ export interface Progress {
   readonly lossScale?: LossScaleState;
 }
 
-/** What a policy's folder is written from. */
-export interface Checkpoint {
+/** What a model's folder is written from. */
+export interface SavedModel {
   readonly config: DecoderConfig;
   /** What an adapter's config names as its base. */
   readonly base: string | null;
   /** What is learnt. */
   readonly weights: ParameterStore;
-  readonly optimizer: OptimizerState;
-  readonly progress: Progress;
   /** Files by name: a tokenizer's. */
   readonly files: { readonly [name: string]: string };
+}
+
+/** What a policy's folder is written from. */
+export interface Checkpoint extends SavedModel {
+  readonly optimizer: OptimizerState;
+  readonly progress: Progress;
 }
 
 /**
@@ -54,25 +58,25 @@ export interface Checkpoint {
  */
 export async function saveCheckpoint(
   folder: string,
-  { config, base, weights, optimizer, progress, files }: Checkpoint,
+  { optimizer, progress, ...model }: Checkpoint,
 ): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const tensors = toWrite(weights, '');
-  const adapted = config.lora !== undefined;
-  if (adapted) await writeAdapter(folder, config, base, weights);
-  else
-    await writeShardedSafetensors(
-      join(folder, WEIGHTS_FILE),
-      tensors.filter(tensor => !isHead(tensor)),
-    );
-  const head = tensors.filter(isHead);
+  await saveModel(folder, model);
+  const head = toWrite(model.weights, '').filter(isHead);
   if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
   await writeSafetensors(join(folder, OPTIMIZER_FILE), [
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
   await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
-  if (!adapted) {
+}
+
+/** Writes a model without what only learning needs: optimiser state and value head. */
+export async function saveModel(folder: string, { config, base, weights, files }: SavedModel): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  if (config.lora !== undefined) await writeAdapter(folder, config, base, weights);
+  else {
+    const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
+    await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);
     await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);

@@ -1,8 +1,10 @@
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
+import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { sliceWeights } from '../parts.ts';
-import type { Score, ScoreRequest } from '../policy.ts';
+import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
 import type { Slice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
@@ -20,14 +22,19 @@ export interface SharedVectors {
  */
 export class WorkerPool {
   readonly #workers: readonly WorkerHandle[];
+  /** Elements of the vector that is learnt. */
+  readonly #length: number;
   readonly #slices: readonly Slice[];
   readonly #squares: Float64Array;
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
   readonly #homeCounts: number[];
+  /** Sequences that count for no worker until they go on. */
+  readonly #parked = new Set<number>();
 
   private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
     this.#workers = workers;
+    this.#length = length;
     this.#slices = sliceWeights(length, workers.length);
     this.#squares = squares;
     this.#homeCounts = workers.map(() => 0);
@@ -49,22 +56,31 @@ export class WorkerPool {
     return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled */
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     let home = this.#homes.get(request.sequenceId);
     if (home === undefined) {
       home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
       this.#homes.set(request.sequenceId, home);
       this.#homeCounts[home]++;
-    }
-    return this.#workers[home].generate(request);
+    } else if (this.#parked.delete(request.sequenceId)) this.#homeCounts[home]++;
+    return this.#workers[home].generate(request, watch);
   }
 
   release(sequenceId: number): void {
     const home = this.#homes.get(sequenceId);
     if (home === undefined) return;
     this.#homes.delete(sequenceId);
-    this.#homeCounts[home]--;
+    if (!this.#parked.delete(sequenceId)) this.#homeCounts[home]--;
     this.#workers[home].release(sequenceId);
+  }
+
+  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it goes on. */
+  park(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined || this.#parked.has(sequenceId)) return;
+    this.#parked.add(sequenceId);
+    this.#homeCounts[home]--;
   }
 
   /** @param reference scores with the reference's adapters */
@@ -82,6 +98,32 @@ export class WorkerPool {
       }),
     );
     return scores;
+  }
+
+  /** @see ContinuationRequest */
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    temperature: number,
+  ): Promise<Float64Array[]> {
+    const sums = new Array<Float64Array>(requests.length);
+    const costs = requests.map(({ prompt, continuations }) =>
+      continuations.reduce((tokens, { length }) => tokens + length, prompt.length),
+    );
+    await Promise.all(
+      dealSequences(costs, this.#workers.length).map(async (share, w) => {
+        if (share.length === 0) return;
+        const own = share.map(index => compactRequest(requests[index]));
+        const results = await this.#workers[w].run({
+          kind: 'scoreContinuations',
+          requests: own,
+          temperature,
+        });
+        share.forEach((index, i) => {
+          sums[index] = results[i];
+        });
+      }),
+    );
+    return sums;
   }
 
   /**
@@ -105,6 +147,43 @@ export class WorkerPool {
     };
   }
 
+  /**
+   * Gradients of the loss's components over several batches, each dealt out to all workers.
+   * @param newStore makes room for a gradient that a worker adds up
+   * @returns the components of each batch's loss, and the inner products of all gradients
+   */
+  async decompose(
+    tasks: readonly GradientTask[],
+    components: readonly LossComponent[],
+    newStore: () => SharedParameters,
+  ): Promise<{ readonly losses: Record<string, number>[]; readonly products: Float64Array }> {
+    const parts = this.#workers.map(() => components.map(component => ({ component, store: newStore() })));
+    const count = tasks.length * components.length;
+    const vectors = new SharedArrayBuffer(count * this.#length * Float32Array.BYTES_PER_ELEMENT);
+    const losses: Record<string, number>[] = [];
+    for (const [index, task] of tasks.entries()) {
+      const shares = this.#deal(task.sequences);
+      const found = await Promise.all(
+        this.#workers.map((worker, w) => {
+          const sequences = shares[w].map(sequence => compact(task.sequences[sequence]));
+          return worker.run({ kind: 'decompose', task: { ...task, sequences }, into: parts[w] });
+        }),
+      );
+      losses.push(sumMetrics(found));
+      const first = index * components.length;
+      await this.onSlices(slice => ({ kind: 'collectGradients', slice, parts, vectors, first }));
+    }
+    const kinds = tasks.flatMap(() => components.map(component => (component === 'task' ? 0 : 1)));
+    const products = new Float64Array(count ** 2);
+    const found = await Promise.all(
+      this.#workers.map((worker, w) =>
+        worker.run({ kind: 'gradientProducts', slice: this.#slices[w], vectors, kinds }),
+      ),
+    );
+    for (const part of found) for (let i = 0; i < products.length; i++) products[i] += part[i];
+    return { losses, products };
+  }
+
   /** Has every worker do the same. */
   all(task: WorkerTask): Promise<unknown> {
     return Promise.all(this.#workers.map(worker => worker.run(task)));
@@ -126,6 +205,10 @@ export class WorkerPool {
       this.#workers.length,
     );
   }
+}
+
+function compactRequest({ prompt, continuations }: ContinuationRequest): ContinuationRequest {
+  return { prompt: Int32Array.from(prompt), continuations: continuations.map(ids => Int32Array.from(ids)) };
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {

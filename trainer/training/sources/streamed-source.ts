@@ -135,8 +135,8 @@ export class StreamedSource implements EpisodeSource {
   #tokenAges(episode: Episode): number[] {
     const age = (version: number) =>
       this.#versions.length - 1 - this.#versions.findLastIndex(v => v <= version);
-    return samplesOf(episode).flatMap(({ mask, versions }) =>
-      Array.from(versions).flatMap((version, t) => (mask[t] ? [age(version)] : [])),
+    return samplesOf(episode).flatMap(({ lossMask, versions }) =>
+      Array.from(versions).flatMap((version, t) => (lossMask[t] ? [age(version)] : [])),
     );
   }
 }

@@ -4,7 +4,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { type Demonstration, demonstrate } from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/mask.ts';
+import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
 import { samplesOf } from '../../rollout/episode.ts';
@@ -131,11 +131,11 @@ async function validationLoss(
 ): Promise<Metrics> {
   const scored = examples
     .map(example => learntTokens(example, settings))
-    .filter(({ mask }) => countOnes(mask) > 0);
+    .filter(({ lossMask }) => countOnes(lossMask) > 0);
   if (scored.length === 0) return {};
   const scores = await policy.score(scored);
   const losses = scores.flatMap(({ logProbs }, i) =>
-    Array.from(logProbs).flatMap((logProb, t) => (scored[i].mask[t] ? [-logProb] : [])),
+    Array.from(logProbs).flatMap((logProb, t) => (scored[i].lossMask[t] ? [-logProb] : [])),
   );
   return { 'sft/validation_loss': mean(losses) };
 }

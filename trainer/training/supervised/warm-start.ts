@@ -2,7 +2,7 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/mask.ts';
+import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -42,7 +42,7 @@ export async function warmStart(
   },
 ): Promise<void> {
   const trained = demonstrations
-    .filter(({ mask }) => countOnes(mask) > 0)
+    .filter(({ lossMask }) => countOnes(lossMask) > 0)
     .map(one => supervisedSequence(learntTokens(one, settings)));
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
@@ -92,10 +92,15 @@ export function learntTokens(
   if (learn === 'responses') return demonstration;
   const { tokenIds } = demonstration;
   // All but the first token, which nothing comes before.
-  return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, 1) };
+  return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, 1) };
 }
 
-function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
+function supervisedSequence({ tokenIds, lossMask }: Demonstration): TrainingSequence {
   const { length } = tokenIds;
-  return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
+  return {
+    tokenIds,
+    lossMask: lossMask,
+    logProbs: new Float32Array(length),
+    advantages: new Float32Array(length),
+  };
 }

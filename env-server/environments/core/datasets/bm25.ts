@@ -7,7 +7,7 @@ const B = 0.4;
 const RARITY_SHIFT = 1;
 const PRECISION = 9;
 /** The library wants as many documents; empty ones make up for those that lack. */
-const LEAST_DOCUMENTS = 3;
+const MIN_DOCUMENTS = 3;
 
 /** Words too common to tell documents apart. */
 const STOP_WORDS = new Set(
@@ -29,7 +29,7 @@ export class Bm25Index {
   constructor(texts: readonly string[]) {
     this.#engine.defineConfig({ fldWeights: { text: 1 }, bm25Params: { k1: K1, b: B, k: RARITY_SHIFT } });
     this.#engine.definePrepTasks([tokenize]);
-    for (let at = 0; at < Math.max(texts.length, LEAST_DOCUMENTS); at++) {
+    for (let at = 0; at < Math.max(texts.length, MIN_DOCUMENTS); at++) {
       this.#engine.addDoc({ text: texts[at] ?? '' }, at);
     }
     this.#engine.consolidate(PRECISION);

@@ -115,17 +115,17 @@ export const textFormSchema = Type.Union(
 );
 
 /** Most characters of a board's text, and of its picture as text. */
-const LONGEST_OBSERVATION = 100_000;
+const MAX_OBSERVATION_LENGTH = 100_000;
 
 /** How boards are seen. */
 export const BOARD_SPEC = {
-  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
   observationFormats: ['text', ...TEXT_FORMS, 'structured'],
 } as const satisfies Partial<EnvironmentSpec>;
 
 /** The space of a board's text in every form, whose symbols may be custom ones. */
 export function boardText(symbols: { readonly [name: string]: string }): Space {
-  return text(LONGEST_OBSERVATION, charactersOf(LINES, ...Object.values(symbols)));
+  return text(MAX_OBSERVATION_LENGTH, charactersOf(LINES, ...Object.values(symbols)));
 }
 
 /** Rows of a row-major grid. */

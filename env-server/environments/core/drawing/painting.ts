@@ -120,12 +120,12 @@ export function textWidth(text: string, scale: number): number {
 }
 
 /** Longest side of a picture of a board, in pixels; very long boards get longer ones. */
-const LONGEST_SIDE = 768;
-const SMALLEST_CELL = 8;
+const MAX_SIDE = 768;
+const MIN_CELL = 8;
 
 /** Pixels of a cell's side: `usual` unless the board is too large for that. */
 export function cellSize(rows: number, cols: number, usual: number): number {
-  return Math.max(SMALLEST_CELL, Math.min(usual, Math.floor(LONGEST_SIDE / Math.max(rows, cols))));
+  return Math.max(MIN_CELL, Math.min(usual, Math.floor(MAX_SIDE / Math.max(rows, cols))));
 }
 
 /** Punctuation that ASCII writes otherwise. */

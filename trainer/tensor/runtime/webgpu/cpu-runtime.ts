@@ -10,7 +10,7 @@ import { startOf, wholeOf } from './lowering/slices.ts';
 import type { DeviceValue } from './lowering/step.ts';
 
 /** Elements that an array of JavaScript can have. */
-const LARGEST_ARRAY = 2 ** 31;
+const MAX_ARRAY = 2 ** 31;
 
 /**
  * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, our shaders as the operations they
@@ -26,7 +26,7 @@ export class KernelCpuRuntime implements Runtime {
   constructor(most = Infinity) {
     this.#most = most;
     this.memory = {
-      largestArray: LARGEST_ARRAY,
+      largestArray: MAX_ARRAY,
       allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
       learner: state => DeviceLearner.create({ ...place, most }, state),
     };

@@ -2,7 +2,7 @@ import { ARRAY_USAGE, type GpuDevice } from './device.ts';
 
 const FLOAT_BYTES = 4;
 /** A buffer serves arrays of at least this share of its size. */
-const LEAST_USE = 0.5;
+const MIN_USE = 0.5;
 
 interface Pooled {
   readonly buffer: GPUBuffer;
@@ -48,7 +48,7 @@ export class BufferPool {
 
   #find(size: number, taken: ReadonlySet<Pooled>): Pooled {
     const fits = this.#buffers.filter(
-      pooled => !taken.has(pooled) && pooled.buffer.size >= size && size >= pooled.buffer.size * LEAST_USE,
+      pooled => !taken.has(pooled) && pooled.buffer.size >= size && size >= pooled.buffer.size * MIN_USE,
     );
     if (fits.length > 0) return fits.reduce((a, b) => (b.buffer.size < a.buffer.size ? b : a));
     const buffer = this.#device.device.createBuffer({ label: 'values', size, usage: ARRAY_USAGE });

@@ -3,7 +3,7 @@ import { wholeOf } from './slices.ts';
 import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** A free slot serves arrays of at least this share of its length. */
-const LEAST_USE = 0.5;
+const MIN_USE = 0.5;
 
 /** Which arrays of a program share memory. */
 export interface SlotPlan {
@@ -33,7 +33,7 @@ export function planSlots(program: Program): SlotPlan {
   const free: number[] = [];
   const slotOf = new Map<DeviceValue, number>();
   const take = (length: number): number => {
-    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * LEAST_USE);
+    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * MIN_USE);
     if (fits.length === 0) return slots.push(length) - 1;
     const best = fits.reduce((a, b) => (slots[b] < slots[a] ? b : a));
     free.splice(free.indexOf(best), 1);
