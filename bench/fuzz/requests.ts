@@ -21,7 +21,7 @@ const weightOf = (operation: string): number => WEIGHTS[operation] ?? USUAL_WEIG
 /** Those whose effect must not go unseen, so that sessions can be counted. */
 const OPENING = new Set(['create', 'clone']);
 
-interface Parts {
+interface RequestParts {
   readonly params: { readonly [name: string]: unknown };
   readonly query: { readonly [name: string]: unknown };
   readonly headers: { readonly [name: string]: unknown };
@@ -68,7 +68,7 @@ export class Requests {
       headers: this.#parameters(route, 'header'),
       body,
     });
-    const plain = (parts: Parts) => this.#request(route, parts);
+    const plain = (parts: RequestParts) => this.#request(route, parts);
     const bodies = route.body === undefined ? parts.map(plain) : this.#spoiltBody(route, parts);
     return fc.oneof(
       { weight: 10, arbitrary: parts.map(plain) },
@@ -95,7 +95,7 @@ export class Requests {
     }) as Arbitrary<{ [name: string]: unknown }>;
   }
 
-  #spoiltBody(route: Route, parts: Arbitrary<Parts>): Arbitrary<RestRequest> {
+  #spoiltBody(route: Route, parts: Arbitrary<RequestParts>): Arbitrary<RestRequest> {
     return fc.oneof(
       fc
         .tuple(parts, fc.array(aFault, { minLength: 1, maxLength: 2 }))
@@ -107,7 +107,7 @@ export class Requests {
     );
   }
 
-  #request(route: Route, { params, query, headers, body }: Parts): RestRequest {
+  #request(route: Route, { params, query, headers, body }: RequestParts): RestRequest {
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => encoded(params[name]));
     const search = Object.entries(query)
       .map(([name, value]) => `${name}=${encoded(value)}`)

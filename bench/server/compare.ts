@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { type Case, type Connected, connected, MAIN, measured, serverCases } from './cases.ts';
+import { type Connected, connected, type LoadCase, MAIN, measured, serverCases } from './cases.ts';
 
 /** How to compare. */
 export interface Comparison {
@@ -27,7 +27,7 @@ export async function compare(folder: string, { seconds, rounds, only }: Compari
   const data = mkdtempSync(join(tmpdir(), 'ragen-bench-'));
   process.on('exit', () => rmSync(data, { recursive: true, force: true }));
   const other = resolve(folder, 'env-server/main.ts');
-  const pairs: (readonly [string, readonly [Case, Case]])[] = [];
+  const pairs: (readonly [string, readonly [LoadCase, LoadCase]])[] = [];
   for (const kept of [false, true]) {
     const flags = (name: string) => (kept ? ['--data', join(data, name)] : []);
     const before = await serverCases(other, flags('before'));
@@ -42,7 +42,11 @@ export async function compare(folder: string, { seconds, rounds, only }: Compari
   return tableOf(rows);
 }
 
-async function alternate(pair: readonly [Case, Case], seconds: number, rounds: number): Promise<Times> {
+async function alternate(
+  pair: readonly [LoadCase, LoadCase],
+  seconds: number,
+  rounds: number,
+): Promise<Times> {
   const clients: readonly Connected[] = await Promise.all(pair.map(connected));
   const times: Times = [[], []];
   for (const [i, one] of pair.entries()) await measured(one, clients[i], WARM_UP_SECONDS);

@@ -5,7 +5,7 @@ import { type Latencies, Probe } from '../floods/probe.ts';
 import type { ServerProcess } from '../server-process.ts';
 
 /** What another client noticed of a flood. */
-export interface FloodSeen {
+export interface ObservedFlood {
   readonly name: string;
   readonly livez: Latencies;
   readonly step: Latencies;
@@ -34,8 +34,8 @@ export async function floods(
   seconds: number,
   stopped: AbortSignal,
   note: (name: string) => unknown,
-): Promise<FloodSeen[]> {
-  const seen: FloodSeen[] = [];
+): Promise<ObservedFlood[]> {
+  const seen: ObservedFlood[] = [];
   for (const number of FLOODS) {
     if (stopped.aborted) break;
     const { name } = ATTACKS[number];

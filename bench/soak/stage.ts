@@ -9,7 +9,7 @@ import { ServerProcess } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM, MEMORY_TO } from './faults.ts';
-import { type FloodSeen, floods } from './floods.ts';
+import { floods, type ObservedFlood } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
 import { grewBy, warmAndLater } from './memory.ts';
 import { slowService } from './service.ts';
@@ -49,7 +49,7 @@ export interface StageReport {
   /** Memory of all processes when warm, and after the floods. */
   readonly rssBytes: readonly [warm: number, later: number] | undefined;
   /** What another client noticed of each flood, and the most memory in the meantime; undefined where there was none. */
-  readonly floods: { readonly seen: readonly FloodSeen[]; readonly peakBytes: number } | undefined;
+  readonly floods: { readonly seen: readonly ObservedFlood[]; readonly peakBytes: number } | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
   readonly leaked: number | undefined;
   readonly violations: readonly string[];

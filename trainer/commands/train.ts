@@ -53,12 +53,12 @@ export async function supervise(
   return trainPrepared(prepared, options);
 }
 
-interface Prepared {
+interface PreparedRun {
   readonly settings: RunSettings;
   readonly openRun: () => RunFolder;
 }
 
-async function trainPrepared({ settings, openRun }: Prepared, options: TrainOptions): Promise<number> {
+async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
     const text = await dryRun(
@@ -79,7 +79,11 @@ async function trainPrepared({ settings, openRun }: Prepared, options: TrainOpti
   return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
 }
 
-function prepare(config: string | undefined, overrides: readonly string[], options: TrainOptions): Prepared {
+function prepare(
+  config: string | undefined,
+  overrides: readonly string[],
+  options: TrainOptions,
+): PreparedRun {
   if (options.resume !== undefined) {
     const more = config === undefined ? overrides : [config, ...overrides];
     const { run, settings } = openRunFolder(options.resume);

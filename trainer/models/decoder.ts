@@ -2,7 +2,7 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import type { DecoderConfig } from './config.ts';
 import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
-import { collect, type Selection, type SequenceLayout, spread } from './sequence-layout.ts';
+import { collect, type SelectedPositions, type SequenceLayout, spread } from './sequence-layout.ts';
 
 /**
  * Final hidden states, normalised, of padded or packed rows. With a selection only those of the selected positions: the last
@@ -16,7 +16,7 @@ export function decoderHidden(
   config: DecoderConfig,
   ids: Tensor,
   layout: SequenceLayout,
-  selection?: Selection,
+  selection?: SelectedPositions,
 ): Tensor {
   const segments = decoderSegments(config);
   const all: QueryLayout = { ...layout, causal: true };
@@ -102,7 +102,7 @@ function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
   return g.parameter('model.embed_tokens.weight', [config.vocabularySize, config.hiddenSize]);
 }
 
-function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: Selection): Tensor {
+function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: SelectedPositions): Tensor {
   return inverse === undefined ? g.gather(hidden, tokens) : g.rearrange(hidden, tokens, inverse);
 }
 

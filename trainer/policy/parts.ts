@@ -29,7 +29,7 @@ import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from './learning/micro-batches.ts';
 import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
-import type { Slice, WorkerSetup } from './workers/protocol.ts';
+import type { WeightSlice, WorkerSetup } from './workers/protocol.ts';
 
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
@@ -298,7 +298,7 @@ export function workerSetups({
 }
 
 /** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
-export function sliceWeights(length: number, workers: number): Slice[] {
+export function sliceWeights(length: number, workers: number): WeightSlice[] {
   const blocks = Math.ceil(length / NORM_BLOCK);
   const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
   return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));

@@ -152,7 +152,7 @@ const SUMMED = [
   'errored_rollouts',
 ];
 
-interface Round {
+interface IterationContext {
   /** All that were played and do not start from a validation level. */
   readonly episodes: readonly Episode[];
   readonly filtered: Filtered;
@@ -162,7 +162,7 @@ interface Round {
   readonly leftOut: number;
 }
 
-interface Collected extends Round {
+interface CollectedIteration extends IterationContext {
   readonly metrics: Metrics;
 }
 
@@ -171,11 +171,11 @@ async function collect(
   { settings, policy, source }: IterationParts,
   step: number,
   validationLevels: ReadonlySet<string>,
-): Promise<Collected> {
+): Promise<CollectedIteration> {
   const { filter } = settings.algorithm;
   const { env_groups } = settings.rollout;
   const byEntropy = filter.score.startsWith('entropy');
-  const rounds: (Round & { readonly played: PlayedGroups })[] = [];
+  const rounds: (IterationContext & { readonly played: PlayedGroups })[] = [];
   let missing = env_groups;
   do {
     const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);

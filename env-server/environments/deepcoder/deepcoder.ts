@@ -12,7 +12,7 @@ import { configSchema, type DeepCoderConfig, MAX_STATEMENT_LENGTH, optionsSchema
 import { isSameOutput, isSameValue } from './marking.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
-import { type Limits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
+import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import type { Task, Test } from './task.ts';
 import { chooseTask } from './task-choice.ts';
 
@@ -24,7 +24,7 @@ const MAX_FAILURE_LENGTH = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
-  readonly limits: { readonly [limit in keyof Limits]: number };
+  readonly limits: { readonly [limit in keyof JobLimits]: number };
   readonly outcome: {
     readonly passed: number;
     readonly total: number;

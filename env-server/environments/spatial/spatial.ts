@@ -7,7 +7,7 @@ import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { FACINGS, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+import { type Cell, FACINGS, type Room, relative, thingAt, turned, visible } from './room.ts';
 import type { SpatialState } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
@@ -154,7 +154,7 @@ function result(
 }
 
 /** "You stand at the lamp. " when something stands where the player is. */
-function stand(room: Room, position: Place): string {
+function stand(room: Room, position: Cell): string {
   const thing = thingAt(room, position);
   return thing ? `You stand at the ${thing.name}. ` : '';
 }

@@ -6,7 +6,7 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { type Call, newCall } from '../../operations/dispatch/execute.ts';
+import { newCall, type OperationCall } from '../../operations/dispatch/execute.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import { RequestKey } from '../../operations/schemas.ts';
@@ -18,9 +18,9 @@ import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
+  type FrameProtocol,
   jsonProtocol,
   msgpackProtocol,
-  type Protocol,
   requireSubprotocol,
 } from './protocol.ts';
 
@@ -97,7 +97,7 @@ class Connection<T, B, M> {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
   readonly #settings: WebSocketSettings;
-  readonly #protocol: Protocol<T, B, M>;
+  readonly #protocol: FrameProtocol<T, B, M>;
   /** Of frames that do not name one: that of the upgrade. */
   readonly #origin: Origin;
   #inFlight = 0;
@@ -110,7 +110,7 @@ class Connection<T, B, M> {
     dispatcher: Dispatcher,
     problemHandler: ProblemHandler,
     settings: WebSocketSettings,
-    protocol: Protocol<T, B, M>,
+    protocol: FrameProtocol<T, B, M>,
   ) {
     this.#socket = socket;
     this.#stream = request.raw.socket;
@@ -190,7 +190,7 @@ class Connection<T, B, M> {
       : form.result(compiled, result);
   }
 
-  #batch(frame: Frame, call: Call, { traceId }: Origin): MaybePromise<B> {
+  #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
     const request = {

@@ -49,7 +49,7 @@ export type ComponentStores = readonly {
 }[];
 
 /** A part [start, end) of the flat vector of weights. */
-export interface Slice {
+export interface WeightSlice {
   readonly start: number;
   readonly end: number;
 }
@@ -71,7 +71,7 @@ export type WorkerTask =
       readonly temperature: number;
     }
   | { readonly kind: 'gradients'; readonly task: GradientTask }
-  | { readonly kind: 'reduce'; readonly slice: Slice }
+  | { readonly kind: 'reduce'; readonly slice: WeightSlice }
   | {
       readonly kind: 'decompose';
       readonly task: GradientTask;
@@ -79,7 +79,7 @@ export type WorkerTask =
     }
   | {
       readonly kind: 'collectGradients';
-      readonly slice: Slice;
+      readonly slice: WeightSlice;
       /** Of every worker, in order. */
       readonly parts: readonly ComponentStores[];
       readonly vectors: SharedArrayBuffer;
@@ -88,14 +88,14 @@ export type WorkerTask =
     }
   | {
       readonly kind: 'gradientProducts';
-      readonly slice: Slice;
+      readonly slice: WeightSlice;
       readonly vectors: SharedArrayBuffer;
       /** Vectors of one kind are multiplied with each other. */
       readonly kinds: readonly number[];
     }
   | {
       readonly kind: 'apply';
-      readonly slice: Slice;
+      readonly slice: WeightSlice;
       readonly step: number;
       readonly scale: number;
       readonly optimizer: OptimizerSettings;

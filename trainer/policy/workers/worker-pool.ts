@@ -5,7 +5,7 @@ import { dealSequences } from '../learning/micro-batches.ts';
 import type { GradientTask } from '../learning/train-program.ts';
 import { sliceWeights } from '../parts.ts';
 import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
-import type { Slice, WorkerSetup, WorkerTask } from './protocol.ts';
+import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 
 /** Weights that the workers share, and what they leave for each other. */
@@ -24,7 +24,7 @@ export class WorkerPool {
   readonly #workers: readonly WorkerHandle[];
   /** Elements of the vector that is learnt. */
   readonly #length: number;
-  readonly #slices: readonly Slice[];
+  readonly #slices: readonly WeightSlice[];
   readonly #squares: Float64Array;
   /** Worker of each open sequence. */
   readonly #homes = new Map<number, number>();
@@ -190,7 +190,7 @@ export class WorkerPool {
   }
 
   /** Has every worker do something with its slice of the weights. */
-  onSlices(make: (slice: Slice) => WorkerTask): Promise<unknown> {
+  onSlices(make: (slice: WeightSlice) => WorkerTask): Promise<unknown> {
     return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
   }
 

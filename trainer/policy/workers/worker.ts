@@ -20,8 +20,8 @@ import type {
   FromWorker,
   NumberedGeneration,
   NumberedToken,
-  Slice,
   ToWorker,
+  WeightSlice,
   WorkerSetup,
   WorkerTask,
 } from './protocol.ts';
@@ -226,7 +226,7 @@ class PolicyWorker {
   }
 
   /** Adds up all workers' gradients in their order. */
-  #reduce({ start, end }: Slice): void {
+  #reduce({ start, end }: WeightSlice): void {
     const [sum, ...others] = this.#gradients;
     for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
     blockSquares(sum, start, end, this.#squares);
