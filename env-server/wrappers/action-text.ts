@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
+import { ACTION_SEPARATOR, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
@@ -99,7 +99,7 @@ export const actionText: Wrapper = {
       step(state, action, rng): MaybePromise<Transition<NestedState<ActionTextState>>> {
         const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
         const actions = mapActions(response.actions, names);
-        const due = isPenalised(response.actions.length, actions.length) ? penalty : 0;
+        const due = isPenalized(response.actions.length, actions.length) ? penalty : 0;
         const none: Transition<Json> = {
           state: state.inner,
           reward: 0,

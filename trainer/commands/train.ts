@@ -48,7 +48,9 @@ export async function supervise(
   const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
   const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
   if (!prepared.settings.warm_start) {
-    throw new Error(`${config} has no \`warm_start\`, which says what is learnt from whom; train needs none`);
+    throw new Error(
+      `${config} has no \`warm_start\`, which says what is learned from whom; train needs none`,
+    );
   }
   return trainPrepared(prepared, options);
 }

@@ -151,7 +151,7 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   if (policy.lora && policy.init === 'scratch') {
     add(
       'policy.lora',
-      'adapters are learnt beside a model that can do something already: name one with policy.init: <folder>',
+      'adapters are learned beside a model that can do something already: name one with policy.init: <folder>',
     );
   }
   if (policy.lora && policy.lora.dropout !== 0) {

@@ -65,7 +65,7 @@ t.test('nothing kept is an empty batch', async t => {
   t.same(batchOf([], grpo()), []);
 });
 
-t.test('returns are normalised over all episodes before groups go', async t => {
+t.test('returns are normalized over all episodes before groups go', async t => {
   const settings = settingsOf({
     algorithm: {
       whiten: false,

@@ -39,7 +39,7 @@ export function keptEpisodes({ kept }: Filtered): Episode[] {
 }
 
 /**
- * Normalises the returns of a collection and keeps the groups that are worth training on.
+ * Normalizes the returns of a collection and keeps the groups that are worth training on.
  * @param scores of all samples, where the filter goes by entropy
  */
 export function filterEpisodes(
@@ -102,7 +102,7 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   };
 }
 
-/** Episodes with their normalised returns, as they are trained on without a filter. */
+/** Episodes with their normalized returns, as they are trained on without a filter. */
 export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSettings): KeptEpisode[] {
   const { reward_normalization: normalization, reward_scale: scale } = algorithm;
   if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));

@@ -15,7 +15,7 @@ import {
 const MAX_MS = 300_000;
 
 /** Rows of a run without the clock and without what was measured besides. */
-const learnt = (run: RunFolder) =>
+const learned = (run: RunFolder) =>
   (readJsonLines(run.metrics) as Row[])
     .map(row =>
       Object.fromEntries(
@@ -47,7 +47,7 @@ t.test('measuring changes nothing in the run', { timeout: MAX_MS }, async t => {
   const plain = await run('plain', 0);
   const measured = await run('measured', 2);
   t.ok(weightsOf(measured).equals(weightsOf(plain)), 'weights');
-  t.same(learnt(measured), learnt(plain));
+  t.same(learned(measured), learned(plain));
   const has = (rows: Row[]) =>
     rows.map(row => ['grad_norm/all/task' in row, `${ACTIONS}/mi_seq_estimate` in row]);
   t.same(has(trainingRows(plain)), [

@@ -5,7 +5,7 @@ import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts
 import { collect, type SelectedPositions, type SequenceLayout, spread } from './sequence-layout.ts';
 
 /**
- * Final hidden states, normalised, of padded or packed rows. With a selection only those of the selected positions: the last
+ * Final hidden states, normalized, of padded or packed rows. With a selection only those of the selected positions: the last
  * layer then computes keys and values of all tokens and everything else of the selected ones.
  *
  * @param ids int32 [rows, time], or [tokens] where rows are packed
@@ -48,7 +48,7 @@ export function decoderValues(g: GraphBuilder, config: DecoderConfig, hidden: Te
   return g.reshape(g.add(g.matmul(hidden, weight, { transposeB: true }), bias), [hidden.shape[0]]);
 }
 
-/** What attention of one layer reads: rows of normalised, projected and not yet rotated heads. */
+/** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
 export interface Projections {
   /** [rows, heads · headDimension] */
   readonly query: Tensor;
@@ -65,7 +65,7 @@ export interface DecoderSegments {
   project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
   /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
   finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
-  /** Hidden states after the last layer → normalised, as logits and values read them. */
+  /** Hidden states after the last layer → normalized, as logits and values read them. */
   finish(g: GraphBuilder, hidden: Tensor): Tensor;
 }
 

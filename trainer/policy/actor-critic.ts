@@ -19,7 +19,7 @@ export const CRITIC_FOLDER = 'critic';
 
 /**
  * A policy whose values a critic of its own estimates: a second model that learns beside it, from the same mini-batches, at a
- * rate of its own. Its weights and its optimiser's state are kept in a folder within the policy's.
+ * rate of its own. Its weights and its optimizer's state are kept in a folder within the policy's.
  */
 export class ActorCritic implements Policy {
   readonly actor: LocalPolicy;
@@ -66,16 +66,16 @@ export class ActorCritic implements Policy {
   }
 
   /**
-   * One optimiser step of each.
-   * @throws RangeError where the settings hold no optimiser for the critic; else as the policy's own
+   * One optimizer step of each.
+   * @throws RangeError where the settings hold no optimizer for the critic; else as the policy's own
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     const { critic: optimizer } = settings;
     if (optimizer === undefined) {
-      throw new RangeError('the settings of an update with a critic need its optimiser (`critic`)');
+      throw new RangeError('the settings of an update with a critic need its optimizer (`critic`)');
     }
-    const learnt = await this.critic.update(batch, { ...settings, optimizer });
-    return { ...criticMetrics(learnt), ...(await this.actor.update(batch, settings)) };
+    const learned = await this.critic.update(batch, { ...settings, optimizer });
+    return { ...criticMetrics(learned), ...(await this.actor.update(batch, settings)) };
   }
 
   decomposeGradients(

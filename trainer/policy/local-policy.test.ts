@@ -166,7 +166,7 @@ t.test('what is masked out does not matter', async t => {
   t.same(results[1], results[0]);
 });
 
-t.test('supervised updates memorise one sequence, which greedy generation then repeats', async t => {
+t.test('supervised updates memorize one sequence, which greedy generation then repeats', async t => {
   const policy = await closing(t, policyWith({ workers: 2 }));
   const rng = Random.fromSeed(1);
   const tokenIds = Int32Array.from({ length: 14 }, () => 10 + rng.integer(10));

@@ -66,7 +66,7 @@ export class LocalPolicy implements Policy {
   readonly maxSequenceLength: number;
   /** Number of weights, the value head's and adapters' included. */
   readonly parameterCount: number;
-  /** Number of those that are learnt: all, or with adapters these and the value head. */
+  /** Number of those that are learned: all, or with adapters these and the value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
   readonly #place: ModelFolders | null;
@@ -124,8 +124,8 @@ export class LocalPolicy implements Policy {
     const where = this.#pool.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
-    const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
-    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learnt}`;
+    const learned = `${this.trainedCount} of ${this.parameterCount} weights learned`;
+    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }
 
   get vocabularySize(): number {
@@ -194,7 +194,7 @@ export class LocalPolicy implements Policy {
   }
 
   /**
-   * One optimiser step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
+   * One optimizer step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
    * and `actor/step_skipped` is 1.
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
@@ -322,7 +322,7 @@ export class LocalPolicy implements Policy {
     }
   }
 
-  /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
+  /** Writes weights, config, optimizer state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
@@ -342,7 +342,7 @@ export class LocalPolicy implements Policy {
     });
   }
 
-  /** Writes weights, config and the given files for others to generate with: without optimiser state and value head. */
+  /** Writes weights, config and the given files for others to generate with: without optimizer state and value head. */
   async publish(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
@@ -364,7 +364,7 @@ export class LocalPolicy implements Policy {
   }
 
   /**
-   * Takes weights and optimiser state from a folder, as {@link save} wrote them; without optimiser state learning
+   * Takes weights and optimizer state from a folder, as {@link save} wrote them; without optimizer state learning
    * starts anew. Open sequences go on under the new weights.
    * @throws RangeError when the folder's model has another shape
    */

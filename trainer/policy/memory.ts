@@ -5,7 +5,7 @@ const GIBIBYTE = 2 ** 30;
 
 /** Numbers of weights of a policy. */
 export interface WeightCounts {
-  /** Those that are learnt. */
+  /** Those that are learned. */
   readonly trained: number;
   /** Those that stay as they are beside adapters. */
   readonly frozen: number;

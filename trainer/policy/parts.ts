@@ -40,16 +40,16 @@ export interface ModelState {
   readonly config: DecoderConfig;
   /** Where it was found; null from scratch. */
   readonly folders: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
 }
 
 export interface LocalPolicyOptions {
   /**
    * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
-   * policy's model, of which it shares what stays as it is and copies what is learnt.
+   * policy's model, of which it shares what stays as it is and copies what is learned.
    */
   readonly model: DecoderConfig | string | ModelState;
   /** Folder of the base where `model` is an adapter; where its config says, when absent. */
@@ -102,11 +102,11 @@ export interface PolicyParts {
   readonly maxSequenceLength: number;
   /** Where the model was found; null from scratch. */
   readonly place: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -229,7 +229,7 @@ async function adaptedConfig(
   return lora === undefined ? config : { ...config, lora };
 }
 
-/** Fresh weights, or those of the folder; what stays as it is apart from what is learnt. */
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
 async function loadWeights(
   config: DecoderConfig,
   place: ModelFolders | null,

@@ -39,7 +39,7 @@ export interface Policy {
   /** Values of the states before masked tokens, by a critic of its own; absent where there is none. */
   estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
 
-  /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
+  /** One optimizer step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
   /**
@@ -57,7 +57,7 @@ export interface Policy {
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Writes weights, config and tokenizer in the Hugging Face layout, optimiser state beside them. */
+  /** Writes weights, config and tokenizer in the Hugging Face layout, optimizer state beside them. */
   save(folder: string): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;

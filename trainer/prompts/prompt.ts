@@ -57,7 +57,7 @@ export interface PromptWording {
 
 /**
  * A prompt as tokens, made to be appended: `opening`, then for each turn `turn`, the sampled response, `close`. What was
- * sampled is never tokenised again.
+ * sampled is never tokenized again.
  */
 export interface PromptTokens {
   opening(): readonly number[];

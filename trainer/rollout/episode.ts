@@ -40,7 +40,7 @@ export interface EpisodeSample {
   readonly versions: Int32Array;
 }
 
-/** A finished episode with every token as it was sampled; nothing is ever tokenised twice. */
+/** A finished episode with every token as it was sampled; nothing is ever tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
   readonly environmentId: string;

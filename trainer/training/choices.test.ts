@@ -122,7 +122,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   );
 
   await t.test(
-    'extras: advantages reweighed, overlong masked, batches padded, returns normalised',
+    'extras: advantages reweighed, overlong masked, batches padded, returns normalized',
     async t => {
       await train({
         algorithm: {

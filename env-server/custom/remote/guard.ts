@@ -1,7 +1,7 @@
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 
-/** Networks that lead somewhere else than to a public service: this machine, its neighbours, documentation, multicast. */
+/** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
 const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
   ['0.0.0.0', 8, 'this network'],
   ['10.0.0.0', 8, 'private'],

@@ -108,7 +108,7 @@ export interface StepInfo extends JsonObject {
 export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
 
 export interface EnvironmentSpec {
-  /** `[namespace/]Name-vN`; changed behaviour means a new version. */
+  /** `[namespace/]Name-vN`; changed behavior means a new version. */
   readonly id: string;
   readonly title: string;
   /** Markdown: the rules, in our own words. */

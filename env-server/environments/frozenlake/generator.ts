@@ -3,7 +3,7 @@ import { cellAt, type Layout, readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { isInSplit } from '../core/splits.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
-import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbour } from './rules.ts';
+import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbor } from './rules.ts';
 
 /** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
 const MAX_TRIES = 10_000;
@@ -116,7 +116,7 @@ export function isReachable(lake: LakeGround): boolean {
     const cell = frontier.pop()!;
     if (cell === lake.goal) return true;
     for (let direction = 0; direction < DIRECTIONS; direction++) {
-      const next = neighbour(lake, cell, direction);
+      const next = neighbor(lake, cell, direction);
       if (!seen[next] && !isHole(lake, next)) {
         seen[next] = 1;
         frontier.push(next);

@@ -28,7 +28,7 @@ function lines(size: number): readonly (readonly number[])[][] {
 }
 
 /**
- * Slides all tiles and merges equal neighbours, each tile once and those nearest the edge first. No new
+ * Slides all tiles and merges equal neighbors, each tile once and those nearest the edge first. No new
  * tile appears.
  * @param direction index in {@link ACTIONS}
  */

@@ -1,6 +1,6 @@
 import type { Sliced } from '../core/slices.ts';
 import type { SearchBudget } from './reverse.ts';
-import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
+import { DIRECTIONS, isWall, neighbor, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
 /** States a search visits before it gives up, where no budget is given. */
 const MAX_STATES = 1_000_000;
@@ -44,12 +44,12 @@ export function* solve(
     for (const [place, node] of frontier.entries()) {
       if (place % STATES_AT_A_TIME === STATES_AT_A_TIME - 1) yield;
       for (let direction = 0; direction < DIRECTIONS; direction++) {
-        const at = neighbour(room, node.player, direction);
+        const at = neighbor(room, node.player, direction);
         if (isWall(room, at)) continue;
         let moved = node.boxes;
         const pushes = moved.includes(at);
         if (pushes) {
-          const beyond = neighbour(room, at, direction);
+          const beyond = neighbor(room, at, direction);
           if (isWall(room, beyond) || moved.includes(beyond)) continue;
           if (spareBoxes <= 0 && !alive[beyond]) continue;
           moved = withBoxMoved(moved, at, beyond);
@@ -91,8 +91,8 @@ export function liveCells(room: RoomGround): Uint8Array {
   while (frontier.length > 0) {
     const cell = frontier.pop()!;
     for (let direction = 0; direction < DIRECTIONS; direction++) {
-      const from = neighbour(room, cell, direction);
-      if (isWall(room, from) || alive[from] || isWall(room, neighbour(room, from, direction))) continue;
+      const from = neighbor(room, cell, direction);
+      if (isWall(room, from) || alive[from] || isWall(room, neighbor(room, from, direction))) continue;
       alive[from] = 1;
       frontier.push(from);
     }

@@ -10,7 +10,7 @@ import { compileInputCheck, type InputCheck } from './validation.ts';
 /** Characters that are repeated of what is not known. */
 const MAX_SHOWN_LENGTH = 100;
 
-/** An operation with its compiled checks and its serialiser. */
+/** An operation with its compiled checks and its serializer. */
 export interface CompiledOperation {
   readonly operation: Operation;
   readonly checkRest: InputCheck;

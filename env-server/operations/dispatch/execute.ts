@@ -247,7 +247,7 @@ function atWorkplace(
   const { siblings } = services;
   const place = siblings && requiredWorker(siblings, operation);
   if (place === undefined) return operation.handle(services, principal, input);
-  // Its key is honoured here; over there it would be sent on to where it is kept.
+  // Its key is honored here; over there it would be sent on to where it is kept.
   const { request_key: _kept, ...asked } = input;
   return siblings!.perform(place, principal, request, operation, asked).then(plainResult);
 }

@@ -31,7 +31,7 @@ export interface LossResult {
  *
  * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value
  *
- * @param counts of the whole optimiser step
+ * @param counts of the whole optimizer step
  */
 export function numericLoss(
   sequences: readonly TrainingSequence[],

@@ -28,7 +28,7 @@ export interface ProgramOptions {
   readonly critic: boolean;
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
-  /** Those of the parameters that are learnt. */
+  /** Those of the parameters that are learned. */
   readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Tokens that go through the model at once, padding included. */
@@ -41,7 +41,7 @@ export interface ProgramOptions {
   readonly lossScaled?: boolean;
 }
 
-/** What one worker is to add up for an optimiser step. */
+/** What one worker is to add up for an optimizer step. */
 export interface GradientTask {
   readonly sequences: readonly TrainingSequence[];
   readonly loss: LossSettings;
@@ -119,7 +119,7 @@ export class GradientProgram {
   }
 }
 
-/** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
+/** Loss and its gradients by the names of the parameters that are learned, and metrics by theirs. */
 export function buildTrainGraph(
   options: Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled'>,
   shape: BatchShape,

@@ -27,11 +27,11 @@ export interface WorkerSetup {
   readonly files: { readonly [name: string]: string };
   /** Sequences in the middle of a response go on from what older weights computed of them. */
   readonly keepStaleCache: boolean;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
   /** Adapters of the reference policy; null without adapters. */
   readonly reference: SharedParameters | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: SharedParameters;
   readonly firstMoments: SharedParameters;
   readonly secondMoments: SharedParameters;
@@ -100,7 +100,7 @@ export type WorkerTask =
       readonly scale: number;
       readonly optimizer: OptimizerSettings;
     }
-  /** Brings weights and moments from the device, where they are learnt there. */
+  /** Brings weights and moments from the device, where they are learned there. */
   | { readonly kind: 'download' }
   | { readonly kind: 'hold' }
   | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };

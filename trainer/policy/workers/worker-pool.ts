@@ -10,19 +10,19 @@ import { WorkerHandle } from './worker-handle.ts';
 
 /** Weights that the workers share, and what they leave for each other. */
 export interface SharedVectors {
-  /** Elements of the vector that is learnt. */
+  /** Elements of the vector that is learned. */
   readonly length: number;
   /** Σ g² of each block of the gradient that was added up. */
   readonly squares: Float64Array;
 }
 
 /**
- * The worker threads of a local policy. A sequence that is generated has one of them as its home; what is scored or learnt is
+ * The worker threads of a local policy. A sequence that is generated has one of them as its home; what is scored or learned is
  * dealt out, and each works on a slice of the weights that they share.
  */
 export class WorkerPool {
   readonly #workers: readonly WorkerHandle[];
-  /** Elements of the vector that is learnt. */
+  /** Elements of the vector that is learned. */
   readonly #length: number;
   readonly #slices: readonly WeightSlice[];
   readonly #squares: Float64Array;

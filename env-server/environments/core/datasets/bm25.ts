@@ -1,6 +1,6 @@
 import bm25 from 'wink-bm25-text-search';
 
-/** Saturation and normalisation by length as Lucene's users set them (Pyserini). */
+/** Saturation and normalization by length as Lucene's users set them (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
 /** Makes Robertson's rarity of a word Lucene's, which is never negative. */

@@ -4,7 +4,7 @@ import { acrossLanes, powerOfTwo } from './vector-math.ts';
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = 16;
 
-/** Rows to normalise; addresses and strides in bytes. */
+/** Rows to normalize; addresses and strides in bytes. */
 export interface NormOperands {
   readonly rows: number;
   readonly x: number;

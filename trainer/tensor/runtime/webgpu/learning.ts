@@ -84,7 +84,7 @@ interface TrainedParameter extends ParameterInfo {
   readonly arrays: Readonly<Record<(typeof KINDS)[number], DeviceArray>>;
 }
 
-/** Gradients, moments and the optimiser's step where the weights are. */
+/** Gradients, moments and the optimizer's step where the weights are. */
 export class DeviceLearner implements Learner {
   readonly gradients: Readonly<Record<string, DeviceArray>>;
   readonly #place: LearningContext;

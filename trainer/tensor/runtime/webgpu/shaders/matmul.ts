@@ -31,7 +31,7 @@ export interface ProductSizes {
  * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It takes strips of 16 inner entries
  * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
  * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
- * strip, it takes the one where neighbours read neighbours.
+ * strip, it takes the one where neighbors read neighbors.
  *
  * @param half rounds the factors to float16; sums are float32
  */
