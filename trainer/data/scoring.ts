@@ -58,7 +58,7 @@ export interface LaterScores {
   readonly reference?: SampleLogProbs;
   /** log π under the weights that the update starts from, where the loss takes them. */
   readonly proximal?: SampleLogProbs;
-  /** What a critic expects, or the value head where engines elsewhere sampled. */
+  /** What a separate critic expects, or the value head where engines elsewhere sampled. */
   readonly values?: SampleValues;
 }
 

@@ -27,6 +27,7 @@ import {
   treatmentOf,
 } from './household.ts';
 import { oracle, random } from './reference.ts';
+import { TOOLS } from './tools.ts';
 
 const REWARD_WON = 10;
 const MAX_STEPS = 50;
@@ -159,6 +160,8 @@ export const alfworld = {
   },
 
   validActions: admissible,
+
+  tools: TOOLS,
 
   references: { oracle, random },
 } satisfies Environment<AlfworldConfig, HouseholdState>;

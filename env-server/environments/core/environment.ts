@@ -1,4 +1,4 @@
-import type { TSchema } from 'typebox';
+import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces, Space } from './space.ts';
@@ -51,13 +51,16 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** The actions that are legal now, for environments where that depends on the state. */
   validActions?(state: State): readonly Json[];
 
+  /** Kinds of actions as tools with named arguments, for players that call tools; `step` takes each of them as an action too. */
+  readonly tools?: readonly ActionTool[];
+
   /** The state as a picture. */
   render?(state: State): Picture;
 
   /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
   readonly references?: { readonly [name: string]: ReferencePolicy<State> };
 
-  /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
+  /** What this machine offers an environment that needs more than itself; said at the start and next to its description. */
   condition?(): Promise<Condition>;
 
   /**
@@ -105,7 +108,7 @@ export interface StepInfo extends JsonObject {
 export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
 
 export interface EnvironmentSpec {
-  /** `[namespace/]Name-vN`; changed behaviour means a new version. */
+  /** `[namespace/]Name-vN`; changed behavior means a new version. */
   readonly id: string;
   readonly title: string;
   /** Markdown: the rules, in our own words. */
@@ -127,7 +130,7 @@ export interface EnvironmentSpec {
   readonly knownOptimum?: { readonly success: number; readonly source: string };
   /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
   readonly maxEpisodeSteps: number;
-  /** Steps after which the wrapper `time_limit` truncates, whatever the configuration says. */
+  /** Steps after which the wrapper `time_limit` truncates, regardless of the configuration. */
   readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];
@@ -148,6 +151,17 @@ export interface Description {
   readonly actionFormat?: string;
   /** The words that observations and actions are made of, for word-level tokenizers; absent for free text. */
   readonly vocabulary?: readonly string[];
+}
+
+/** One kind of action as a tool. */
+export interface ActionTool {
+  /** Lower case with `_`; not one that every environment has (see `transports/mcp/tools.ts`). */
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of the arguments, a closed object. */
+  readonly parameters: TObject;
+  /** The action that a call stands for; whether it is valid now is the environment's business. */
+  action(given: { readonly [name: string]: string }): Json;
 }
 
 export interface ReferencePolicy<State> {

@@ -21,16 +21,17 @@ import {
   ENTRANCE,
   NEXT,
   PAGES,
+  type PageAddress,
   PREVIOUS,
   paintedParts,
   showPage,
-  type Where,
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { oracle, random } from './reference.ts';
 import { judge } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 import type { WebShopState } from './state.ts';
+import { TOOLS } from './tools.ts';
 
 const MAX_STEPS = 9;
 const MAX_ACTION_LENGTH = 1000;
@@ -194,6 +195,8 @@ export const webshop = {
 
   render: ({ page }: WebShopState) => paintPage(paintedParts(page)),
 
+  tools: TOOLS,
+
   references: { oracle, random },
 } satisfies Environment<WebShopConfig, WebShopState>;
 
@@ -262,7 +265,7 @@ function transition(
 }
 
 /** Where an action leads, or null when the page does not offer it. */
-function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where | null {
+function follow(shop: Shop, { where, page }: WebShopState, action: Json): PageAddress | null {
   if (typeof action !== 'string' || action.length > MAX_ACTION_LENGTH) return null;
   const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];
   const words = argument?.trim() ?? '';
@@ -275,7 +278,7 @@ function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where 
   return clicked === undefined ? null : click(shop, where, clicked);
 }
 
-function click(shop: Shop, where: Where, clicked: string): Where {
+function click(shop: Shop, where: PageAddress, clicked: string): PageAddress {
   switch (clicked) {
     case BACK:
       return ENTRANCE;

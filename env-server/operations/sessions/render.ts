@@ -7,7 +7,7 @@ import { Rendering, RenderMode } from '../schemas.ts';
 /** Pictures that are remembered. */
 const MAX_PICTURES = 64;
 
-interface Painted {
+interface RenderedPicture {
   /** Step of the episode that it shows. */
   readonly step: number;
   /** In base64. */
@@ -16,7 +16,7 @@ interface Painted {
 
 /** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
 class RecentPictures {
-  readonly #painted = new Map<LiveEpisode, Painted>();
+  readonly #painted = new Map<LiveEpisode, RenderedPicture>();
 
   /** The episode as it stands, a PNG in base64. */
   of(episode: LiveEpisode): string {

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { PNG } from 'pngjs';
 import t from 'tap';
 import { createRegistry } from '../../env-server/environments/registry.ts';
+import { environmentPages, environmentPictures, readMeasured } from './environment-pages.ts';
 import { measure } from './measure.ts';
-import { environmentPages, environmentPictures, readMeasured } from './pages.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const measured = readMeasured();
