@@ -10,7 +10,7 @@ export const MAX_PARTS = 100_000;
 /** The same for what defines an environment, which may have large tables. */
 export const MAX_DEFINITION_PARTS = 300_000;
 /** Other values of a text cost a fraction of that. */
-const VALUES_A_PART = 2;
+export const VALUES_A_PART = 2;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
