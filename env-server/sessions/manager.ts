@@ -3,24 +3,24 @@ import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
-import { Admission, type SessionLimits, type SharedLimits } from './admission.ts';
-import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
-import { beginEpisode, type EpisodeState } from './episode.ts';
-import { ExpiryWheel, SLOT_MS } from './expiry.ts';
+import { beginEpisode, type EpisodeState } from './episodes/episode.ts';
+import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
 import { newId } from './ids.ts';
+import { Admission, type SessionLimits, type SharedLimits } from './limits/admission.ts';
+import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './limits/budgets.ts';
+import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
+import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
 import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
-import type { SessionRecorder } from './recorder.ts';
-import type { ReplyCache } from './replies.ts';
-import { type Clock, type ClockReading, FakeClock, ServerClock } from './server-clock.ts';
+import type { ReplyCache } from './replies/reply-cache.ts';
 import { newSessionSize, Session } from './session.ts';
-import type { SessionImage } from './session-image.ts';
 import { Shutdown } from './shutdown.ts';
-import type { StoredReply, StoredSession } from './stored-session.ts';
-import type { Variant } from './variant.ts';
+import type { SessionRecorder } from './storage/recorder.ts';
+import type { SessionImage } from './storage/session-image.ts';
+import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
 export interface CreateRequest {
   readonly seed?: number;
@@ -371,7 +371,7 @@ export class SessionManager {
     this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
-  /** The process that had these sessions before this one ended without warning: ids that nobody knows may be of its own. */
+  /** The process that had these sessions before this one ended without warning: unknown ids may be its sessions. */
   recallCrash(): void {
     this.#ended.assumeLost(this.forgetAt);
   }

@@ -16,6 +16,7 @@ import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
@@ -35,6 +36,8 @@ export interface IterationParts {
   /** Weights that a token goes through. */
   readonly parameterCount: number;
   readonly source: EpisodeSource;
+  /** Where tokens are sampled; absent: by the policy. */
+  readonly generation?: GenerationPort;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
@@ -78,6 +81,7 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
+  const gap = await parts.generation?.check(step, episodes);
   const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collected.scores));
   const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
   const prepared = clock();
@@ -100,6 +104,7 @@ export async function runIteration(
       seed: mixSeed(settings.seed, PURPOSE.order, step),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
+  await parts.generation?.publish();
   source.trained();
   const t3 = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -111,6 +116,8 @@ export async function runIteration(
     ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
     ...collected.metrics,
     ...filtered.metrics,
+    ...gap,
+    ...parts.generation?.takeMetrics(),
     ...update.metrics,
     ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
