@@ -24,7 +24,6 @@ export const PolicySettings = Type.Object(
     value_head: flag(true),
     /** Reinforcement learning goes on with the optimizer's moments of the warm start, or of the checkpoint in `init`. */
     keep_optimizer: flag(false),
-    /** Estimates values with weights of its own; null: the policy's trunk does. */
     /** Estimates values with separate weights; null: the policy's trunk does. */
     critic: orNull(CriticSection),
     /** Learns adapters next to the model of `init`, which stays as it is; null: all weights. */
