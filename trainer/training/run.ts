@@ -19,6 +19,7 @@ import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
 import { withCritic } from './setup/open-critic.ts';
+import { openPrograms } from './setup/open-gateway.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
@@ -122,7 +123,8 @@ async function trainTracked({
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
-      const agent = meteredAgent(sampledAgent(context, actor), busy);
+      const programs = await openPrograms(settings, context, actor, progress.warn, busy);
+      const agent = programs?.agent ?? meteredAgent(sampledAgent(context, actor), busy);
       const rollouts = agentRollouts(context, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
@@ -138,16 +140,17 @@ async function trainTracked({
               start,
             )
         : undefined;
-      const reference = needsReference(settings)
-        ? await openReference(settings, context, actor, run.reference)
-        : undefined;
+      let reference: Awaited<ReturnType<typeof openReference>> | undefined;
       try {
+        if (needsReference(settings))
+          reference = await openReference(settings, context, actor, run.reference);
         const shown = { tracker, progress, busy };
         const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
         const episodes = { rollouts, openSource, actionTokens, decode };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
       } finally {
+        await programs?.close();
         await reference?.close();
       }
     } finally {

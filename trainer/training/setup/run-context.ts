@@ -18,6 +18,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
+import type { Player } from '../../rollout/episode-agent.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
@@ -149,7 +150,11 @@ export function sampledAgent(context: RunContext, policy: Pick<Policy, 'generate
 }
 
 /** Rollouts of an agent on a workbench. */
-export function agentRollouts(context: TextRunContext, agent: Agent, note: (text: string) => void): Rollouts {
+export function agentRollouts(
+  context: TextRunContext,
+  agent: Player,
+  note: (text: string) => void,
+): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
       const { temperature, topK, topP, seed, signal } = options;
