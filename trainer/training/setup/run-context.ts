@@ -64,8 +64,10 @@ export function openRunContext(
         : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
     const collector = new Collector({
       ...collectorSettings(settings, servers, tags),
-      tokenizer,
-      maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
+      // A program writes its own prompts, which go to the policy through the gateway.
+      ...(settings.rollout.agent
+        ? {}
+        : { tokenizer, maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context }),
     });
     const actionTokens = new Map(
       tags.map(({ tag }) => [
