@@ -6,7 +6,7 @@
  *     npm run bench:quantized [-- --shapes nano,0.1B,0.5B --threads 1 --rounds 9]
  *
  * All kinds take turns; the median and the best of the processor's time for a pass count, over all threads, so that other
- * programs on the machine count little. Then what one change of all weights costs: float32 is read where the optimiser writes
+ * programs on the machine count little. Then what one change of all weights costs: float32 is read where the optimizer writes
  * it, the others have to be converted after every update.
  */
 
@@ -21,7 +21,7 @@ import { type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
-/** Layers at most: more of a large shape do not fit beside each other, and do not fit the caches anyway. */
+/** Layers at most: more of a large shape do not fit next to each other, and do not fit the caches anyway. */
 const MAX_LAYERS = 8;
 const BLOCK = 32;
 const ROWS = [8, 16, 32, 64, 256];
@@ -98,7 +98,7 @@ const blocks =
 
 const KINDS: readonly { readonly name: string; readonly product: Product; readonly optimize: boolean }[] = [
   { name: 'float32', product: float, optimize: true },
-  // Optimised, the casts of constants would be done once and for all.
+  // Optimized, the casts of constants would be done once and for all.
   { name: 'float16, cast', product: half, optimize: false },
   { name: '8 bits', product: blocks(8), optimize: true },
   { name: '4 bits', product: blocks(4), optimize: true },

@@ -3,28 +3,28 @@ import { median } from './median.ts';
 import {
   bareBatchCases,
   bareCases,
-  type Case,
   crowdCases,
+  type LoadCase,
+  type LoadRow,
   play,
-  type Row,
   serverCases,
 } from './server/cases.ts';
 import { compare } from './server/compare.ts';
 
 /**
- * Steps per second of FrozenLake through every door, with auth, metrics, limits and expiry on, beside the least any
+ * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, next to the least any
  * server could do: a fixed reply of node:http, a ws echo, and batches answered without any work. Server and load are two
  * processes. All take turns, so that a machine that is slow for a while is slow for all of them; the median of the
  * rounds counts, the best tells what there is where others leave the machine alone.
  */
 
-function print(cases: readonly Case[], rowsOf: ReadonlyMap<Case, readonly Row[]>): void {
+function print(cases: readonly LoadCase[], rowsOf: ReadonlyMap<LoadCase, readonly LoadRow[]>): void {
   console.log(
     '| | steps/s | best round | p50 ms | p99 ms | of the baseline | best to best | server CPU µs a step, least |',
   );
   console.log('|---|---|---|---|---|---|---|---|');
   for (const each of cases) {
-    const middle = (key: keyof Row, of = each) => median(rowsOf.get(of)!.map(row => row[key]));
+    const middle = (key: keyof LoadRow, of = each) => median(rowsOf.get(of)!.map(row => row[key]));
     const best = (of = each) => Math.max(...rowsOf.get(of)!.map(({ stepsPerSecond }) => stepsPerSecond));
     const baseline = cases.find(({ name }) => name === each.baseline);
     const columns = [
@@ -64,7 +64,7 @@ const cases = [
   ...(await serverCases()),
   ...(await crowdCases(options.sessions)),
 ];
-const rowsOf = new Map<Case, Row[]>(cases.map(each => [each, []]));
+const rowsOf = new Map<LoadCase, LoadRow[]>(cases.map(each => [each, []]));
 for (let round = 0; round < options.rounds; round++) {
   for (const each of cases) rowsOf.get(each)!.push(await play(each, options.seconds));
 }

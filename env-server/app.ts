@@ -22,11 +22,11 @@ import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
+import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
 import { ownershipOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
-import type { ServerClock } from './sessions/server-clock.ts';
-import { openSessionPersistence } from './sessions/session-persistence.ts';
+import { openSessionPersistence } from './sessions/storage/session-persistence.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
 import { AllowedHosts } from './transports/access/hosts.ts';
@@ -198,7 +198,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     },
   }) as unknown as FastifyInstance;
 
-  // A logger of its own for every request costs more than a step.
+  // A separate logger for every request costs more than a step.
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
@@ -242,7 +242,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     }, CLOSE_MS);
     done();
   });
-  // In a scope of its own: the plugin adds to every request around it.
+  // In a separate scope: the plugin adds to every request in it.
   await server.register(async scope => {
     await scope.register(fastifyWebsocket, {
       errorHandler(error, socket) {

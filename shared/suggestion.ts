@@ -1,6 +1,6 @@
 import { distance } from 'fastest-levenshtein';
 
-/** Edits at which a misspelt word is still taken for a known one: a share of its length, but two in a short one. */
+/** Edits at which a misspelled word is still taken for a known one: a share of its length, but two in a short one. */
 const LIKENESS = 0.35;
 const MIN_EDITS = 2;
 /** Nobody misspells a longer word; the time to compare grows with the square. */

@@ -128,6 +128,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/data',
     'trainer/policy',
     'trainer/rollout',
+    'trainer/tracking',
     'shared',
   ],
   'trainer/training': [

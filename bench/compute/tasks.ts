@@ -14,7 +14,7 @@ const SETTINGS: UpdateSettings = {
 /** Members of a group, tokens of the prompt that they have in common, and tokens that each samples. */
 export const GROUP = { members: 16, prompt: 256, generated: 8 } as const;
 
-/** One optimiser step on random sequences. */
+/** One optimizer step on random sequences. */
 export async function trainOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
   const rng = Random.fromSeed(1);
   const length = shape.time + 1;

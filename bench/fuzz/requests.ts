@@ -21,7 +21,7 @@ const weightOf = (operation: string): number => WEIGHTS[operation] ?? USUAL_WEIG
 /** Those whose effect must not go unseen, so that sessions can be counted. */
 const OPENING = new Set(['create', 'clone']);
 
-interface Parts {
+interface RequestParts {
   readonly params: { readonly [name: string]: unknown };
   readonly query: { readonly [name: string]: unknown };
   readonly headers: { readonly [name: string]: unknown };
@@ -68,7 +68,7 @@ export class Requests {
       headers: this.#parameters(route, 'header'),
       body,
     });
-    const plain = (parts: Parts) => this.#request(route, parts);
+    const plain = (parts: RequestParts) => this.#request(route, parts);
     const bodies = route.body === undefined ? parts.map(plain) : this.#spoiltBody(route, parts);
     return fc.oneof(
       { weight: 10, arbitrary: parts.map(plain) },
@@ -95,7 +95,7 @@ export class Requests {
     }) as Arbitrary<{ [name: string]: unknown }>;
   }
 
-  #spoiltBody(route: Route, parts: Arbitrary<Parts>): Arbitrary<RestRequest> {
+  #spoiltBody(route: Route, parts: Arbitrary<RequestParts>): Arbitrary<RestRequest> {
     return fc.oneof(
       fc
         .tuple(parts, fc.array(aFault, { minLength: 1, maxLength: 2 }))
@@ -107,13 +107,13 @@ export class Requests {
     );
   }
 
-  #request(route: Route, { params, query, headers, body }: Parts): RestRequest {
+  #request(route: Route, { params, query, headers, body }: RequestParts): RestRequest {
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => encoded(params[name]));
     const search = Object.entries(query)
       .map(([name, value]) => `${name}=${encoded(value)}`)
       .join('&');
     return {
-      door: 'rest',
+      transport: 'rest',
       operation: route.name,
       method: route.method,
       path: search === '' ? path : `${path}?${search}`,
@@ -164,7 +164,7 @@ export class Requests {
       // A text that is no UTF-8 ends its socket, as RFC 6455 wants it.
       .filter(({ bytes, binary }) => binary || bytes.encoding === 'utf8');
     return fc.record({
-      door: fc.constant('socket' as const),
+      transport: fc.constant('socket' as const),
       protocol: fc.constantFrom('ragen.json' as const, 'ragen.json' as const, 'ragen.msgpack' as const),
       frames: fc
         .array(fc.oneof({ weight: 9, arbitrary: whole }, { weight: 1, arbitrary: odd }), {
@@ -189,7 +189,7 @@ export class Requests {
       .filter(({ path, headers }) => isPlain(path) && Object.values(headers).every(isPlain));
     return fc
       .tuple(request, fc.constantFrom(...ABUSES), fc.nat(100_000))
-      .map(([request, abuse, at]) => ({ door: 'raw', request, abuse, at }));
+      .map(([request, abuse, at]) => ({ transport: 'raw', request, abuse, at }));
   }
 }
 

@@ -15,7 +15,7 @@ const MAX_SNAPSHOTS = 3;
 const OWN_ENVIRONMENTS = 6;
 const KEYS = 12;
 
-/** What a server offers, learnt by asking it. */
+/** What a server offers, learned by asking it. */
 export interface Offer {
   readonly environments: readonly string[];
   readonly actions: readonly unknown[];

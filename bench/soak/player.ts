@@ -10,7 +10,7 @@ import {
   requireSame,
   requireSteps,
   requireTrajectory,
-  type Taken,
+  type TakenStep,
   withStep,
 } from './record.ts';
 import type { Item, Reply } from './transport.ts';
@@ -34,7 +34,7 @@ interface Pending {
 interface Replay {
   readonly episode: Episode;
   sessionId: string;
-  readonly steps: Taken[];
+  readonly steps: TakenStep[];
 }
 
 /** Problems after which the same request is sent again. */
@@ -323,7 +323,7 @@ export class Player {
     );
   }
 
-  /** Plays an episode once more in a session of its own. */
+  /** Plays an episode again in a separate session. */
   #playAgain(replay: Replay): Pending {
     const { episode, steps } = replay;
     if (replay.sessionId === '') {
@@ -335,7 +335,7 @@ export class Player {
       const { action } = episode.steps[steps.length];
       return this.#ask('step', { session_id: replay.sessionId, action }, result => {
         this.#counters.steps++;
-        steps.push(result as unknown as Taken);
+        steps.push(result as unknown as TakenStep);
       });
     }
     return this.#close(replay.sessionId, () => {

@@ -16,7 +16,7 @@ const FOOTER = 34;
 const MAX_ACTION_LENGTH = 58;
 
 /** An animation within a figure: its size, elements and the number of slots that its time is divided into. */
-interface Card {
+interface AnimationCard {
   readonly width: number;
   readonly height: number;
   readonly draw: (x: number, y: number, slots: number) => string;
@@ -58,7 +58,11 @@ function timing(slots: number): string {
 @media (prefers-reduced-motion: reduce) { .f { animation: none } .last { opacity: 1 } }`;
 }
 
-function cardOf(title: string, { policy, frames, success, ended }: PlayedFrames, narrow = false): Card {
+function cardOf(
+  title: string,
+  { policy, frames, success, ended }: PlayedFrames,
+  narrow = false,
+): AnimationCard {
   const image = frames[0].image;
   const scale = image ? Math.min(PICTURE_HEIGHT / image.height, PICTURE_WIDTH / image.width) : 1;
   const lines = frames.map(frame => (image ? [] : wrapped(frame.text)));

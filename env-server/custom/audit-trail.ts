@@ -13,11 +13,11 @@ const ACCEPTED = 'accepted';
 const MAX_KIND_LENGTH = 32;
 
 /** What somebody tries to do to an environment. */
-export interface Attempt {
+export interface AuditedAttempt {
   readonly principal: Principal;
   readonly action: AuditAction;
   readonly envId: string;
-  /** As it was sent, of whatever type. */
+  /** As it was sent, of any type. */
   readonly definition: unknown;
 }
 
@@ -37,19 +37,19 @@ export class AuditTrail {
   }
 
   /** The entry of an attempt that succeeds, to be stored together with what it does. */
-  accepted(attempt: Attempt): AuditEntry {
+  accepted(attempt: AuditedAttempt): AuditEntry {
     return this.#entry(attempt, ACCEPTED);
   }
 
   /** Notes an attempt that was refused. */
-  refused(attempt: Attempt, error: unknown): void {
+  refused(attempt: AuditedAttempt, error: unknown): void {
     const entry = this.#entry(attempt, outcomeOf(error));
     this.#parts.store.note(entry);
     this.#tell(entry);
   }
 
   /** Does the work and notes what came of it; what succeeds has stored its entry itself. */
-  async follow<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+  async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       const result = await work();
       this.#tell(this.accepted(attempt));
@@ -60,7 +60,7 @@ export class AuditTrail {
     }
   }
 
-  #entry({ principal, action, envId, definition }: Attempt, outcome: string): AuditEntry {
+  #entry({ principal, action, envId, definition }: AuditedAttempt, outcome: string): AuditEntry {
     const { kind } = (definition ?? {}) as JsonObject;
     return {
       at: this.#parts.now(),

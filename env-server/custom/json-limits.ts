@@ -31,11 +31,11 @@ export interface JsonFault {
   readonly message: string;
 }
 
-type Holder = { [key: string | number]: unknown };
+type JsonContainer = { [key: string | number]: unknown };
 
 /** An object or list whose members are being looked at. */
 interface Frame {
-  readonly holder: Holder;
+  readonly holder: JsonContainer;
   /** Undefined for a list. */
   readonly keys: readonly string[] | undefined;
   readonly length: number;
@@ -54,7 +54,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
   let keys = 0;
   let fault: string | undefined;
 
-  const take = (member: unknown, holder?: Holder, key: string | number = ''): void => {
+  const take = (member: unknown, holder?: JsonContainer, key: string | number = ''): void => {
     switch (typeof member) {
       case 'string':
         if (weighed) bytes += Buffer.byteLength(member) + MARK_BYTES;
@@ -92,7 +92,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
     const length = names ? names.length : (member as readonly unknown[]).length;
     // Members cost at least a comma each, which ends a huge list before it is walked.
     bytes += length;
-    open.push({ holder: member as Holder, keys: names, length, next: 0 });
+    open.push({ holder: member as JsonContainer, keys: names, length, next: 0 });
   };
 
   take(value);

@@ -24,7 +24,7 @@ const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
 const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
 /** An environment that passed. */
-export interface Trial {
+export interface PassedTrial {
   readonly environment: AnyEnvironment;
   readonly facts: JsonObject;
   readonly report: CheckReport;
@@ -47,7 +47,7 @@ export class Trials {
    * Makes an environment from its definition and plays it.
    * @throws Problem `invalid_request`, `check_failed`, `environment_in_use`, `too_many_requests`
    */
-  tryOut(principal: string, envId: string, definition: Definition): Promise<Trial> {
+  tryOut(principal: string, envId: string, definition: Definition): Promise<PassedTrial> {
     const extent = extentOf(definition.kind);
     return this.#inTurn(principal, envId, extent, async () => {
       const { registry } = this.#context;

@@ -7,7 +7,7 @@ import type { Scope } from '../sessions/principal.ts';
 /** Parameters, query and body of a request in one flat object, as frames carry them. */
 export type OperationInput = { readonly [key: string]: unknown };
 
-/** How the REST door writes a result that is not sent as JSON. */
+/** How REST writes a result that is not sent as JSON. */
 export interface Representation {
   readonly contentType: string;
   readonly body: string | Buffer;
@@ -32,7 +32,7 @@ export interface OperationDeclaration {
   readonly summary: string;
   readonly description?: string;
   readonly result: TSchema;
-  /** Changes something, hence honours request keys. */
+  /** Changes something, hence honors request keys. */
   readonly keyed: boolean;
   /** Lets an environment's code run, with all that may come of it. */
   readonly plays?: boolean;

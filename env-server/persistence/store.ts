@@ -21,7 +21,7 @@ export interface StoredEnvironment {
   readonly envId: string;
   readonly kind: string;
   readonly definition: JsonObject;
-  /** What was learnt at registration and is needed to make the environment again, e.g. a remote server's document. */
+  /** What was learned at registration and is needed to make the environment again, e.g. a remote server's document. */
   readonly facts: JsonObject;
   readonly owner: string;
   /** Counts replacements, from 1. */

@@ -5,23 +5,24 @@ import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts'
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
-import type { ActionLog } from './action-log.ts';
-import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
+import type { ActionLog } from './episodes/action-log.ts';
 import {
   beginEpisode,
   type EpisodeState,
   type StepResult,
   type TrajectoryRecord,
   wholeSize,
-} from './episode.ts';
-import type { Expiring } from './expiry.ts';
-import { type EpisodeSession, LiveEpisode } from './live-episode.ts';
-import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies.ts';
-import type { SessionContent, SessionImage } from './session-image.ts';
-import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
-import type { SessionHistory, StoredSettings } from './stored-session.ts';
-import type { Variant } from './variant.ts';
+} from './episodes/episode.ts';
+import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
+import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
+import type { Variant } from './episodes/variant.ts';
+import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
+import type { Expiring } from './limits/expiry.ts';
+import type { Ordered } from './newest-first.ts';
+import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
+import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
+import type { SessionContent, SessionImage } from './storage/session-image.ts';
+import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
 /** Operations that may wait for the one that runs. */
 const MAX_QUEUE_LENGTH = 256;
@@ -63,7 +64,7 @@ export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES +
 type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
 
 /** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
-export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
+export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session> {
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -88,6 +89,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
   /** Its client does not know yet that it cannot be stored. */
   #unsavedUntold = false;
   usedAt: number;
+  newer: Session | undefined;
+  older: Session | undefined;
   slot = 0;
   closed = false;
   #episode: LiveEpisode;
@@ -281,7 +284,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
 
   /**
    * Does something under a request key, which is journaled in one record with what is done or, where that has no record
-   * of its own, with the reply.
+   * for itself, with the reply.
    */
   underKey<T>(key: string, operation: string, input: object, work: () => MaybePromise<T>): MaybePromise<T> {
     if (!this.#recorder) return work();
@@ -422,7 +425,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
     return snapshotId;
   }
 
-  /** Remembers an episode, whatever limits say. */
+  /** Remembers an episode, regardless of limits. */
   keep(episode: EpisodeState): string {
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#remember(snapshotId, episode);

@@ -34,7 +34,7 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
       for (const details of Array.from(document.querySelectorAll('details'))) details.open = true;
     });
     for (const [colorScheme, viewport] of LOOKS) {
-      // Axe must not see a colour on its way from one theme to the other.
+      // Axe must not see a color on its way from one theme to the other.
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await page.setViewportSize(viewport);
       const look = `${name}, ${colorScheme}, ${viewport.width} px`;
@@ -66,7 +66,7 @@ t.test('the theme is the system’s until it is switched, and stays switched', {
   t.equal(await background(), dark, 'the system is followed again');
 });
 
-t.test('whoever asks for less motion sees none', { skip }, async t => {
+t.test('a page under prefers-reduced-motion shows no motion', { skip }, async t => {
   const { page } = await openPlayground(t, '#/register', { context: { reducedMotion: 'reduce' } });
   const button = page.getByRole('button', { name: 'Check and register' });
   t.equal(await button.evaluate(element => getComputedStyle(element).transitionDuration), '0s');

@@ -24,7 +24,7 @@ type Options = Static<typeof optionsSchema>;
 
 /** A past step: the state before it, what was done and what it paid. */
 type Turn = { readonly state: Json; readonly action: Json; readonly reward: number };
-type Own = { readonly past: readonly Turn[] };
+type HistoryState = { readonly past: readonly Turn[] };
 
 export const history: Wrapper = {
   name: 'history',
@@ -33,7 +33,7 @@ export const history: Wrapper = {
   wrap(environment, options) {
     const { turns } = options as Options;
     const action = environment.spec.actionSpace;
-    return nested<Own>(environment, {
+    return nested<HistoryState>(environment, {
       describe: alsoTold(environment, 'The last steps are shown before the current observation.'),
       observationSpaces: config => {
         const spaces = observationSpaces(environment, config);

@@ -27,10 +27,10 @@ export async function dryRun(settings: RunSettings, signal: AbortSignal): Promis
     `policy: ${parameters} parameters (${shownCount(parameters)})${vocabulary.remark}`,
     ...(trained < parameters
       ? [
-          `learnt: ${trained} of them (${shownCount(trained)}), adapters${hasValueHead(settings) ? ' and value head' : ''}`,
+          `learned: ${trained} of them (${shownCount(trained)}), adapters${hasValueHead(settings) ? ' and value head' : ''}`,
         ]
       : []),
-    ...(critic === undefined ? [] : [`critic: ${critic} parameters learnt (${shownCount(critic)})`]),
+    ...(critic === undefined ? [] : [`critic: ${critic} parameters learned (${shownCount(critic)})`]),
     `episodes: ${episodesPerIteration} an iteration, ${episodes} in ${settings.training.steps} iterations`,
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),

@@ -9,7 +9,7 @@ import type { Progress } from '../tracking/progress.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, type RunFolder } from '../training/run-folder.ts';
-import type { Child } from './child-process.ts';
+import type { ChildProgram } from './child-process.ts';
 import { startEnvServer } from './env-server-process.ts';
 
 const STEPS = 4;
@@ -181,7 +181,7 @@ t.test('runs against a server', { timeout: MAX_MS }, async t => {
 
   await t.test('a server that is killed is waited for, and the run comes out the same', async t => {
     const { run, settings } = create('killed');
-    let restarted: Promise<Child> | undefined;
+    let restarted: Promise<ChildProgram> | undefined;
     const progress = watching(step => {
       if (step !== 1 || restarted) return;
       child.kill();

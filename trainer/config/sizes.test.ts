@@ -13,7 +13,7 @@ t.test('parameters are counted tensor by tensor', async t => {
   t.equal(runSizes(settingsOf({ policy: { value_head: false } }), config).parameters, parameters - head);
 });
 
-t.test('with adapters only these and the value head are learnt', async t => {
+t.test('with adapters only these and the value head are learned', async t => {
   const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'down_proj'] as const };
   const adapted = { ...config, lora };
   const whole = runSizes(settingsOf(), config);
@@ -24,12 +24,12 @@ t.test('with adapters only these and the value head are learnt', async t => {
   t.equal(whole.trained, whole.parameters);
   const bytes = (what: RegExp) => sizes.memory.find(part => what.test(part.what))?.bytes;
   t.equal(bytes(/weights/), 4 * sizes.parameters);
-  t.equal(bytes(/optimiser/), 8 * sizes.trained);
+  t.equal(bytes(/optimizer/), 8 * sizes.trained);
   t.equal(bytes(/gradients/), 8 * sizes.trained);
   t.equal(bytes(/reference/), 4 * sizes.trained);
 });
 
-t.test('a critic of its own learns as many weights again, and shares the base of adapters', async t => {
+t.test('a separate critic learns as many weights again, and shares the base of adapters', async t => {
   const sizes = (over: object, shape = config, critic = shape) =>
     runSizes(settingsOf({ policy: { workers: 1, critic: {}, ...over } }), shape, critic);
   const whole = runSizes(settingsOf({ policy: { workers: 1 } }), config);
@@ -49,11 +49,7 @@ t.test('a critic of its own learns as many weights again, and shares the base of
   const own = bytes(sizes({ critic: { init: 'elsewhere' } }, adapted), 'critic (');
   t.equal(own, 4 * (5 * adapters + whole.parameters - 65));
   const onGpu = bytes(sizes({ runtime: 'webgpu' }, adapted), 'critic (');
-  t.equal(
-    onGpu,
-    4 * (4 * adapters + whole.parameters - 65),
-    'a device of its own, with one sum of gradients',
-  );
+  t.equal(onGpu, 4 * (4 * adapters + whole.parameters - 65), 'a separate device, with one sum of gradients');
 });
 
 t.test('memory grows with workers, open episodes and a reference', async t => {

@@ -17,7 +17,7 @@ const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
 export interface RunSizes {
   /** Weights of the policy, its adapters and value head included. */
   readonly parameters: number;
-  /** Those that are learnt: all, or with adapters these and the value head. */
+  /** Those that are learned: all, or with adapters these and the value head. */
   readonly trained: number;
   /** Weights that the critic learns; absent where there is none. */
   readonly critic?: number;
@@ -42,8 +42,8 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
   const parameters = frozen + trained;
   const weights = FLOAT_BYTES * parameters;
-  const learnt = FLOAT_BYTES * trained;
-  const reference = adapted && policy.reference === null ? learnt : weights;
+  const learned = FLOAT_BYTES * trained;
+  const reference = adapted && policy.reference === null ? learned : weights;
   const blocks = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / BLOCK_SIZE);
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = workers * policy.micro_batch_tokens;
@@ -51,10 +51,10 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
-    { what: 'optimiser (two moments)', bytes: 2 * learnt },
+    { what: 'optimizer (two moments)', bytes: 2 * learned },
     onGpu
-      ? { what: 'gradients', bytes: learnt }
-      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
+      ? { what: 'gradients', bytes: learned }
+      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learned },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
     ...(criticSizes?.memory ?? []),

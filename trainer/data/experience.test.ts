@@ -58,7 +58,7 @@ t.test('lambda 0 between turns stops the trace at the turn end', async t => {
   t.equal(rounded(sequence.returns!)[1], 0.25 + 0.125, 'reward of the turn + value of the next');
 });
 
-t.test('a normalised return takes the place of the turn rewards', async t => {
+t.test('a normalized return takes the place of the turn rewards', async t => {
   const [sequence] = trainingSequences([{ episode: twoTurns(), normalized: 3 }], settings);
   const returns = rounded(sequence.returns!);
   t.same([returns[1], returns[4]], [3, 3]);

@@ -12,7 +12,7 @@ import type { TrainingSequence } from './sequences/training-sequence.ts';
 /** An episode that is trained on. */
 export interface KeptEpisode {
   readonly episode: Episode;
-  /** Its normalised return; absent where rewards stay as they are. */
+  /** Its normalized return; absent where rewards stay as they are. */
   readonly normalized?: number;
 }
 
@@ -52,7 +52,7 @@ export interface ExperienceSettings {
 
 /**
  * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
- * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalised, or an
+ * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalized, or an
  * episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
  * Samples without a trained token are left out.
  */
@@ -113,7 +113,7 @@ function advantageSequence(
   };
 }
 
-/** Estimates of a critic of its own, or those that came with the tokens. */
+/** Estimates of a separate critic, or those that came with the tokens. */
 function valuesOf(sample: EpisodeSample, { values }: LaterScores): Float32Array | undefined {
   return values ? known(values, sample) : sample.values;
 }
@@ -135,10 +135,10 @@ function wasCut({ turns }: Episode): boolean {
   return turns.some(({ finishReason }) => finishReason === 'length' || finishReason === 'context');
 }
 
-function piecesOf(episode: Episode, scale: number, normalised: number | undefined): Piece[] {
-  const whole = normalised ?? scale * episodeReturn(episode);
+function piecesOf(episode: Episode, scale: number, normalized: number | undefined): Piece[] {
+  const whole = normalized ?? scale * episodeReturn(episode);
   const samples = samplesOf(episode);
-  const atTurns = normalised === undefined && samples.length === 1;
+  const atTurns = normalized === undefined && samples.length === 1;
   return samples.flatMap((sample, index) => {
     if (countOnes(sample.lossMask) === 0) return [];
     const turns = episode.turns.filter(

@@ -48,7 +48,11 @@ t.test('conversations of demonstrations become the tokens that rollouts would ha
       const { length } = sequences[i].tokenIds;
       t.equal(tokenizer.decode(tokenIds.slice(0, length)), tokenizer.decode(sequences[i].tokenIds));
       t.same([...tokenIds.slice(0, length)], [...sequences[i].tokenIds], `${prompt} ${mode}`);
-      t.same([...lossMask.slice(0, length)], [...sequences[i].lossMask], `${prompt} ${mode}: what is learnt`);
+      t.same(
+        [...lossMask.slice(0, length)],
+        [...sequences[i].lossMask],
+        `${prompt} ${mode}: what is learned`,
+      );
     });
   }
 });

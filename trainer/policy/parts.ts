@@ -29,7 +29,7 @@ import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from './learning/micro-batches.ts';
 import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
-import type { Slice, WorkerSetup } from './workers/protocol.ts';
+import type { WeightSlice, WorkerSetup } from './workers/protocol.ts';
 
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
@@ -40,25 +40,25 @@ export interface ModelState {
   readonly config: DecoderConfig;
   /** Where it was found; null from scratch. */
   readonly folders: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
 }
 
 export interface LocalPolicyOptions {
   /**
    * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
-   * policy's model, of which it shares what stays as it is and copies what is learnt.
+   * policy's model, of which it shares what stays as it is and copies what is learned.
    */
   readonly model: DecoderConfig | string | ModelState;
   /** Folder of the base where `model` is an adapter; where its config says, when absent. */
   readonly base?: string;
-  /** Adapters to learn beside the model, which then stays as it is; an adapter's folder brings its own. */
+  /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
   readonly lora?: LoraConfig;
   /** Seeds fresh weights. */
   readonly seed: number;
-  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, whatever is given. */
+  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */
   readonly workers?: number;
   /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
   readonly threads?: number;
@@ -88,9 +88,9 @@ export interface LocalPolicyOptions {
   readonly tokenBudget?: number;
   /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
   readonly packing?: boolean;
-  /** While it learns, computes each layer a second time on the way back instead of keeping all that it held. */
+  /** Gradient checkpointing: while it learns, computes each layer again in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
-  /** Written beside the weights: a tokenizer's files by name. */
+  /** Written next to the weights: a tokenizer's files by name. */
   readonly files?: { readonly [name: string]: string };
 }
 
@@ -102,11 +102,11 @@ export interface PolicyParts {
   readonly maxSequenceLength: number;
   /** Where the model was found; null from scratch. */
   readonly place: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -229,7 +229,7 @@ async function adaptedConfig(
   return lora === undefined ? config : { ...config, lora };
 }
 
-/** Fresh weights, or those of the folder; what stays as it is apart from what is learnt. */
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
 async function loadWeights(
   config: DecoderConfig,
   place: ModelFolders | null,
@@ -298,7 +298,7 @@ export function workerSetups({
 }
 
 /** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
-export function sliceWeights(length: number, workers: number): Slice[] {
+export function sliceWeights(length: number, workers: number): WeightSlice[] {
   const blocks = Math.ceil(length / NORM_BLOCK);
   const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
   return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));

@@ -9,9 +9,9 @@ import {
   type Prompt,
   type PromptTask,
   type PromptTokens,
+  type PromptWording,
   responseRules,
   type TurnView,
-  type Wording,
 } from './prompt.ts';
 
 const MAX_DECIMALS = 4;
@@ -31,7 +31,7 @@ export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
   };
 }
 
-function chatWording(task: PromptTask): Wording {
+function chatWording(task: PromptTask): PromptWording {
   const { description } = task;
   const several = task.maxActionsPerTurn > 1;
   const system = fill(CHAT_TEXT.system, {
@@ -89,11 +89,11 @@ function number(value: number): string {
   return String(Number(value.toFixed(MAX_DECIMALS)));
 }
 
-function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): PromptTokens {
+function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer): PromptTokens {
   const template = tokenizer.chatTemplate;
   if (!template) {
     throw new Error(
-      'the `chat` prompt needs a chat template, and this tokenizer has none: add chat_template.jinja beside its ' +
+      'the `chat` prompt needs a chat template, and this tokenizer has none: add chat_template.jinja next to its ' +
         'tokenizer.json, or choose the `compact` prompt',
     );
   }

@@ -14,13 +14,13 @@ const conversation: readonly ExampleMessage[] = [
 ];
 
 for (const name of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
-  t.test(`${name}: the template's text, learnt where an assistant speaks`, async t => {
+  t.test(`${name}: the template's text, learned where an assistant speaks`, async t => {
     const tokenizer = await loadTokenizer(folder(name));
     const { tokenIds, lossMask } = tokenizeConversation(conversation, tokenizer);
-    const learnt = [...tokenIds].filter((_, i) => lossMask[i]);
+    const learned = [...tokenIds].filter((_, i) => lossMask[i]);
     const text = tokenizer.decode(tokenIds);
     for (const { content } of conversation) t.match(text, content);
-    const said = tokenizer.decode(learnt);
+    const said = tokenizer.decode(learned);
     t.match(
       said,
       /^<think>go<\/think><answer>Up<\/answer><[^\n]+><think>on<\/think><answer>Down<\/answer><[^\n]+>$/,
@@ -46,7 +46,7 @@ t.test('the whole conversation reads as the template renders it', async t => {
   );
 });
 
-t.test('a prime stands in the prompt, and messages of weight 0 are not learnt', async t => {
+t.test('a prime stands in the prompt, and messages of weight 0 are not learned', async t => {
   const tokenizer = await loadTokenizer(folder('qwen2-tiny'));
   const said = (messages: readonly ExampleMessage[], prime: string) => {
     const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, prime);

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
+import { isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
@@ -131,7 +131,7 @@ class Play {
       actionsLeft,
       actions: executed,
       reward: results.reduce((sum, result) => sum + result.reward, 0),
-      penalty: isPenalised(parsed.actions.length, valid) ? tag.formatPenalty : 0,
+      penalty: isPenalized(parsed.actions.length, valid) ? tag.formatPenalty : 0,
       info: executed.length > 0 ? (last?.info as JsonObject) : {},
       response: parsed.cleaned,
       rawResponse,

@@ -55,7 +55,7 @@ export interface StreamCounts {
   readonly idleShare: number;
 }
 
-interface Started {
+interface RunningGroup {
   readonly n: number;
   readonly version: number;
 }
@@ -77,11 +77,11 @@ const emptyCounts = () => ({
 export class RolloutStream {
   readonly #settings: StreamSettings;
   readonly #abort = new AbortController();
-  readonly #started = new Map<GroupPlan, Started>();
+  readonly #started = new Map<GroupPlan, RunningGroup>();
   readonly #retry: number[];
   readonly #running = new IntervalMeter();
   readonly #waits: WaitTimes = { agent: 0, environment: 0 };
-  #ready: (Started & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
+  #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
   #next: number;
   #version = 0;
   #accepted = 0;

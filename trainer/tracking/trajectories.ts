@@ -47,7 +47,7 @@ export class TrajectoryWriter {
 
   /**
    * Writes episodes whole, one a line: every turn with its state, response, actions, rewards and penalty, and every
-   * sample with token ids, behaviour log-probabilities and policy versions. A file of the same name is replaced.
+   * sample with token ids, behavior log-probabilities and policy versions. A file of the same name is replaced.
    * @returns the file
    */
   write(

@@ -16,7 +16,7 @@ export interface TrainerState {
   readonly format: typeof FORMAT;
   /** Iterations finished. */
   readonly step: number;
-  /** Optimiser steps finished. */
+  /** Optimizer steps finished. */
   readonly updates: number;
   /** Seed of the next group to open. */
   readonly nextSeed: number;
@@ -62,10 +62,10 @@ export function initialState(startSeed: number): TrainerState {
 }
 
 /**
- * Writes policy and state beside the other checkpoints and moves them into place in one step: a checkpoint is
+ * Writes policy and state next to the other checkpoints and moves them into place in one step: a checkpoint is
  * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
  * is the same, and gets the new state.
- * @param savePolicy writes the policy, optimiser included, into the folder given
+ * @param savePolicy writes the policy, optimizer included, into the folder given
  * @returns the checkpoint's folder
  */
 export async function saveCheckpoint(
@@ -90,12 +90,24 @@ export async function saveCheckpoint(
   return folder;
 }
 
+export interface Checkpoint {
+  readonly folder: string;
+  /** Folder of the policy. */
+  readonly policy: string;
+  readonly state: TrainerState;
+}
+
 /** The newest whole checkpoint of a run; undefined before the first. */
-export function latestCheckpoint(
-  run: RunFolder,
-): { folder: string; policy: string; state: TrainerState } | undefined {
+export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
   const folder = checkpointFolders(run).at(-1);
-  if (folder === undefined) return undefined;
+  return folder === undefined ? undefined : readCheckpoint(folder);
+}
+
+/** @throws Error when the folder holds no checkpoint, or one of another format */
+export function readCheckpoint(folder: string): Checkpoint {
+  if (!existsSync(join(folder, STATE_FILE))) {
+    throw new Error(`${folder} holds no checkpoint: there is no ${STATE_FILE} in it`);
+  }
   const state = JSON.parse(readFileSync(join(folder, STATE_FILE), 'utf8')) as TrainerState;
   if (state.format !== FORMAT) {
     throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);

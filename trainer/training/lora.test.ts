@@ -14,12 +14,12 @@ import { openRunContext } from './setup/run-context.ts';
 const MAX_MS = 300_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
-const learnt = (run: RunFolder) =>
+const learned = (run: RunFolder) =>
   ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer.safetensors'].map(name =>
     readFileSync(join(policyOf(run), name)).toString('base64'),
   );
 
-t.test('adapters are taught and trained beside a base that stays as it is', { timeout: MAX_MS }, async t => {
+t.test('adapters are taught and trained next to a base that stays as it is', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
   const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
@@ -59,7 +59,7 @@ t.test('adapters are taught and trained beside a base that stays as it is', { ti
 
   const parted = settings('parted', goingOn);
   const run = await trainInTwo(parted, 2);
-  t.same(learnt(run), learnt(whole), 'half, resume and half again is the whole, bit for bit');
+  t.same(learned(run), learned(whole), 'half, resume and half again is the whole, bit for bit');
 
   const merged = join(folder, 'merged');
   t.equal(await mergeAdapter(policyOf(whole), merged, { base }), 3);

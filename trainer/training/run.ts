@@ -42,12 +42,10 @@ export async function trainRun(
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
   };
   const status = openStatus(run, settings, progress, checkpoint);
-  const tracker = openTracker(
-    run.metrics,
-    done,
-    settings.tracking.tensorboard ? run.tensorboard : undefined,
-    [() => status.sink, ...configuredSinks(run.path, settings, progress.warn)],
-  );
+  const tracker = openTracker(run, done, settings.tracking.tensorboard ? run.tensorboard : undefined, [
+    () => status.sink,
+    ...configuredSinks(run.path, settings, progress.warn),
+  ]);
   dropGroupRows(run.groups, done.step);
   try {
     const parts = { run, settings, progress: status.progress, stop, tracker, checkpoint, status };

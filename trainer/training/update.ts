@@ -10,22 +10,22 @@ import { dump } from '../tensor/runtime/dump.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
-  /** Passes over the batch, each in an order of its own. */
+  /** Passes over the batch, each in another order. */
   readonly epochs: number;
-  /** Sequences of one optimiser step; the batch is cut into steps of nearly equal size, none larger. */
+  /** Sequences of one optimizer step; the batch is cut into steps of nearly equal size, none larger. */
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
 }
 
 export interface UpdateResult {
-  /** Means over the optimiser steps. */
+  /** Means over the optimizer steps. */
   readonly metrics: Metrics;
   readonly steps: number;
   readonly trainedTokens: number;
 }
 
-/** Runs the optimiser steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
+/** Runs the optimizer steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
 export async function updatePolicy(
   policy: Pick<Policy, 'update'>,
   sequences: readonly TrainingSequence[],

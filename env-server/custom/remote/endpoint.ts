@@ -85,13 +85,13 @@ export class RemoteNetwork {
 }
 
 /** How a definition reaches its service. */
-export interface Access {
+export interface EndpointAccess {
   readonly url: string;
   readonly headers?: Headers;
   readonly timeout_ms?: number;
 }
 
-export interface Reply {
+export interface EndpointReply {
   readonly status: number;
   readonly body: Json;
 }
@@ -113,7 +113,12 @@ export class Endpoint {
    * @param name of the environment, for messages
    * @throws Problem `invalid_request` for an address or headers that cannot be used
    */
-  constructor(name: string, access: Access, network: RemoteNetwork, now = performance.now.bind(performance)) {
+  constructor(
+    name: string,
+    access: EndpointAccess,
+    network: RemoteNetwork,
+    now = performance.now.bind(performance),
+  ) {
     this.name = name;
     this.network = network;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
@@ -182,7 +187,7 @@ export class Endpoint {
       repeatable = method === 'GET',
       headers = {},
     }: { repeatable?: boolean; headers?: { [name: string]: string } } = {},
-  ): Promise<Reply> {
+  ): Promise<EndpointReply> {
     return this.attempt(repeatable, async signal => {
       const url = this.url(route);
       this.network.guard.checkUrl(url);
@@ -234,7 +239,7 @@ export class Endpoint {
     if (pause > 0) {
       throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
     }
-    // Later, so that whoever traces what an environment reads does not see the clocks of connections.
+    // Later, so that a trace of what an environment reads does not include the clocks of connections.
     await Promise.resolve();
     const signal = AbortSignal.timeout(this.timeoutMs);
     for (let attempt = 0; ; attempt++) {

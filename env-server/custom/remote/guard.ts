@@ -1,7 +1,7 @@
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 
-/** Networks that lead somewhere else than to a public service: this machine, its neighbours, documentation, multicast. */
+/** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
 const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
   ['0.0.0.0', 8, 'this network'],
   ['10.0.0.0', 8, 'private'],
@@ -60,7 +60,7 @@ export type Resolve = (hostname: string) => Promise<readonly Address[]>;
 export interface GuardSettings {
   /** Host names that may be reached, separated by commas; `*.example.org` stands for all below it, `*` for all. */
   readonly remoteHosts: string;
-  /** Networks inside the special ranges that may be reached all the same, e.g. `127.0.0.1/32`, separated by commas. */
+  /** Networks inside the special ranges that stay reachable, e.g. `127.0.0.1/32`, separated by commas. */
   readonly remoteNetworks: string;
 }
 

@@ -11,7 +11,12 @@ import { invalidDefinition } from '../fault.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
-import { HttpTransport, InvalidAction, type Transport, WebSocketTransport } from './openenv-transport.ts';
+import {
+  HttpTransport,
+  InvalidAction,
+  type OpenEnvTransport,
+  WebSocketTransport,
+} from './openenv-transport.ts';
 import { reading } from './reading.ts';
 import { refused, seedOf } from './webhook.ts';
 
@@ -56,7 +61,7 @@ export async function learnOpenEnv(
 }
 
 /**
- * A service that speaks the protocol of OpenEnv, over a WebSocket of its own for each episode or over HTTP. Its `done`
+ * A service that speaks the protocol of OpenEnv, over a separate WebSocket for each episode or over HTTP. Its `done`
  * is our `terminated`; an episode is a success when it is done with a reward above 0.
  * @throws Problem `invalid_request`
  */
@@ -67,7 +72,7 @@ export function openEnvEnvironment(
   network: RemoteNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
-  const transport: Transport =
+  const transport: OpenEnvTransport =
     definition.transport === 'http' ? new HttpTransport(endpoint) : new WebSocketTransport(endpoint);
   const {
     action_field: actionField,

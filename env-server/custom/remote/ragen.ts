@@ -5,7 +5,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
-import { InvalidAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
@@ -17,7 +17,7 @@ export interface RagenFacts extends JsonObject {
   readonly document: JsonObject;
 }
 
-interface State extends Seen {
+interface State extends AnsweredObservation {
   /** Id of the session on the other server. */
   readonly session: string;
   readonly step: number;

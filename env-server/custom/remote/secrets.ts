@@ -36,7 +36,7 @@ export class UnknownSecret extends Error {
   }
 }
 
-interface Allowance {
+interface SecretAllowance {
   readonly variable: string;
   readonly host: string | undefined;
 }
@@ -44,7 +44,7 @@ interface Allowance {
 /** Values of headers: encrypts them for the database, and finds them when a service is asked. */
 export class HeaderSecrets {
   readonly #keyFile: string | undefined;
-  readonly #allowed: readonly Allowance[];
+  readonly #allowed: readonly SecretAllowance[];
   readonly #variables: NodeJS.ProcessEnv;
   #key: Buffer | undefined;
 
@@ -141,7 +141,7 @@ export function hasLiteralHeaders({ headers }: JsonObject): boolean {
   return isObject(headers) && Object.values(headers).some(value => typeof value === 'string');
 }
 
-/** A definition, of whatever form, without the values of its headers; references to variables stay. */
+/** A definition of any form without the values of its headers; references to variables stay. */
 export function withoutSecrets<T>(definition: T): T {
   if (!isObject(definition) || !isObject(definition.headers)) return definition;
   const headers = Object.entries(definition.headers).map(([name, value]) => [

@@ -2,13 +2,13 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
-import { readOutcome, readSeen, type Seen } from '../answer.ts';
+import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
 import { compileBehavior } from '../behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import { reading } from './reading.ts';
 
-interface State extends Seen {
+interface State extends AnsweredObservation {
   /** Our name for the episode, where the service keeps its state. */
   readonly session?: string;
   /** The service's state, where it keeps nothing. */
@@ -20,7 +20,7 @@ interface State extends Seen {
 /**
  * A service that answers `POST {url}/reset`, `/step` and `/close`; docs/custom-environments.md has the messages.
  * Without the capability `snapshot` the service keeps the state under our session id; with it the state travels, each
- * step brings a seed of its own, and everything may be repeated.
+ * step brings its own seed, and every request may be repeated.
  * @throws Problem `invalid_request`
  */
 export function webhookEnvironment(

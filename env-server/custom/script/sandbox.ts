@@ -7,7 +7,7 @@ import {
   Scope,
 } from 'quickjs-emscripten-core';
 import { EXPORTS, PRELUDE, REQUIRED_FUNCTIONS } from './bridge.ts';
-import { type Limit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
+import { type ScriptLimit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
 
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
@@ -20,8 +20,8 @@ const CALL = /^(?!function\b|async\b)[\w$]+\(/;
 
 /** The script was stopped. */
 export class LimitReached extends Error {
-  readonly limit: Limit;
-  constructor(limit: Limit) {
+  readonly limit: ScriptLimit;
+  constructor(limit: ScriptLimit) {
     super(limit);
     this.name = 'LimitReached';
     this.limit = limit;
@@ -36,13 +36,13 @@ export class ScriptFault extends Error {
   }
 }
 
-/** The engine that all scripts of a worker run in, each in a runtime of its own. */
+/** The engine that all scripts of a worker run in, each in a separate runtime. */
 export function loadEngine(): Promise<QuickJSWASMModule> {
   return newQuickJSWASMModuleFromVariant(import('@jitl/quickjs-ng-wasmfile-release-sync'));
 }
 
 /**
- * One script in a runtime of its own: a JavaScript engine with no way out. It has no host objects, no modules, no
+ * One script in a separate runtime: a JavaScript engine with no way out. It has no host objects, no modules, no
  * clock and no randomness but what each call brings.
  */
 export class Sandbox {
@@ -175,7 +175,7 @@ function placeOf(stack: unknown, source: string): string {
   return ` (${inside}which begins at line ${line})`;
 }
 
-function limitOf(name: unknown, message: unknown): Limit | undefined {
+function limitOf(name: unknown, message: unknown): ScriptLimit | undefined {
   if (name === 'InternalError' && message === 'interrupted') return 'time';
   if (name === 'InternalError' && message === 'out of memory') return 'memory';
   if (name === 'RangeError' && message === 'Maximum call stack size exceeded') return 'recursion';

@@ -13,7 +13,7 @@ const NOTHING_TO_DO = -1;
 const SLICE = 1000;
 
 /** What to do to earn the most within the steps that are left. */
-export interface Plan {
+export interface TabularPlan {
   /** The best action; −1 where nothing can be done. */
   best(state: number, stepsToGo: number): number;
   /** Chance that an episode of so many steps ends in a success when it is followed. */
@@ -24,7 +24,7 @@ export interface Plan {
  * Value iteration over a finite horizon. Stops early where the values settle or the work becomes too much; with
  * more steps to go than stages the last stage decides.
  */
-export function* planFor(tables: Tables, horizon: number): Sliced<Plan> {
+export function* planFor(tables: Tables, horizon: number): Sliced<TabularPlan> {
   const { states, start } = tables;
   const mostStages = Math.max(1, Math.min(horizon, Math.floor(WORK / (states.length + tables.to.length))));
   const stages: Int16Array[] = [];

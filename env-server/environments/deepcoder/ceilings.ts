@@ -2,10 +2,10 @@ import { availableParallelism } from 'node:os';
 import { InvalidConfig } from '../core/environment.ts';
 import { configSchema, type DeepCoderConfig } from './config.ts';
 import type { QueueLimits } from './sandbox/fair-queue.ts';
-import type { Limits } from './sandbox/sandbox.ts';
+import type { JobLimits } from './sandbox/sandbox.ts';
 import { type DeepCoderVariable, readVariable } from './variables.ts';
 
-type Limit = keyof Limits;
+type Limit = keyof JobLimits;
 
 const CEILINGS: { readonly [limit in Limit]: DeepCoderVariable } = {
   cpu_s: 'RAGEN_DEEPCODER_MAX_CPU_SECONDS',

@@ -12,7 +12,7 @@ import { configSchema, type DeepCoderConfig, MAX_STATEMENT_LENGTH, optionsSchema
 import { isSameOutput, isSameValue } from './marking.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
-import { type Limits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
+import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import type { Task, Test } from './task.ts';
 import { chooseTask } from './task-choice.ts';
 
@@ -24,7 +24,7 @@ const MAX_FAILURE_LENGTH = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
-  readonly limits: { readonly [limit in keyof Limits]: number };
+  readonly limits: { readonly [limit in keyof JobLimits]: number };
   readonly outcome: {
     readonly passed: number;
     readonly total: number;
@@ -72,7 +72,7 @@ export const deepCoder = {
       '',
       'Printed lines are compared without white space at their ends, fractions within 1e-6; returned values as JSON.',
       '',
-      'Every test runs in a process of its own without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. The operator sets a ceiling for each limit; a configuration above one is refused with 422. Programs of different tokens share the machine fairly: what waits too long is answered with `environment_busy`, and may be tried again.\n\nWhere the machine offers no isolation, or it fails, no program is run and the answer is the problem `isolation_unavailable`, never a reward; `RAGEN_DEEPCODER_UNISOLATED=1` runs programs without. The server tests its isolation with a correct and a hostile program when it starts and says which is in force: at the start, in `condition` of `GET /v1/envs/DeepCoder-v0`, and in the `isolation` of each `info`, next to `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set. `docs/untrusted-code.md` says what holds programs in.',
+      'Every test runs in its own process without files, network or other processes, with limits on time, memory and output. What breaks a limit is a failed test. The operator sets a ceiling for each limit; a configuration above one is refused with 422. Programs of different tokens share the machine fairly: what waits too long is answered with `environment_busy`, and may be tried again.\n\nWhere the machine offers no isolation, or it fails, no program is run and the answer is the problem `isolation_unavailable`, never a reward; `RAGEN_DEEPCODER_UNISOLATED=1` runs programs without. The server tests its isolation with a correct and a hostile program when it starts and says which is in force: at the start, in `condition` of `GET /v1/envs/DeepCoder-v0`, and in the `isolation` of each `info`, next to `passed`, `total` and `failure`. `RAGEN_DEEPCODER_PYTHON` names the interpreter, `python3` where it is not set. `docs/untrusted-code.md` says what holds programs in.',
     ].join('\n'),
     tags: ['programming', 'one step', 'text'],
     configSchema,

@@ -10,7 +10,7 @@ const WHOLE_ANSWERS = new Set(['yes', 'no', 'noanswer']);
 const PUNCTUATION = /[!-/:-@[-`{-~]/g;
 const ARTICLES = /(?<![\p{L}\p{N}_])(?:a|an|the)(?![\p{L}\p{N}_])/gu;
 
-export interface Mark {
+export interface AnswerMark {
   /** 1 for an exact match, else F1 when it is at least 0.3, else 0. */
   readonly reward: number;
   readonly f1: number;
@@ -27,7 +27,7 @@ export function normalizeAnswer(answer: string): string {
 }
 
 /** The best mark over all right answers. */
-export function markAnswer(answer: string, right: readonly string[]): Mark {
+export function markAnswer(answer: string, right: readonly string[]): AnswerMark {
   let best = NO_MATCH;
   for (const candidate of right) {
     if (normalizeAnswer(answer) === normalizeAnswer(candidate)) {

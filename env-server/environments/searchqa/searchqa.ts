@@ -16,7 +16,7 @@ import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
-import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';
+import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';
 import { TOOLS } from './tools.ts';
 import { type QuestionRecord, shippedWorld } from './world.ts';
 
@@ -256,7 +256,7 @@ async function search(state: SearchQaState, query: string): Promise<Transition<S
   }
 }
 
-async function retrieve({ source }: SearchQaState, query: string): Promise<readonly Found[]> {
+async function retrieve({ source }: SearchQaState, query: string): Promise<readonly RetrievedDocument[]> {
   const { retriever, corpus, max_documents: topK } = source;
   if (retriever) return httpRetriever(retriever.url).search(query, topK, retriever.timeout_ms);
   const documents =
@@ -264,7 +264,7 @@ async function retrieve({ source }: SearchQaState, query: string): Promise<reado
   return indexRetriever(documents).search(query, topK);
 }
 
-function resultText(found: readonly Found[], { source }: SearchQaState): string {
+function resultText(found: readonly RetrievedDocument[], { source }: SearchQaState): string {
   if (found.length === 0) return 'Nothing was found.';
   const documents = found.map(({ text }, index) => `[${index + 1}] ${cut(text, source.max_document_chars)}`);
   return cut(documents.join('\n'), source.max_result_chars);
@@ -280,8 +280,8 @@ async function chooseQuestion(
   { question, answers, index }: SearchQaOptions,
 ): Promise<QuestionRecord> {
   if (question !== undefined && answers) return { question, answers };
-  if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers beside it');
-  if (answers) throw new InvalidOptions('/question', 'answers need their question beside them');
+  if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers next to it');
+  if (answers) throw new InvalidOptions('/question', 'answers need their question');
   const all = data === undefined ? shippedWorld().questions : await readRecords('/data', data, readQuestion);
   return pick(
     partOf(all, split, record => record.question),

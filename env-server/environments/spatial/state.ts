@@ -1,12 +1,19 @@
 import type { Question } from './questions.ts';
-import type { Facing, Place, Room } from './room.ts';
+import type { Cell, Room, RoomDirection, RoomThing } from './room.ts';
 
 export type SpatialState = {
   readonly room: Room;
-  readonly position: Place;
-  readonly facing: Facing;
+  /** Names of the things that the player has seen, in the order of the room's things. */
+  readonly seen: readonly string[];
+  readonly position: Cell;
+  readonly facing: RoomDirection;
   readonly question: Question;
   /** What the last action showed. */
   readonly report: string;
   readonly answer: string | null;
 };
+
+/** The things that the player has seen. */
+export function seenThings({ room, seen }: Pick<SpatialState, 'room' | 'seen'>): RoomThing[] {
+  return room.things.filter(({ name }) => seen.includes(name));
+}

@@ -21,10 +21,10 @@ import {
   ENTRANCE,
   NEXT,
   PAGES,
+  type PageAddress,
   PREVIOUS,
   paintedParts,
   showPage,
-  type Where,
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { oracle, random } from './reference.ts';
@@ -265,7 +265,7 @@ function transition(
 }
 
 /** Where an action leads, or null when the page does not offer it. */
-function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where | null {
+function follow(shop: Shop, { where, page }: WebShopState, action: Json): PageAddress | null {
   if (typeof action !== 'string' || action.length > MAX_ACTION_LENGTH) return null;
   const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];
   const words = argument?.trim() ?? '';
@@ -278,7 +278,7 @@ function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where 
   return clicked === undefined ? null : click(shop, where, clicked);
 }
 
-function click(shop: Shop, where: Where, clicked: string): Where {
+function click(shop: Shop, where: PageAddress, clicked: string): PageAddress {
   switch (clicked) {
     case BACK:
       return ENTRANCE;

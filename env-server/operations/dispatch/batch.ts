@@ -3,7 +3,7 @@ import { Problem, type ProblemDocument } from '../../problems.ts';
 import { background, type Lane, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
-import type { Call } from './execute.ts';
+import type { OperationCall } from './execute.ts';
 import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {
@@ -13,7 +13,7 @@ export interface BatchRequest {
   /** Answer when this many items are ready. */
   readonly wait?: number;
   readonly mostItems: number;
-  /** Turns whatever an item threw into its problem document. */
+  /** Turns what an item threw into its problem document. */
   readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
 }
 
@@ -25,7 +25,7 @@ export interface BatchRequest {
  */
 export function runBatch<T, B>(
   dispatcher: Dispatcher,
-  call: Call,
+  call: OperationCall,
   request: BatchRequest,
   form: ReplyForm<T, B>,
 ): MaybePromise<B> {
@@ -47,7 +47,7 @@ const RETRY_AFTER_SECONDS = 1;
 /** A batch that is carried out. */
 class BatchRun<T, B> {
   readonly #dispatcher: Dispatcher;
-  readonly #call: Call;
+  readonly #call: OperationCall;
   readonly #request: BatchRequest;
   readonly #form: ReplyForm<T, B>;
   readonly #replies: T[];
@@ -55,7 +55,7 @@ class BatchRun<T, B> {
   #index = 0;
   #length = 0;
 
-  constructor(dispatcher: Dispatcher, call: Call, request: BatchRequest, form: ReplyForm<T, B>) {
+  constructor(dispatcher: Dispatcher, call: OperationCall, request: BatchRequest, form: ReplyForm<T, B>) {
     this.#dispatcher = dispatcher;
     this.#call = call;
     this.#request = request;
@@ -150,7 +150,7 @@ function settled(promises: readonly Promise<void>[], count: number): Promise<voi
 
 function runItem<T>(
   dispatcher: Dispatcher,
-  call: Call,
+  call: OperationCall,
   request: BatchRequest,
   index: number,
   form: ReplyForm<T, unknown>,

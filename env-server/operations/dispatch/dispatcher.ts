@@ -3,22 +3,22 @@ import { Problem } from '../../problems.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, Services } from '../operation.ts';
 import { OPERATIONS } from '../table.ts';
-import { type Call, execute } from './execute.ts';
+import { execute, type OperationCall } from './execute.ts';
 import { type Serialize, serializerOf } from './serialize.ts';
-import { type Check, compileInputCheck } from './validation.ts';
+import { compileInputCheck, type InputCheck } from './validation.ts';
 
 /** Characters that are repeated of what is not known. */
 const MAX_SHOWN_LENGTH = 100;
 
-/** An operation with its compiled checks and its serialiser. */
+/** An operation with its compiled checks and its serializer. */
 export interface CompiledOperation {
   readonly operation: Operation;
-  readonly checkRest: Check;
-  readonly checkFrame: Check;
+  readonly checkRest: InputCheck;
+  readonly checkFrame: InputCheck;
   readonly serialize: Serialize;
 }
 
-/** What every door needs to serve frames and batch items: finds, checks and runs operations by name. */
+/** What every transport needs to serve frames and batch items: finds, checks and runs operations by name. */
 export class Dispatcher {
   readonly services: Services;
   readonly operations: readonly CompiledOperation[];
@@ -51,7 +51,7 @@ export class Dispatcher {
   }
 
   /** Runs a frame or batch item and gives its result, not yet in any form. */
-  perform(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
+  perform(call: OperationCall, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
     compiled.checkFrame(item);
     return execute(this.services, call, compiled.operation, item);
   }

@@ -1,13 +1,13 @@
 import { Type } from 'typebox';
 import { encodePng } from '../../environments/core/drawing/png.ts';
-import type { LiveEpisode } from '../../sessions/live-episode.ts';
+import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import { sessionOperation } from '../operation.ts';
 import { Rendering, RenderMode } from '../schemas.ts';
 
 /** Pictures that are remembered. */
 const MAX_PICTURES = 64;
 
-interface Painted {
+interface RenderedPicture {
   /** Step of the episode that it shows. */
   readonly step: number;
   /** In base64. */
@@ -16,7 +16,7 @@ interface Painted {
 
 /** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
 class RecentPictures {
-  readonly #painted = new Map<LiveEpisode, Painted>();
+  readonly #painted = new Map<LiveEpisode, RenderedPicture>();
 
   /** The episode as it stands, a PNG in base64. */
   of(episode: LiveEpisode): string {

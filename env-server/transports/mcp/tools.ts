@@ -2,9 +2,9 @@ import { type TProperties, type TSchema, Type } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
-import { type Check, compileCheck } from '../../operations/dispatch/validation.ts';
+import { compileCheck, type InputCheck } from '../../operations/dispatch/validation.ts';
 import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas.ts';
-import type { Variant } from '../../sessions/variant.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { ToolDocument } from './endpoint.ts';
 import { RpcError } from './json-rpc.ts';
 
@@ -18,7 +18,7 @@ export interface Tool {
   readonly common: CommonTool | undefined;
   /** Of a named tool: the action that a call stands for. */
   readonly action: ActionTool['action'] | undefined;
-  readonly check: Check;
+  readonly check: InputCheck;
 }
 
 export type Tools = ReadonlyMap<string, Tool>;

@@ -6,12 +6,12 @@ import { extra, InvalidMessage, missing, notObject } from './faults.ts';
 const MAX_EPISODE_ID_LENGTH = 255;
 
 /** What a client sends over the WebSocket. */
-export type Message =
+export type OpenEnvMessage =
   | { readonly type: 'reset' | 'step' | 'mcp'; readonly data: JsonObject }
   | { readonly type: 'state' | 'close' };
 
 /** Whether a message of a type has `data`. */
-const DATA: { readonly [type in Message['type']]: 'optional' | 'required' | 'none' } = {
+const DATA: { readonly [type in OpenEnvMessage['type']]: 'optional' | 'required' | 'none' } = {
   reset: 'optional',
   step: 'required',
   mcp: 'required',
@@ -26,7 +26,7 @@ export class UnknownType extends Error {}
  * Reads a frame.
  * @throws Problem `bad_json`; UnknownType; InvalidMessage
  */
-export function readMessage(text: string): Message {
+export function readMessage(text: string): OpenEnvMessage {
   const frame = parseJson(text);
   if (!isObject(frame)) throw new InvalidMessage([notObject([])]);
   const { type = '' } = frame;
@@ -35,7 +35,7 @@ export function readMessage(text: string): Message {
     const named = typeof type === 'string' ? type : JSON.stringify(type);
     throw new UnknownType(`Unknown message type: ${named}; known are ${known}`);
   }
-  const rule = DATA[type as Message['type']];
+  const rule = DATA[type as OpenEnvMessage['type']];
   const known = rule === 'none' ? ['type'] : ['type', 'data'];
   const faults = Object.keys(frame)
     .filter(key => !known.includes(key))
@@ -58,7 +58,7 @@ export interface ResetRequest {
 }
 
 /**
- * Reads the parameters of a reset: `seed`, `episode_id`, and the environment's reset options beside them.
+ * Reads the parameters of a reset: `seed`, `episode_id`, and the environment's reset options.
  * @throws InvalidMessage; seed and options are checked by the operation
  */
 export function readReset(data: unknown): ResetRequest {

@@ -16,7 +16,7 @@ const NETWORK_GROUPS = 4;
 
 type PacedSocket = Duplex & { [PACED]?: Connection; readonly remoteAddress?: string };
 
-interface Waiting {
+interface WaitingRequest {
   readonly response: ServerResponse;
   readonly task: Task;
 }
@@ -118,7 +118,7 @@ class Connection {
   /** Header that the client was known by. */
   authorization: string | undefined;
   readonly #socket: Duplex;
-  readonly #waiting = new Queue<Waiting>();
+  readonly #waiting = new Queue<WaitingRequest>();
   /** Too many requests wait for more to be read. */
   #isStopped = false;
   /** The reply to the request that was handled last. */

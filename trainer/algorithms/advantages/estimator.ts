@@ -19,7 +19,7 @@ export interface AdvantageSequence {
 export interface AdvantageSettings {
   /** Discount from token to token; from turn to turn in `gigpo` and `rebn`. */
   readonly gamma: number;
-  /** λ of generalised advantage estimation from token to token. */
+  /** λ of generalized advantage estimation from token to token. */
   readonly lambda: number;
   /** λ from the last token of a turn to the first of the next (`gae`); absent: same as `lambda`. */
   readonly turnLambda?: number;

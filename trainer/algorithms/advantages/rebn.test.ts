@@ -1,7 +1,7 @@
 import t from 'tap';
 import { estimateAdvantages } from './registry.ts';
 
-t.test('each turn’s return is normalised over the turns of the batch, however long they are', async t => {
+t.test('each turn’s return is normalized over the turns of the batch, however long they are', async t => {
   const batch = [
     { lossMask: [1, 1, 1, 0, 1], rewards: [0, 0, 1, 0, 2], turnEnds: [2, 4], groupId: 0 },
     { lossMask: [1], rewards: [0], turnEnds: [0], groupId: 1 },

@@ -1,7 +1,7 @@
 import type { Aggregation } from './settings.ts';
 
 /**
- * How much there is to average over in one optimiser step. Taken over the whole step, before it is cut into
+ * How much there is to average over in one optimizer step. Taken over the whole step, before it is cut into
  * micro-batches or handed to workers, so that the cutting changes nothing.
  */
 export interface LossCounts {
@@ -53,8 +53,8 @@ export function countTrained(lossMask: ArrayLike<number>, also: ArrayLike<number
  * | `seq_mean_token_sum` | 1 / sequences |
  * | `dr_grpo` | 1 / (sequences · L) (Liu et al., 2025); verl's `seq-mean-token-sum-norm` lacks the 1 / sequences |
  *
- * @param tokens trained tokens of the optimiser step
- * @param sequences trained sequences of the optimiser step
+ * @param tokens trained tokens of the optimizer step
+ * @param sequences trained sequences of the optimizer step
  * @param ownTokens trained tokens of this token's sequence
  */
 export function tokenFactor(

@@ -20,7 +20,7 @@ t.test('values that equal the returns explain all', async t => {
   });
 });
 
-t.test('the distance between behaviour and proximal policy is logged where it matters', async t => {
+t.test('the distance between behavior and proximal policy is logged where it matters', async t => {
   const { values: _, ...rest } = sequence;
   const found = batchMetrics([rest], { ...DEFAULT_LOSS_SETTINGS, policy: 'decoupled_ppo' });
   t.equal(found['actor/mismatch_kl'], 0);

@@ -161,7 +161,7 @@ t.test('closed form: GSPO ratio', async t => {
 });
 
 t.test('closed form: decoupled PPO and its corrections', async t => {
-  const input = { lossMask: [1], proximalLogProbs: [-1.1], behaviourLogProbs: [-1.6] };
+  const input = { lossMask: [1], proximalLogProbs: [-1.1], behaviorLogProbs: [-1.6] };
   const [weight] = offPolicyWeights(input, { kind: 'none' });
   const { losses } = ppoLoss({ lossMask: [1], logProbs: [-1], oldLogProbs: [-1.1], advantages: [1] }, clip);
   t.ok(exact(weight, closed.decoupled_A1.w), 'weight');

@@ -70,7 +70,7 @@ export function lossScalarInputs(structure: LossStructure): readonly LossScalarI
   return names;
 }
 
-/** Values of the scalar inputs; `counts` are those of the whole optimiser step. */
+/** Values of the scalar inputs; `counts` are those of the whole optimizer step. */
 export function lossScalars(
   settings: LossSettings,
   counts: LossCounts,
@@ -92,7 +92,7 @@ export type LossInputs = Readonly<Partial<Record<LossTokenInput, Float32Array>>>
 
 /**
  * The token inputs of one sequence.
- * @param counts of the whole optimiser step, from `countLossTokens`
+ * @param counts of the whole optimizer step, from `countLossTokens`
  * @throws RangeError when the sequence lacks an array that the settings need
  */
 export function lossInputs(
@@ -151,7 +151,7 @@ export function sequenceOffPolicyWeights(
 ): Float64Array | null {
   if (!usesProximal(settings)) return null;
   const proximalLogProbs = required(sequence, 'proximalLogProbs', why(settings));
-  const input = { lossMask: sequence.lossMask, proximalLogProbs, behaviourLogProbs: sequence.logProbs };
+  const input = { lossMask: sequence.lossMask, proximalLogProbs, behaviorLogProbs: sequence.logProbs };
   return offPolicyWeights(input, settings.offPolicy);
 }
 

@@ -31,7 +31,7 @@ export interface LossResult {
  *
  * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value
  *
- * @param counts of the whole optimiser step
+ * @param counts of the whole optimizer step
  */
 export function numericLoss(
   sequences: readonly TrainingSequence[],
@@ -144,7 +144,7 @@ export function valueLoss(value: number, oldValue: number, target: number, clip:
   return { loss: (clipped ? boundedSquare : plain) / 2, derivative: clipped ? 0 : error, clipped };
 }
 
-/** Aggregates token losses of whole sequences; masked entries are selected away, whatever they hold. */
+/** Aggregates token losses of whole sequences; entries outside the loss mask never count. */
 export function aggregate(
   losses: readonly ArrayLike<number>[],
   lossMasks: readonly ArrayLike<number>[],

@@ -3,7 +3,7 @@ export interface TrainingSequence {
   readonly tokenIds: Int32Array;
   /** 1 on tokens the policy sampled (and that are trained on). */
   readonly lossMask: Uint8Array;
-  /** Behaviour log-probabilities. */
+  /** Behavior log-probabilities. */
   readonly logProbs: Float32Array;
   readonly advantages: Float32Array;
   /** Targets of the value head; absent without one. */

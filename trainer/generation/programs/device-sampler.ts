@@ -20,7 +20,7 @@ export interface BoundSampler {
 /**
  * Sampling on a device as `Sampler` samples here, from the same random numbers. It is not the same to the bit: the device's
  * exponential rounds in its own way, sums are float32 in another order, and so is the random number. Log-probabilities agree to
- * about 1e-5; a token is its neighbour where the number falls within rounding of the border between the two, which among
+ * about 1e-5; a token is its neighbor where the number falls within rounding of the border between the two, which among
  * tens of thousands of tokens happens now and then. The log-probability is that of the token sampled in any case.
  */
 export class DeviceSampler implements RowSampler {

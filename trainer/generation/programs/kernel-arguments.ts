@@ -28,7 +28,7 @@ interface LayerArguments {
   readonly query: LinearArguments;
   readonly key: LinearArguments;
   readonly value: LinearArguments;
-  /** Null where heads are not normalised. */
+  /** Null where heads are not normalized. */
   readonly headNorms: { readonly query: NormArguments; readonly key: NormArguments } | null;
   readonly output: LinearArguments;
   readonly attendedNorm: NormArguments;

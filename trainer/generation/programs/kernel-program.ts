@@ -1,11 +1,11 @@
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import { compileProduct, PANEL_OUTPUTS, type Product } from '../../tensor/runtime/wasm/product.ts';
+import { compileProduct, type MatrixProduct, PANEL_OUTPUTS } from '../../tensor/runtime/wasm/product.ts';
 import {
   compileGatedSilu,
   compileNorm,
-  type GatedSilu,
-  type Norm,
+  type GatedSiluKernel,
+  type NormKernel,
 } from '../../tensor/runtime/wasm/row-kernels.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import type { KvCache } from '../cache/kv-cache.ts';
@@ -49,9 +49,9 @@ export class KernelProgram implements DecodeProgram {
   readonly #places: KernelArguments;
   readonly #cache: KvCache;
   readonly #hidden: Float32Array;
-  readonly #product: Product;
-  readonly #norm: Norm;
-  readonly #gatedSilu: GatedSilu;
+  readonly #product: MatrixProduct;
+  readonly #norm: NormKernel;
+  readonly #gatedSilu: GatedSiluKernel;
   #packed = false;
 
   constructor({ config, parameters, places, cache }: KernelProgramOptions) {

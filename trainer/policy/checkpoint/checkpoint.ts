@@ -26,7 +26,7 @@ export interface OptimizerState {
   readonly second: ParameterStore;
 }
 
-/** Counters of a policy: steps of the optimiser, and the policy's version. */
+/** Counters of a policy: steps of the optimizer, and the policy's version. */
 export interface Progress {
   readonly step: number;
   readonly version: number;
@@ -39,7 +39,7 @@ export interface SavedModel {
   readonly config: DecoderConfig;
   /** What an adapter's config names as its base. */
   readonly base: string | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
   /** Files by name: a tokenizer's. */
   readonly files: { readonly [name: string]: string };
@@ -53,8 +53,8 @@ export interface Checkpoint extends SavedModel {
 
 /**
  * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
- * adapters are learnt PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
- * optimiser's moments and counters, and the given files. Each file appears whole or not at all.
+ * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`, together with the value head, the
+ * optimizer's moments and counters, and the given files. Each file appears whole or not at all.
  */
 export async function saveCheckpoint(
   folder: string,
@@ -70,7 +70,7 @@ export async function saveCheckpoint(
   await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
 }
 
-/** Writes a model without what only learning needs: optimiser state and value head. */
+/** Writes a model without what only learning needs: optimizer state and value head. */
 export async function saveModel(folder: string, { config, base, weights, files }: SavedModel): Promise<void> {
   await mkdir(folder, { recursive: true });
   if (config.lora !== undefined) await writeAdapter(folder, config, base, weights);
@@ -92,7 +92,7 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
 }
 
 /**
- * Reads what is learnt into a store: the whole model, or its adapter. A value head that the store has and neither the
+ * Reads what is learned into a store: the whole model, or its adapter. A value head that the store has and neither the
  * adapter nor the base has is left as it is.
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */

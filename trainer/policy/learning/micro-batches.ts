@@ -13,7 +13,7 @@ const PREDICTION_STEP = 8;
 /** … and where that is more than this share of the row, all its predictions are taken. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
-const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
+export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
 /** What starting a program and adding its gradients up costs, in tokens. */
 const START_COST = 64;
 /** What a token costs in attention for each position of its row, per query's number, in products with a layer's weights … */

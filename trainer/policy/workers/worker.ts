@@ -11,14 +11,17 @@ import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-s
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
+import { ContinuationProgram } from '../learning/continuation-program.ts';
+import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
+import { collectGradients, gradientProducts } from './gradient-vectors.ts';
 import type {
   FromWorker,
   NumberedGeneration,
   NumberedToken,
-  Slice,
   ToWorker,
+  WeightSlice,
   WorkerSetup,
   WorkerTask,
 } from './protocol.ts';
@@ -33,13 +36,15 @@ class PolicyWorker {
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
-  /** Where the runtime has memory of its own, once something has been learnt. */
+  /** Where the runtime has its own memory, once something has been learned. */
   #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
   readonly #engine: GenerationEngine;
   readonly #gradientProgram: GradientProgram;
+  readonly #decompositionProgram: DecompositionProgram;
   readonly #scoreProgram: ScoreProgram;
+  readonly #continuationProgram: ContinuationProgram;
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
@@ -81,7 +86,9 @@ class PolicyWorker {
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
+    this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
+    this.#continuationProgram = new ContinuationProgram(options);
     this.#referenceProgram =
       base && reference
         ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
@@ -165,11 +172,24 @@ class PolicyWorker {
           task.sequences,
           task.temperature,
         );
+      case 'scoreContinuations':
+        return this.#continuationProgram.run(task.requests, task.temperature);
       case 'gradients':
         this.#held = true;
         this.#learner ??=
           (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
         return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
+      case 'decompose': {
+        const totals = task.into.map(
+          ({ component, store }) => [component, ParameterStore.fromShared(store).flat] as const,
+        );
+        return this.#decompositionProgram.run(task.task, new Map(totals));
+      }
+      case 'collectGradients':
+        collectGradients(task);
+        return null;
+      case 'gradientProducts':
+        return gradientProducts(task, this.#weights.flat.length);
       case 'reduce':
         if (this.#learner === null) this.#reduce(task.slice);
         else this.#squares[0] = await this.#learner.sumOfSquares();
@@ -206,7 +226,7 @@ class PolicyWorker {
   }
 
   /** Adds up all workers' gradients in their order. */
-  #reduce({ start, end }: Slice): void {
+  #reduce({ start, end }: WeightSlice): void {
     const [sum, ...others] = this.#gradients;
     for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
     blockSquares(sum, start, end, this.#squares);

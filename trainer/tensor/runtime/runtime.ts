@@ -12,7 +12,7 @@ export interface Runtime {
    * not fit its output, or the device refuses the graph
    */
   compile(graph: Graph, options?: CompileOptions): Promise<Executable>;
-  /** What a runtime with memory of its own keeps there; absent where arrays are the processor's. */
+  /** What a runtime with device memory keeps there; absent where arrays are the processor's. */
   readonly memory?: DeviceMemory;
   /** Disposes every executable that is still open. */
   close(): Promise<void>;
@@ -44,7 +44,7 @@ export interface LearnerState {
   readonly second: ParameterStore;
 }
 
-/** Learning on a device: gradients, moments and the optimiser's step stay there, and so do the weights in between. */
+/** Learning on a device: gradients, moments and the optimizer's step stay there, and so do the weights in between. */
 export interface Learner {
   /** Sums of gradients by parameter name, for {@link CompileOptions.sums}. */
   readonly gradients: Readonly<Record<string, DeviceArray>>;

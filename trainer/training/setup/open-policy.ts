@@ -12,7 +12,7 @@ const GIBIBYTE = 2 ** 30;
 
 /**
  * The policy of a run.
- * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimiser's state where it is there;
+ * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state where it is there;
  *   undefined: from scratch
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */

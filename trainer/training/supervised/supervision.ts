@@ -14,7 +14,7 @@ import type { Progress } from '../../tracking/progress.ts';
 import type { Tracker } from '../../tracking/tracker.ts';
 import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
-import { learntTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
+import { learnedTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
 
 export interface SupervisionParts {
   readonly settings: RunSettings;
@@ -26,7 +26,7 @@ export interface SupervisionParts {
 }
 
 /**
- * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learnt, and measured on
+ * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and measured on
  * those held back.
  * @param validationLevels hashes of levels whose demonstrations are left out
  */
@@ -63,16 +63,16 @@ async function learn(
   await warmStart(policy, train, warm, {
     seed: settings.seed,
     signal: stop,
-    async onEpoch(epoch, learnt) {
+    async onEpoch(epoch, learned) {
       const held = await measured();
       tracker.write(0, {
         'sft/epoch': epoch,
-        'sft/loss': learnt['sft/loss'],
-        'sft/grad_norm': learnt['actor/grad_norm'],
+        'sft/loss': learned['sft/loss'],
+        'sft/grad_norm': learned['actor/grad_norm'],
         ...held,
       });
       const shown = Object.values(held).map(value => ['validation', value.toFixed(3)]);
-      progress.update(epoch, { loss: learnt['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
+      progress.update(epoch, { loss: learned['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
     },
   });
 }
@@ -123,14 +123,14 @@ async function played(
   };
 }
 
-/** Mean negative log-likelihood of the learnt tokens of examples held back; nothing without any. */
+/** Mean negative log-likelihood of the learned tokens of examples held back; nothing without any. */
 async function validationLoss(
   policy: Pick<Policy, 'score'>,
   examples: readonly Demonstration[],
   settings: WarmStartSettings,
 ): Promise<Metrics> {
   const scored = examples
-    .map(example => learntTokens(example, settings))
+    .map(example => learnedTokens(example, settings))
     .filter(({ lossMask }) => countOnes(lossMask) > 0);
   if (scored.length === 0) return {};
   const scores = await policy.score(scored);

@@ -26,7 +26,7 @@ const pupil = () => {
   };
 };
 
-t.test('every demonstration is learnt once an epoch, with warm-up and cosine', async t => {
+t.test('every demonstration is learned once an epoch, with warm-up and cosine', async t => {
   const policy = pupil();
   const epochs: number[] = [];
   await warmStart(
@@ -70,7 +70,7 @@ t.test('demonstrations without a response token are left out', async t => {
   );
 });
 
-t.test('everything but the first token is learnt where the settings say so', async t => {
+t.test('everything but the first token is learned where the settings say so', async t => {
   const masks: number[][] = [];
   const policy = {
     async update({ sequences }: UpdateBatch) {

@@ -43,7 +43,7 @@ export async function warmStart(
 ): Promise<void> {
   const trained = demonstrations
     .filter(({ lossMask }) => countOnes(lossMask) > 0)
-    .map(one => supervisedSequence(learntTokens(one, settings)));
+    .map(one => supervisedSequence(learnedTokens(one, settings)));
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
@@ -84,8 +84,8 @@ export async function warmStart(
   }
 }
 
-/** A demonstration with the mask on the tokens that are learnt of it. */
-export function learntTokens(
+/** A demonstration with the mask on the tokens that are learned of it. */
+export function learnedTokens(
   demonstration: Demonstration,
   { learn }: Pick<WarmStartSettings, 'learn'>,
 ): Demonstration {

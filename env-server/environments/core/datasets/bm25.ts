@@ -1,6 +1,6 @@
 import bm25 from 'wink-bm25-text-search';
 
-/** Saturation and normalisation by length as Lucene's users set them (Pyserini). */
+/** Saturation and normalization by length as Lucene's users set them (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
 /** Makes Robertson's rarity of a word Lucene's, which is never negative. */
@@ -16,7 +16,7 @@ const STOP_WORDS = new Set(
   ),
 );
 
-export interface Hit {
+export interface SearchHit {
   /** Position of the document in the list that was indexed. */
   readonly document: number;
   readonly score: number;
@@ -36,7 +36,7 @@ export class Bm25Index {
   }
 
   /** The best documents that share a word with the query, best first; equals in the order of the list. */
-  search(query: string, limit: number): Hit[] {
+  search(query: string, limit: number): SearchHit[] {
     return this.#engine.search(query, limit).map(([id, score]) => ({ document: Number(id), score }));
   }
 }

@@ -146,7 +146,7 @@ export const layoutSchema = (description: string) =>
   );
 
 /** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
-interface Forms<State> {
+interface GridForms<State> {
   readonly grid: (state: State) => string;
   readonly coord: (state: State) => string;
   readonly structured: (state: State) => Json;
@@ -154,7 +154,7 @@ interface Forms<State> {
 }
 
 /** The observation of a grid in one of RAGEN's forms; any other form gets the data. */
-export function inForm<State>(state: State, form: ObservationFormat, forms: Forms<State>): Json {
+export function inForm<State>(state: State, form: ObservationFormat, forms: GridForms<State>): Json {
   switch (form) {
     case 'grid':
       return forms.grid(state);

@@ -169,7 +169,7 @@ const INK: Color = 0x202428;
 const ACCENT: Color = 0x1f5fae;
 const ACCENT_PALE: Color = 0xe3ecf7;
 
-interface Placed {
+interface PlacedText {
   readonly text: string;
   readonly look: PagePart['look'];
   readonly x: number;
@@ -187,8 +187,8 @@ export function paintPage(parts: readonly PagePart[]): Picture {
   return page;
 }
 
-function layOut(parts: readonly PagePart[]): { placed: readonly Placed[]; height: number } {
-  const placed: Placed[] = [];
+function layOut(parts: readonly PagePart[]): { placed: readonly PlacedText[]; height: number } {
+  const placed: PlacedText[] = [];
   const inner = PAGE_WIDTH - 2 * PAGE_MARGIN;
   let x = PAGE_MARGIN;
   let y = PAGE_MARGIN;

@@ -9,7 +9,7 @@ const START_MS = 30_000;
 const GRACE_MS = 15_000;
 const MS_PER_S = 1000;
 
-export interface Limits {
+export interface JobLimits {
   /** Processor seconds of one test. */
   readonly cpu_s: number;
   readonly wall_s: number;
@@ -19,7 +19,7 @@ export interface Limits {
   readonly output_bytes: number;
 }
 
-export interface Job extends Limits {
+export interface Job extends JobLimits {
   readonly program: string;
   readonly function: string | null;
   /** Text for programs that read, a list of arguments for functions. */
@@ -122,7 +122,7 @@ export class Sandbox {
     }
   }
 
-  /** Takes answers until one is the last; whatever goes wrong ends the sandbox. */
+  /** Takes answers until the last one; any fault ends the sandbox. */
   async #during(timeoutMs: number, take: (answer: Answer) => boolean): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     this.#ref();

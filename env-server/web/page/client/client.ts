@@ -134,7 +134,7 @@ export class Client extends EventTarget {
       const exchange: Exchange = {
         method,
         url,
-        curl: curlLine({ method, url, body: text, authorised: token !== '' }),
+        curl: curlLine({ method, url, body: text, authorized: token !== '' }),
         status: response.status,
         milliseconds: performance.now() - started,
         reply,

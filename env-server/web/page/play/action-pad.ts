@@ -3,7 +3,7 @@ import { fill, h, newId } from '../../../../shared/web/element.ts';
 import type { Environment } from '../client/wire.ts';
 import { formatValue } from '../components/format.ts';
 import { JsonField } from '../components/json-field.ts';
-import { type Key, keysFor } from './keys.ts';
+import { keysFor, type PlayKey } from './keys.ts';
 
 /** Actions that are offered as buttons; above it a field with suggestions is handier. */
 const MAX_BUTTONS = 40;
@@ -70,7 +70,7 @@ export class ActionPad {
     );
   }
 
-  #button(action: Json, key: Key | undefined): HTMLButtonElement {
+  #button(action: Json, key: PlayKey | undefined): HTMLButtonElement {
     if (key) this.keys.set(key.name, action);
     return h(
       'button',

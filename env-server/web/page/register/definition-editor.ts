@@ -8,12 +8,12 @@ const DEFINITION = '/definition';
 const SOURCE = '/definition/source';
 
 /** What is registered: an id and a definition. */
-export interface Draft {
+export interface DefinitionDraft {
   readonly env_id: string;
   readonly definition: JsonObject;
 }
 
-/** Fields for id and definition; the source of a script has a field of its own. */
+/** Fields for id and definition; the source of a script has a separate field. */
 export class DefinitionEditor {
   readonly #id = h('input', {
     id: newId(),
@@ -48,13 +48,13 @@ export class DefinitionEditor {
   }
 
   /** What was written, for good. @throws NotJson, after going to where it is not */
-  get draft(): Draft {
+  get draft(): DefinitionDraft {
     const definition = this.#definition.submit() as JsonObject;
     const source = this.#source.element.hidden ? undefined : this.#source.value;
     return { env_id: this.envId, definition: source === undefined ? definition : { ...definition, source } };
   }
 
-  set draft({ env_id, definition }: Draft) {
+  set draft({ env_id, definition }: DefinitionDraft) {
     const { source, ...rest } = definition;
     this.#id.value = env_id;
     this.#definition.value = rest;

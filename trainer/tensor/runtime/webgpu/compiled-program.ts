@@ -30,7 +30,7 @@ interface ReadBack {
   readonly length: number;
 }
 
-interface Parts {
+interface CompiledParts {
   /** All that belong to the program alone. */
   readonly buffers: readonly GPUBuffer[];
   readonly slots: readonly GPUBuffer[];
@@ -44,10 +44,10 @@ interface Parts {
 /** A program on the device: buffers and bindings made once, every run one command buffer and at most one read-back. */
 export class CompiledProgram {
   readonly #place: ProgramContext;
-  readonly #parts: Parts;
+  readonly #parts: CompiledParts;
   #disposed = false;
 
-  private constructor(place: ProgramContext, parts: Parts) {
+  private constructor(place: ProgramContext, parts: CompiledParts) {
     this.#place = place;
     this.#parts = parts;
   }
@@ -109,14 +109,14 @@ async function build(
   program: Program,
   { device, pool }: ProgramContext,
   resident: ReadonlyMap<DeviceValue, GPUBuffer>,
-): Promise<Parts> {
+): Promise<CompiledParts> {
   const { slots, slotOf } = planSlots(program);
   assertBindable(program, device);
   for (const length of slots) device.assertAllocatable('an intermediate value', length * FLOAT_BYTES);
   const pipelines = await Promise.all(program.steps.map(step => device.pipeline(step.name, step.code)));
 
   const total = slots.reduce((sum, length) => sum + length, 0) * FLOAT_BYTES;
-  return device.allocating('intermediate values', total, (): Parts => {
+  return device.allocating('intermediate values', total, (): CompiledParts => {
     const buffers: GPUBuffer[] = [];
     const create = (label: string, size: number, usage: GPUBufferUsageFlags): GPUBuffer => {
       const buffer = device.device.createBuffer({ label, size, usage });

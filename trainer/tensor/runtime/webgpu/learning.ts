@@ -80,16 +80,16 @@ function sumInput(name: string): string {
 const FACTORS = 'factors';
 const KINDS = ['weight', 'gradient', 'first', 'second'] as const;
 
-interface Trained extends ParameterInfo {
+interface TrainedParameter extends ParameterInfo {
   readonly arrays: Readonly<Record<(typeof KINDS)[number], DeviceArray>>;
 }
 
-/** Gradients, moments and the optimiser's step where the weights are. */
+/** Gradients, moments and the optimizer's step where the weights are. */
 export class DeviceLearner implements Learner {
   readonly gradients: Readonly<Record<string, DeviceArray>>;
   readonly #place: LearningContext;
   readonly #state: LearnerState;
-  readonly #trained: readonly Trained[];
+  readonly #trained: readonly TrainedParameter[];
   readonly #norm: RunnableProgram;
   readonly #squares: Readonly<Record<string, Float32Array>>;
   readonly #step: RunnableProgram;
@@ -97,7 +97,7 @@ export class DeviceLearner implements Learner {
   private constructor(
     place: LearningContext,
     state: LearnerState,
-    trained: readonly Trained[],
+    trained: readonly TrainedParameter[],
     programs: readonly [norm: RunnableProgram, step: RunnableProgram],
   ) {
     this.#place = place;
@@ -109,7 +109,7 @@ export class DeviceLearner implements Learner {
   }
 
   static async create(place: LearningContext, state: LearnerState): Promise<DeviceLearner> {
-    const trained: Trained[] = [];
+    const trained: TrainedParameter[] = [];
     for (const info of state.weights.layout) {
       const { name, shape } = info;
       trained.push({
@@ -156,7 +156,7 @@ export class DeviceLearner implements Learner {
   }
 }
 
-function residents(trained: readonly Trained[]): ReadonlyMap<string, DeviceArray> {
+function residents(trained: readonly TrainedParameter[]): ReadonlyMap<string, DeviceArray> {
   return new Map(
     trained.flatMap(({ name, arrays }) =>
       KINDS.map((kind): [string, DeviceArray] => [`${kind} ${name}`, arrays[kind]]),

@@ -8,7 +8,7 @@ import {
   chooseProducts,
   describeProducts,
   featuresOf,
-  type Products,
+  type MatrixMultiplication,
 } from './precision.ts';
 
 /** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
@@ -57,7 +57,7 @@ export class GpuDevice {
   /** Whether a processor plays the GPU. */
   readonly software: boolean;
   /** How it multiplies matrices. */
-  readonly products: Products;
+  readonly products: MatrixMultiplication;
   /** Bytes of an array that a shader can be given. */
   readonly largestBinding: number;
   /** Keeps Dawn alive as long as the device. */
@@ -73,7 +73,7 @@ export class GpuDevice {
     gpu: GPU,
     adapter: GPUAdapter,
     device: GPUDevice,
-    products: Products,
+    products: MatrixMultiplication,
     { largestBinding = Infinity }: DeviceOptions,
   ) {
     const { vendor, device: name, description, architecture } = adapter.info;
@@ -196,7 +196,7 @@ export class GpuDevice {
 
   #beside(): string {
     const list = [...this.#held].map(([what, bytes]) => `${shown(bytes)} of ${what}`);
-    return list.length === 0 ? '' : ` beside ${list.join(', ')}`;
+    return list.length === 0 ? '' : ` next to ${list.join(', ')}`;
   }
 
   /** @throws RuntimeError when so much of an array is more than a shader can be given */

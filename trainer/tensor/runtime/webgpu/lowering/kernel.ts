@@ -7,7 +7,7 @@ import {
   compileToJavaScript,
   compileToWgsl,
   type KernelThread,
-  type Nested,
+  type NestedArray,
 } from './gpujs.ts';
 import {
   type DeviceValue,
@@ -186,7 +186,7 @@ function readingResult(code: string, argument: number): string {
     );
 }
 
-function flatten(rows: Float32Array | Nested, into: Float32Array, at: number): number {
+function flatten(rows: Float32Array | NestedArray, into: Float32Array, at: number): number {
   if (rows instanceof Float32Array) {
     into.set(rows, at);
     return at + rows.length;

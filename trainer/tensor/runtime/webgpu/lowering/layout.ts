@@ -39,7 +39,7 @@ export function collapse(shape: Shape, strides: readonly (readonly number[])[]):
   return { extents, strides: merged };
 }
 
-/** A shape cut at one run of neighbouring axes: [outer, middle, inner]. */
+/** A shape cut at one run of neighboring axes: [outer, middle, inner]. */
 export interface AxisSplit {
   readonly outer: number;
   readonly middle: number;

@@ -3,7 +3,7 @@ import { SAMPLE_SETTINGS } from '../../../graph/operations/device/sample.ts';
 import { operations } from '../../../graph/operations/index.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
-import { FLOAT32_PRODUCTS, type Products } from '../device/precision.ts';
+import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';
 import { type Reduction, type RowReduction, reduceMiddle, reduceRows } from '../kernels/reduce.ts';
 import { gatherRows, inverseRms, putLast, rope, scatterAdd, takeLast } from '../kernels/rows.ts';
@@ -27,7 +27,11 @@ export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
  * @param products how the device multiplies matrices
  * @param most elements of an array that a shader can be given: steps over larger ones are cut in pieces
  */
-export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS, most = Infinity): Program {
+export function lowerToSteps(
+  graph: Graph,
+  products: MatrixMultiplication = FLOAT32_PRODUCTS,
+  most = Infinity,
+): Program {
   const builder = new ProgramBuilder(graph, products, most);
   for (const node of graph.nodes) {
     if (builder.isLowered(node)) continue;

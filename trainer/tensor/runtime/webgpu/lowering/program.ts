@@ -1,7 +1,7 @@
 import type { Graph, Tensor, TypedArray } from '../../../graph/tensor.ts';
 import { sizeOf } from '../../../graph/tensor.ts';
 import { LoweringContext } from '../../lowering-context.ts';
-import type { Products } from '../device/precision.ts';
+import type { MatrixMultiplication } from '../device/precision.ts';
 import type { ScratchSpace } from './slices.ts';
 import type { DeviceValue, KernelDispatch } from './step.ts';
 
@@ -18,14 +18,14 @@ export interface Program {
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
 export class ProgramBuilder extends LoweringContext<DeviceValue> implements ScratchSpace {
   /** How the device multiplies matrices. */
-  readonly products: Products;
+  readonly products: MatrixMultiplication;
   readonly most: number;
   readonly #steps: KernelDispatch[] = [];
   readonly #constants = new Map<DeviceValue, Float32Array>();
   readonly #shared = new Map<string, DeviceValue>();
   #count = 0;
 
-  constructor(graph: Graph, products: Products, most: number) {
+  constructor(graph: Graph, products: MatrixMultiplication, most: number) {
     super(graph);
     this.products = products;
     this.most = most;

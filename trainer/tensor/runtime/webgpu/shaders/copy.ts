@@ -7,7 +7,7 @@ const AXIS_WORDS = 4;
 const HEAD_WORDS = 8;
 
 /** Elements of a box in an array: where it begins, and its strides along the axes, innermost first. */
-export interface Box {
+export interface CopyBox {
   readonly value: DeviceValue;
   readonly start: number;
   readonly strides: readonly number[];
@@ -57,15 +57,15 @@ fn main(@builtin(global_invocation_id) id : vec3<u32>) {
  */
 export function copyBox(
   extents: readonly number[],
-  source: Box,
-  result: Box,
+  source: CopyBox,
+  result: CopyBox,
   { most }: ScratchSpace,
 ): KernelDispatch[] {
-  const whole = ({ value }: Box) => value.length <= most && value.part === undefined;
+  const whole = ({ value }: CopyBox) => value.length <= most && value.part === undefined;
   if (whole(source) && whole(result)) return [copyPiece(extents, source, result)];
   // Windows begin up to an alignment before what is wanted.
   return cutBox(extents, [source.strides, result.strides], most - ALIGNMENT + 1).map(piece => {
-    const window = ({ value, start, strides }: Box): Box => ({
+    const window = ({ value, start, strides }: CopyBox): CopyBox => ({
       ...windowOf(value, start + offsetOf(piece, strides), spanOf(piece.extents, strides)),
       strides,
     });
@@ -73,7 +73,7 @@ export function copyBox(
   });
 }
 
-function copyPiece(extents: readonly number[], source: Box, result: Box): KernelDispatch {
+function copyPiece(extents: readonly number[], source: CopyBox, result: CopyBox): KernelDispatch {
   const count = extents.reduce((a, b) => a * b, 1);
   const { groups, width } = workgroupGrid(count);
   const words = new Uint32Array(HEAD_WORDS + MAX_COPY_AXES * AXIS_WORDS);

@@ -1,5 +1,5 @@
 import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
-import type { Products } from '../device/precision.ts';
+import type { MatrixMultiplication } from '../device/precision.ts';
 import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
@@ -31,7 +31,7 @@ export interface ProductSizes {
  * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It takes strips of 16 inner entries
  * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
  * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
- * strip, it takes the one where neighbours read neighbours.
+ * strip, it takes the one where neighbors read neighbors.
  *
  * @param half rounds the factors to float16; sums are float32
  */
@@ -123,7 +123,7 @@ export function product(
   }: { readonly left: DeviceValue; readonly right: DeviceValue; readonly result: DeviceValue },
   sizes: ProductSizes,
   { transposeA, transposeB, scale }: MatmulAttributes,
-  products: Products,
+  products: MatrixMultiplication,
   { most }: ScratchSpace,
 ): KernelDispatch[] {
   const { rows, columns, inner, batch } = sizes;
@@ -176,7 +176,7 @@ export function product(
   );
 }
 
-function dispatch(piece: Piece, products: Products, where = ''): KernelDispatch {
+function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): KernelDispatch {
   const { left, right, result, sizes, resultBatch, scale, adding } = piece;
   const { rows, columns, inner, batch } = sizes;
   const large = Math.min(rows, columns) >= LARGE_EXTENT;
