@@ -77,7 +77,7 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
     const alone = { lora: null, critic: null, value_head: hasValueHead(settings) };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
     const policy = await openPolicy(own, context, folder);
-    const programs = await openPrograms(settings, context, policy, note);
+    const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,
       modes: sampledModes(programs?.agent ?? sampledAgent(context, policy), settings),

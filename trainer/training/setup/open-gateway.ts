@@ -2,6 +2,8 @@ import type { RunSettings } from '../../config/settings.ts';
 import { Gateway } from '../../gateway/gateway.ts';
 import { programAgent } from '../../gateway/program-agent.ts';
 import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
+import type { Generator } from '../../generation/generator.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
 import type { IntervalMeter } from '../../rollout/interval-meter.ts';
 import type { RunContext } from './run-context.ts';
@@ -12,6 +14,12 @@ export interface OpenPrograms {
   close(): Promise<void>;
 }
 
+/** The policy that is trained, and where it is sampled from. */
+export interface AnsweringPolicy {
+  readonly policy: LocalPolicy;
+  readonly generator: Generator;
+}
+
 /**
  * Lets the program of `rollout.agent` play with a policy; undefined where the trainer plays itself.
  * @param busy measures the time in which the policy has something to answer
@@ -20,7 +28,7 @@ export interface OpenPrograms {
 export async function openPrograms(
   { rollout }: RunSettings,
   { tokenizer }: RunContext,
-  policy: GatewayPolicy,
+  answering: AnsweringPolicy,
   note: (text: string) => void,
   busy?: IntervalMeter,
 ): Promise<OpenPrograms | undefined> {
@@ -31,15 +39,6 @@ export async function openPrograms(
       'rollout.agent: programs send conversations, and the policy has no chat template for them',
     );
   }
-  const metered: GatewayPolicy = {
-    maxSequenceLength: policy.maxSequenceLength,
-    vocabularySize: policy.vocabularySize,
-    generate: (request, watch) => {
-      const generate = () => policy.generate(request, watch);
-      return busy ? busy.during(generate) : generate();
-    },
-    release: id => policy.release(id),
-  };
   const gateway = await Gateway.open(
     {
       command: agent.command,
@@ -50,10 +49,36 @@ export async function openPrograms(
       maxTokens: agent.max_tokens,
       verifierKey: verifierKey(agent.verifier_key_env),
     },
-    metered,
+    gatewayPolicy(answering, busy),
     tokenizer,
   );
   return { agent: programAgent(gateway, agent.attempts, note), close: () => gateway.close() };
+}
+
+/** Who answers: the policy itself, or engines elsewhere, whose tokens come all at once. */
+function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMeter): GatewayPolicy {
+  const generate: GatewayPolicy['generate'] =
+    generator === policy
+      ? (request, watch) => policy.generate(request, watch)
+      : async (request, watch) => {
+          const generation = await generator.generate(request);
+          const { tokenIds, logProbs, versions } = generation;
+          if (watch) {
+            for (let i = 0; i < tokenIds.length; i++) {
+              watch({ tokenId: tokenIds[i], logProb: logProbs[i], version: versions[i] });
+            }
+          }
+          return generation;
+        };
+  return {
+    maxSequenceLength: policy.maxSequenceLength,
+    vocabularySize: policy.vocabularySize,
+    generate: (request, watch) => {
+      const work = () => generate(request, watch);
+      return busy ? busy.during(work) : work();
+    },
+    release: id => generator.release(id),
+  };
 }
 
 function verifierKey(variable: string | null): string | undefined {
