@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import { createApp } from '../app.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { createApp } from '../../app.ts';
 
 /** A lake on which every move may slip. */
 const LAKE = { env_id: 'FrozenLake-v0', seed: 7 };
