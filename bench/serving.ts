@@ -8,11 +8,10 @@
  * Where a Python with torch and transformers is found (RAGEN_PYTHON), its generate loop over a batch is measured, too.
  */
 
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Agent, request } from 'undici';
@@ -22,10 +21,9 @@ import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
+import { startServe } from './serve-process.ts';
 
-const MAIN = fileURLToPath(new URL('../trainer/main.ts', import.meta.url));
 const TRANSFORMERS = fileURLToPath(new URL('serving/transformers_generate.py', import.meta.url));
-const SERVING = /on (http:\/\/\S+)\/v1/;
 const SPECIAL_TOKENS = 3;
 
 const { values: flags } = parseArgs({
@@ -147,17 +145,10 @@ async function measure(folder: string, counts: readonly number[]): Promise<void>
     policy.release(id);
     return Number.NaN;
   };
-  const args = ['serve', folder, '--port', '0', '--context', String(context), '--workers', String(workers)];
-  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const args = ['--context', String(context), '--workers', String(workers)];
+  const { url, child } = await startServe(folder, args);
   const dispatcher = new Agent({ connections: 256 });
   try {
-    const url = await new Promise<string>((resolve, reject) => {
-      createInterface({ input: child.stdout }).on('line', line => {
-        const match = SERVING.exec(line);
-        if (match) resolve(match[1]);
-      });
-      child.once('exit', code => reject(new Error(`ragen serve ended with status ${code}`)));
-    });
     const whole: Ask = (prompt, seed) => complete(url, prompt, seed, false, dispatcher);
     const streamed: Ask = (prompt, seed) => complete(url, prompt, seed, true, dispatcher);
     for (const streams of counts) {
