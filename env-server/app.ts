@@ -22,13 +22,14 @@ import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
+import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
 import { ownershipOf } from './sessions/placement.ts';
 import type { Principal } from './sessions/principal.ts';
-import type { ServerClock } from './sessions/server-clock.ts';
-import { openSessionPersistence } from './sessions/session-persistence.ts';
+import { openSessionPersistence } from './sessions/storage/session-persistence.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
+import { ConnectionLimit, connectionsByFiles } from './transports/access/connection-limit.ts';
 import { AllowedHosts } from './transports/access/hosts.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
 import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
@@ -43,7 +44,7 @@ import { readTracingSettings } from './transports/monitoring/tracing/settings.ts
 import { readJson, writeContent } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { answerUnrouted } from './transports/replies/unrouted.ts';
-import { PacedRequests } from './transports/rest/paced-requests.ts';
+import { networkOf, PacedRequests } from './transports/rest/paced-requests.ts';
 import { PlainRequests } from './transports/rest/plain-requests.ts';
 import { addRestRoutes, restRoutes } from './transports/rest/rest.ts';
 import { PacedWebSocket } from './transports/websocket/paced-websocket.ts';
@@ -198,7 +199,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     },
   }) as unknown as FastifyInstance;
 
-  // A logger of its own for every request costs more than a step.
+  // A separate logger for every request costs more than a step.
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
@@ -229,6 +230,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     problemHandler.refuse(new Error('this is no proxy'), socket),
   );
   const paced = new PacedRequests(scheduler, request => nameOf(request, authenticator));
+  new ConnectionLimit({
+    most: Math.min(settings.maxConnections, connectionsByFiles()),
+    networkOf,
+    useOf: socket => paced.useOf(socket),
+    log,
+  }).watch(server.server);
   readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
   const routes = restRoutes(dispatcher, problemHandler, settings.maxBatchItems);
   await addRestRoutes(server, routes);
@@ -242,7 +249,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     }, CLOSE_MS);
     done();
   });
-  // In a scope of its own: the plugin adds to every request around it.
+  // In a separate scope: the plugin adds to every request in it.
   await server.register(async scope => {
     await scope.register(fastifyWebsocket, {
       errorHandler(error, socket) {

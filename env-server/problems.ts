@@ -1,6 +1,6 @@
 /**
  * Every error the environment server can answer with, once: code → status, title, whether the same request
- * may succeed later, and what to do about it. `docs/errors.md` is generated from this table.
+ * may succeed later, and what to do about it. `docs/reference/errors.md` is generated from this table.
  */
 export const PROBLEMS = {
   bad_json: {
@@ -344,7 +344,7 @@ export interface ProblemDocument {
   readonly persistence?: object;
 }
 
-/** An error with a code of the table; the doors turn it into a {@link ProblemDocument}. */
+/** An error with a code of the table; the transports turn it into a {@link ProblemDocument}. */
 export class Problem extends Error {
   readonly code: ProblemCode;
   readonly violations: readonly Violation[] | undefined;

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import { testService } from '../env-server/custom/remote/service.test-data.ts';
 import { DATABASE_FILE } from '../env-server/persistence/database.ts';
-import type { StoredHead } from '../env-server/sessions/stored-session.ts';
+import type { StoredHead } from '../env-server/sessions/storage/stored-session.ts';
 import type { JsonObject } from '../shared/json.ts';
 import type { Body } from './app.test-data.ts';
 import { startServer } from './process.test-data.ts';
@@ -162,7 +162,7 @@ t.test(
       return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
     };
     await until(() => written() >= 1 && hasReply(database));
-    // From here on it cannot write, and goes on all the same.
+    // From here on it cannot write, and still goes on.
     database.exec('BEGIN IMMEDIATE');
     const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
     t.same(await first.end('SIGKILL'), { code: null, signal: 'SIGKILL' });

@@ -3,27 +3,28 @@ import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
-import { Admission, type SessionLimits, type SharedLimits } from './admission.ts';
-import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budgets.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
-import { beginEpisode, type EpisodeState } from './episode.ts';
-import { ExpiryWheel, SLOT_MS } from './expiry.ts';
+import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
+import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
 import { newId } from './ids.ts';
+import { Admission, type SessionLimits, type SharedLimits } from './limits/admission.ts';
+import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './limits/budgets.ts';
+import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
+import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
 import { NewestFirst } from './newest-first.ts';
 import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
-import type { SessionRecorder } from './recorder.ts';
-import type { ReplyCache } from './replies.ts';
-import { type Clock, type ClockReading, FakeClock, ServerClock } from './server-clock.ts';
+import type { ReplyCache } from './replies/reply-cache.ts';
 import { newSessionSize, Session } from './session.ts';
-import type { SessionImage } from './session-image.ts';
 import { Shutdown } from './shutdown.ts';
-import type { StoredReply, StoredSession } from './stored-session.ts';
-import type { Variant } from './variant.ts';
+import type { SessionRecorder } from './storage/recorder.ts';
+import type { SessionImage } from './storage/session-image.ts';
+import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
 export interface CreateRequest {
   readonly seed?: number;
+  readonly dynamics_seed?: number;
   readonly options?: JsonObject;
   readonly count?: number;
   readonly group_id?: string;
@@ -157,13 +158,22 @@ export class SessionManager {
     );
   }
 
-  /** Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same seed. */
+  /**
+   * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
+   * seed. With a dynamics seed d, member k gets d + k.
+   */
   #begin(variant: Variant, request: CreateRequest, count: number): MaybePromise<EpisodeState[]> {
-    const first = beginEpisode(variant, request.seed, request.options);
-    if (variant.copyable) return chain(first, episode => new Array<EpisodeState>(count).fill(episode));
+    const { seed: given, dynamics_seed: dynamicsSeed, options } = request;
+    const first = beginEpisode(variant, { seed: given, dynamicsSeed, options });
+    if (variant.copyable) {
+      return chain(first, episode => {
+        if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
+        return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
+      });
+    }
     return chain(first, async episode => {
       const seed = variant.seedable ? episode.seed : undefined;
-      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, seed, request.options));
+      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, { seed, options }));
       return [episode, ...(await Promise.all(others))];
     });
   }
@@ -371,7 +381,7 @@ export class SessionManager {
     this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
-  /** The process that had these sessions before this one ended without warning: ids that nobody knows may be of its own. */
+  /** The process that had these sessions before this one ended without warning: unknown ids may be its sessions. */
   recallCrash(): void {
     this.#ended.assumeLost(this.forgetAt);
   }

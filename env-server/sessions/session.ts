@@ -1,28 +1,29 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
+import type { Json } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
-import type { ActionLog } from './action-log.ts';
-import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
+import type { ActionLog } from './episodes/action-log.ts';
 import {
   beginEpisode,
+  type EpisodeRequest,
   type EpisodeState,
   type StepResult,
   type TrajectoryRecord,
   wholeSize,
-} from './episode.ts';
-import type { Expiring } from './expiry.ts';
-import { type EpisodeSession, LiveEpisode } from './live-episode.ts';
+} from './episodes/episode.ts';
+import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
+import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
+import type { Variant } from './episodes/variant.ts';
+import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
+import type { Expiring } from './limits/expiry.ts';
 import type { Ordered } from './newest-first.ts';
-import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies.ts';
-import type { SessionContent, SessionImage } from './session-image.ts';
-import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
-import type { SessionHistory, StoredSettings } from './stored-session.ts';
-import type { Variant } from './variant.ts';
+import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
+import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
+import type { SessionContent, SessionImage } from './storage/session-image.ts';
+import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
 /** Operations that may wait for the one that runs. */
 const MAX_QUEUE_LENGTH = 256;
@@ -284,7 +285,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
 
   /**
    * Does something under a request key, which is journaled in one record with what is done or, where that has no record
-   * of its own, with the reply.
+   * for itself, with the reply.
    */
   underKey<T>(key: string, operation: string, input: object, work: () => MaybePromise<T>): MaybePromise<T> {
     if (!this.#recorder) return work();
@@ -341,8 +342,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   }
 
   /** @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded` */
-  reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
-    return chain(beginEpisode(this.variant, seed, options), episode => {
+  reset(request: EpisodeRequest): MaybePromise<void> {
+    return chain(beginEpisode(this.variant, request), episode => {
       const freed = this.#episode.bytes;
       const grown = episode.bytes - freed;
       if (grown > Math.max(0, this.room)) {
@@ -425,7 +426,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return snapshotId;
   }
 
-  /** Remembers an episode, whatever limits say. */
+  /** Remembers an episode, regardless of limits. */
   keep(episode: EpisodeState): string {
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#remember(snapshotId, episode);
@@ -519,6 +520,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
           config: variant.config,
           wrappers: [...variant.wrappers],
           seed: this.seed,
+          ...(this.#episode.dynamicsSeed !== undefined && { dynamics_seed: this.#episode.dynamicsSeed }),
           options: this.#episode.options,
           step: first.step,
           observation: first.observation,

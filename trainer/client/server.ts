@@ -12,7 +12,13 @@ import {
 } from './operations.ts';
 import type { BatchReply } from './reply.ts';
 import { requestKeys } from './request-key.ts';
-import { DEFAULT_HTTP, RestTransport, type RestTransportSettings } from './rest-transport.ts';
+import {
+  DEFAULT_HTTP,
+  type ForwardedReply,
+  type ForwardedRequest,
+  RestTransport,
+  type RestTransportSettings,
+} from './rest-transport.ts';
 import { classify, DEFAULT_RETRY, pause, type RetryPolicy, retrying } from './retry.ts';
 import {
   DEFAULT_SOCKET,
@@ -29,7 +35,7 @@ export interface EnvServerSettings {
   readonly weight?: number;
   /** Its weight for groups of single tags, where it is another; 0: none of them. */
   readonly tagWeights?: { readonly [tag: string]: number };
-  /** Door for {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
+  /** Transport of {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
   readonly transport?: 'websocket' | 'http';
   /** Most requests in one batch. */
   readonly maxBatch?: number;
@@ -44,7 +50,7 @@ const CLOSING_GRACE_MS = 1_000;
 
 /**
  * The client of one environment server. Requests are repeated until they succeed, the failure is final or the server stays
- * away too long; whatever changes something carries a key, so that nothing happens twice.
+ * away too long. Every request that changes something carries a key, so that nothing happens twice.
  *
  * @example
  * const server = new EnvServer({ url: 'http://127.0.0.1:8080' });
@@ -108,7 +114,7 @@ export class EnvServer {
     return tag === undefined ? this.weight : (this.#tagWeights[tag] ?? this.weight);
   }
 
-  /** A request with a key of its own where it changes something: repeated as often as need be, it acts once. */
+  /** A request with a new key where it changes something: repeated as often as need be, it acts once. */
   request<O extends Operation>(op: O, input: OperationInput<O>): Request<O> {
     return needsKey(op) ? { op, input, key: this.#nextKey() } : { op, input };
   }
@@ -120,6 +126,14 @@ export class EnvServer {
   call<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
     const request = this.request(op, input);
     return this.#retrying(op, 1, () => this.#http.exchange(request, this.#closed.signal));
+  }
+
+  /**
+   * A request as another program wrote it, with the token of this client: for gateways. One attempt.
+   * @throws ConnectionFailed, ReplyTimeout
+   */
+  forward(request: ForwardedRequest): Promise<ForwardedReply> {
+    return this.#http.forward(request, this.#closed.signal);
   }
 
   /**

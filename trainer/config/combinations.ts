@@ -5,7 +5,7 @@ import { curriculumFaults } from '../rollout/curriculum.ts';
 import { filterSettings, lossSettings, needsProximal } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
-/** A setting that cannot stand beside the others, and why. */
+/** A setting that cannot stand next to the others, and why. */
 export interface SettingConflict {
   readonly key: string;
   readonly message: string;
@@ -14,7 +14,13 @@ export interface SettingConflict {
 /** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
 export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return taskClashes(settings);
-  return [...algorithmClashes(settings), ...rolloutClashes(settings), ...groupClashes(settings)];
+  return [
+    ...algorithmClashes(settings),
+    ...rolloutClashes(settings),
+    ...agentClashes(settings),
+    ...groupClashes(settings),
+    ...generationClashes(settings),
+  ];
 }
 
 /** A run without environments can only learn from files. */
@@ -151,7 +157,7 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   if (policy.lora && policy.init === 'scratch') {
     add(
       'policy.lora',
-      'adapters are learned beside a model that can do something already: name one with policy.init: <folder>',
+      'adapters are learned next to a model that can do something already: name one with policy.init: <folder>',
     );
   }
   if (policy.lora && policy.lora.dropout !== 0) {
@@ -169,6 +175,68 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   return found;
 }
 
+/** A program writes its own prompts. */
+function agentClashes({ rollout, policy, warm_start }: RunSettings): SettingConflict[] {
+  if (!rollout.agent) return [];
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  if (policy.init === 'scratch') {
+    add(
+      'policy.init',
+      'rollout.agent needs a policy with a chat template, and one from scratch has none: name a folder',
+    );
+  }
+  if (rollout.constrained) {
+    add(
+      'rollout.constrained',
+      'has no grammar for what a program asks for: leave it false with rollout.agent',
+    );
+  }
+  if (rollout.context_mode !== 'full' || rollout.max_context_window > 0) {
+    add('rollout.context_mode', 'a program of rollout.agent chooses what its prompts show: leave it full');
+  }
+  if (warm_start && warm_start.files.length === 0) {
+    add('warm_start.files', 'demonstrations have other prompts than a program of rollout.agent: name files');
+  }
+  return found;
+}
+
+/** What engines elsewhere need and cannot do. */
+function generationClashes({ generation, policy, rollout }: RunSettings): SettingConflict[] {
+  const { engine, urls, adapter_folder } = generation;
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  if (engine === 'local') {
+    if (urls.length > 0)
+      add('generation.urls', 'names engines, but generation.engine is local: choose which they are');
+    return found;
+  }
+  if (urls.length === 0)
+    add('generation.urls', `names no engine: say where ${engine} runs, e.g. [http://127.0.0.1:8000]`);
+  if (adapter_folder === null) {
+    add(
+      'generation.adapter_folder',
+      'is null: name a folder that the trainer writes and the engines read under the same path',
+    );
+  }
+  if (engine === 'vllm' && !policy.lora) {
+    add(
+      'policy.lora',
+      'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
+    );
+  }
+  if (engine !== 'ragen' && rollout.constrained) {
+    add('rollout.constrained', `${engine} knows no grammars over token ids: turn it off, or use ragen`);
+  }
+  if (rollout.asynchronous?.keep_stale_cache) {
+    add(
+      'rollout.asynchronous',
+      'keep_stale_cache has no effect with engines elsewhere: a request ends under the weights it began with',
+    );
+  }
+  return found;
+}
+
 function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
   const { env_groups, n_groups, curriculum } = rollout;
   const found: SettingConflict[] = [];
@@ -177,7 +245,7 @@ function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
   if (curriculum) {
     for (const fault of curriculumFaults(curriculum, train_tags)) add('rollout.curriculum', fault);
     if (named.length > 0)
-      add('rollout.n_groups', 'stands beside rollout.curriculum, which gives the groups: use one');
+      add('rollout.n_groups', 'stands next to rollout.curriculum, which gives the groups: use one');
     return found;
   }
   if (named.length === 0) {

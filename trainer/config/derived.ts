@@ -70,6 +70,7 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
     case 'none':
       return { kind: 'none' };
     case 'tis':
+    case 'sequence_tis':
       return { kind, cap };
     default:
       return { kind, low, high };
@@ -93,6 +94,11 @@ export function needsReference({ loss, algorithm }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
 }
 
+/** Whether values are estimated after episodes were played, because nothing gave them with the tokens. */
+export function estimatesLater({ policy, generation }: RunSettings): boolean {
+  return policy.value_head && (policy.critic !== null || generation.engine !== 'local');
+}
+
 /** Whether the policy's trunk has a value head. */
 export function hasValueHead({ policy }: RunSettings): boolean {
   return policy.value_head && policy.critic === null;
@@ -106,6 +112,7 @@ export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSe
     order: filter.order,
     mass: filter.mass,
     includeZero: filter.include_zero,
+    epsilon: filter.selection_eps,
   };
 }
 

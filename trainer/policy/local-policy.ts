@@ -173,7 +173,7 @@ export class LocalPolicy implements Policy {
     return this.#inTurn(() => this.#pool.scoreContinuations(requests, settings.temperature));
   }
 
-  /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */
+  /** Values of the states before trained tokens, by the value head. @throws RangeError where there is none */
   async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
     if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
     const scores = await this.#score(sequences, { temperature: 1 }, false);
@@ -320,6 +320,19 @@ export class LocalPolicy implements Policy {
       this.#holders--;
       await this.#resume();
     }
+  }
+
+  /** Forgets the optimizer's moments and its count of steps, and begins the loss scale anew; weights stay. */
+  async resetOptimizer(): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      for (const store of [this.#first, this.#second]) {
+        store.flat.fill(0);
+        store.touch();
+      }
+      this.#step = 0;
+      this.#lossScale?.restore(undefined);
+    });
   }
 
   /** Writes weights, config, optimizer state and the given files in the Hugging Face layout. */

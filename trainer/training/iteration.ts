@@ -1,7 +1,8 @@
 import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { fillBatch, keptSequences } from '../data/batch.ts';
-import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
+import { batchStatistics } from '../data/batch-statistics.ts';
+import { batchMetrics, groupBy, lengthMetrics, programMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import { type Filtered, filterEpisodes, keptEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
 import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
@@ -15,6 +16,7 @@ import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
@@ -31,7 +33,11 @@ export interface IterationParts {
   >;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
+  /** Weights that a token goes through. */
+  readonly parameterCount: number;
   readonly source: EpisodeSource;
+  /** Where tokens are sampled; absent: by the policy. */
+  readonly generation?: GenerationPort;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
@@ -75,6 +81,7 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
+  const gap = await parts.generation?.check(step, episodes);
   const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collected.scores));
   const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
   const prepared = clock();
@@ -97,6 +104,7 @@ export async function runIteration(
       seed: mixSeed(settings.seed, PURPOSE.order, step),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
+  await parts.generation?.publish();
   source.trained();
   const t3 = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -108,7 +116,10 @@ export async function runIteration(
     ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
     ...collected.metrics,
     ...filtered.metrics,
+    ...gap,
+    ...parts.generation?.takeMetrics(),
     ...update.metrics,
+    ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
     'actor/lr': optimizer.learningRate,
     'rollout/validation_levels_left_out': collected.leftOut,
@@ -121,6 +132,7 @@ export async function runIteration(
     'perf/policy_busy_ratio': busy.takeShare(),
     'perf/tokens_per_second': sampled / (alongside ? seconds : waited),
     'perf/train_tokens_per_second': t3 > t2 ? update.trainedTokens / (t3 - t2) : 0,
+    ...utilization(parts, episodes, sequences, seconds),
     'perf/throughput': (sampled + update.trainedTokens) / seconds,
   };
   return {
@@ -149,6 +161,7 @@ const SUMMED = [
   'rollouter/steps',
   'rollouter/replayed_episodes',
   'rollouter/dropped_groups',
+  'rollouter/too_long_groups',
   'errored_rollouts',
 ];
 
@@ -224,12 +237,32 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
   return {
     ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
     ...prefixed('train/', tagMetrics(episodes)),
+    ...programMetrics(episodes),
     'train/success': overall.success,
     'train/return': overall.return,
     frac_reward_zero_std: overall.frac_reward_zero_std,
     'train/response_length': response_length,
     ...lengths,
   };
+}
+
+/**
+ * `perf/tflops`: 10¹² floating-point operations per second of a step, at 2 for each weight and token of the episodes and 6 for each
+ * that is trained on, attention not counted; `perf/mfu`: the share of the machine's, where the settings have it.
+ */
+function utilization(
+  { settings, parameterCount }: IterationParts,
+  episodes: readonly Episode[],
+  sequences: readonly TrainingSequence[],
+  seconds: number,
+): Metrics {
+  let played = 0;
+  for (const episode of episodes) for (const { tokenIds } of samplesOf(episode)) played += tokenIds.length;
+  const trained = sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+  const operations = parameterCount * (2 * played + 6 * settings.algorithm.ppo_epochs * trained);
+  const tflops = operations / seconds / 1e12;
+  const { peak_tflops } = settings.tracking;
+  return { 'perf/tflops': tflops, ...(peak_tflops === null ? {} : { 'perf/mfu': tflops / peak_tflops }) };
 }
 
 function sampledTokens(episodes: readonly Episode[]): number {

@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { needsReference } from '../config/derived.ts';
 import { criticShape } from '../config/model-shape.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -15,10 +16,14 @@ import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-sta
 import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
+import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
+import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
+import { openGeneration } from './setup/open-generation.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
@@ -97,8 +102,12 @@ async function trainTracked({
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
+    const checked = checkFirstPrompts(context, settings.rollout.start_seed, stop).then(() => true);
+    if (!(await unlessStopped(stop, checked))) return undefined;
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
+    let generation: GenerationPort | undefined;
+    let programs: OpenPrograms | undefined;
     try {
       const { totalBytes, parameters } = runSizes(
         settings,
@@ -117,10 +126,22 @@ async function trainTracked({
           );
       if (!checkpoint && !begun) return undefined;
       policy = await withCritic(settings, actor, checkpoint?.policy);
+      const isFresh = (checkpoint?.state.step ?? 0) === 0;
+      if (isFresh && settings.training.steps > 0 && !settings.policy.keep_optimizer)
+        await actor.resetOptimizer();
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
-      const agent = meteredAgent(sampledAgent(context, actor), busy);
+      generation = await openGeneration({
+        settings,
+        run: basename(run.path),
+        context,
+        policy: actor,
+        note: progress.warn,
+      });
+      const answering = { policy: actor, generator: generation.generator };
+      programs = await openPrograms(settings, context, answering, progress.warn, busy);
+      const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
       const rollouts = agentRollouts(context, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
@@ -140,15 +161,17 @@ async function trainTracked({
         ? await openReference(settings, context, actor, run.reference)
         : undefined;
       try {
-        const shown = { tracker, progress, busy };
+        const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
         const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
-        const episodes = { rollouts, openSource, actionTokens, decode };
+        const episodes = { rollouts, openSource, actionTokens, decode, generation };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
       } finally {
         await reference?.close();
       }
     } finally {
+      await programs?.close();
+      await generation?.close();
       await policy.close();
     }
   } finally {

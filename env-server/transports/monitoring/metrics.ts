@@ -15,7 +15,7 @@ import {
   type EnvironmentCounters,
   LATENCY_BOUNDS_S,
   LatencyHistogram,
-} from '../../sessions/environment-counters.ts';
+} from '../../sessions/episodes/environment-counters.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
@@ -254,7 +254,7 @@ function statuses(sessions: SessionManager): Sample[] {
   return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
-/** Latencies by operation, whatever the environment. */
+/** Latencies by operation, over all environments. */
 function ofAllEnvironments(allCounters: Iterable<EnvironmentCounters>): Map<string, LatencyHistogram> {
   const all = new Map<string, LatencyHistogram>();
   for (const { latencies } of allCounters) {

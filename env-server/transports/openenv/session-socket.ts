@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import type { RawData, WebSocket } from 'ws';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import { TooManySessions } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/limits/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { McpServer } from './mcp-server.ts';
@@ -29,7 +29,7 @@ export interface SocketServices {
 }
 
 /**
- * A WebSocket with a session of its own from the first moment to the last, its messages answered in their order. What is
+ * A WebSocket with its own session for its whole life. Messages are answered in order. What is
  * said on it is its subclass's business.
  */
 export abstract class SessionSocket {

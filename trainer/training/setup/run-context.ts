@@ -2,12 +2,12 @@ import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import type { Generator } from '../../generation/generator.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
 import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
-import type { Policy } from '../../policy/policy.ts';
 import { compactVocabulary } from '../../prompts/compact.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { policyAgent } from '../../rollout/agents/policy-agent.ts';
@@ -18,6 +18,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
+import type { Player } from '../../rollout/episode-agent.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
@@ -63,8 +64,10 @@ export function openRunContext(
         : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
     const collector = new Collector({
       ...collectorSettings(settings, servers, tags),
-      tokenizer,
-      maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
+      // A program writes its own prompts, which go to the policy through the gateway.
+      ...(settings.rollout.agent
+        ? {}
+        : { tokenizer, maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context }),
     });
     const actionTokens = new Map(
       tags.map(({ tag }) => [
@@ -144,12 +147,16 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
 }
 
 /** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
-export function sampledAgent(context: RunContext, policy: Pick<Policy, 'generate' | 'release'>): Agent {
+export function sampledAgent(context: RunContext, policy: Generator): Agent {
   return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
 }
 
 /** Rollouts of an agent on a workbench. */
-export function agentRollouts(context: TextRunContext, agent: Agent, note: (text: string) => void): Rollouts {
+export function agentRollouts(
+  context: TextRunContext,
+  agent: Player,
+  note: (text: string) => void,
+): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
       const { temperature, topK, topP, seed, signal } = options;

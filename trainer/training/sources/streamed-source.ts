@@ -1,10 +1,11 @@
+import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import type { Agent } from '../../rollout/agents/agent.ts';
 import type { Collector } from '../../rollout/collector.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
+import type { Player } from '../../rollout/episode-agent.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
@@ -13,7 +14,7 @@ import type { EpisodeSource, PlayedGroups, SourcePosition } from './episode-sour
 export interface StreamedParts {
   readonly settings: RunSettings;
   readonly collector: Pick<Collector, 'play'>;
-  readonly agent: Agent;
+  readonly agent: Player;
   readonly stop: AbortSignal;
   /** Told of groups that were given up. */
   readonly note: (text: string) => void;
@@ -23,7 +24,7 @@ export interface StreamedParts {
 
 /**
  * The n-th group of a run, from 0: what synchronous training would play as its n-th. Iterations of `env_groups` follow one
- * another, each with seeds and draws of its own.
+ * another, each with its own seeds and samples.
  */
 export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
   const { env_groups, group_size, start_seed } = settings.rollout;
@@ -32,6 +33,7 @@ export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan 
     const iteration = Math.floor(n / env_groups);
     if (known?.iteration !== iteration) {
       const groups = planGroups({
+        whole: needsWholeEpisodes(settings.algorithm.advantage),
         tags: groupsPerTag(settings, iteration + 1),
         groupSize: group_size,
         firstSeed: start_seed + iteration * env_groups,
@@ -119,6 +121,7 @@ export class StreamedSource implements EpisodeSource {
       'rollouter/environment_wait_s': perEpisode(counts.waits.environment),
       'rollouter/replayed_episodes': counts.replayedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
+      'rollouter/too_long_groups': counts.tooLongGroups,
       errored_rollouts: counts.erroredEpisodes,
       'rollouter/stale_groups_dropped': counts.staleGroups,
       'rollouter/idle_ratio': counts.idleShare,

@@ -1,0 +1,255 @@
+import { randomInt } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random, type RandomState } from '../../../shared/random.ts';
+import type { ObservationFormat } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import { background, nextTurn, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import { sizeOf } from '../limits/size.ts';
+import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
+import { guarded } from './environment-fault.ts';
+import type { Variant } from './variant.ts';
+
+/** Seeds drawn by the server lie below this, short enough to type. */
+const DRAWN_SEEDS = 2 ** 32;
+
+/** Of an episode without its parts. */
+const EPISODE_BYTES = 256;
+
+/** Where an automatic reset began an episode: what came before is forgotten. */
+export interface EpisodeRestart {
+  readonly state: Json;
+  readonly random: RandomState;
+  /** Steps taken before. */
+  readonly step: number;
+}
+
+/** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
+export interface EpisodeState {
+  readonly seed: number;
+  /** Seed of all chance after the start; undefined: the generator of `seed` goes on. */
+  readonly dynamicsSeed?: number;
+  readonly options: JsonObject;
+  readonly state: Json;
+  readonly random: RandomState;
+  readonly step: number;
+  readonly totalReward: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  /** An exception in the environment ended the episode. */
+  readonly failed: boolean;
+  readonly info: JsonObject;
+  /** Undefined where the seed began it. */
+  readonly restart: EpisodeRestart | undefined;
+  /** The actions since its beginning. */
+  readonly log: LogPosition | undefined;
+  /** Estimated memory without the actions. */
+  readonly bytes: number;
+}
+
+/** Estimated memory of an episode without its actions, in bytes. */
+export function episodeSize(episode: Omit<EpisodeState, 'bytes'>): number {
+  const { options, state, info, restart } = episode;
+  return (
+    EPISODE_BYTES + sizeOf(options) + sizeOf(state) + sizeOf(info) + (restart ? sizeOf(restart.state) : 0)
+  );
+}
+
+/** The episode with its estimated memory. */
+export function weighed(episode: Omit<EpisodeState, 'bytes'>): EpisodeState {
+  return Object.assign(episode, { bytes: episodeSize(episode) });
+}
+
+/** Estimated memory of an episode with its actions, in bytes. */
+export const wholeSize = (episode: EpisodeState): number => episode.bytes + bytesOf(episode.log);
+
+export interface StepResult {
+  session_id: string;
+  episode_id: string;
+  step: number;
+  observation: string | { [key: string]: unknown };
+  reward: number;
+  terminated: boolean;
+  truncated: boolean;
+  info: { [key: string]: unknown };
+}
+
+export interface TrajectoryRecord {
+  type: 'reset' | 'step';
+  session_id?: string;
+  episode_id?: string;
+  env_id?: string;
+  config?: JsonObject;
+  wrappers?: WrapperChoice[];
+  seed?: number | null;
+  dynamics_seed?: number;
+  options?: JsonObject;
+  step: number;
+  action?: unknown;
+  observation: string | { [key: string]: unknown };
+  reward?: number;
+  terminated?: boolean;
+  truncated?: boolean;
+  info: { [key: string]: unknown };
+  structured?: Json;
+}
+
+/** What a replay shows of each state. */
+export interface ReplayView {
+  /** Of the observations. */
+  readonly format: ObservationFormat;
+  /** Whether records have the state as plain data, too. */
+  readonly structured?: boolean;
+}
+
+/** How an episode is to begin. */
+export interface EpisodeRequest {
+  /** Drawn at random when absent. */
+  readonly seed?: number;
+  /** Seeds all chance after the start; absent: the generator of `seed` goes on. */
+  readonly dynamicsSeed?: number;
+  readonly options?: JsonObject;
+}
+
+/**
+ * Begins an episode.
+ * @throws Problem when the environment refuses a seed, `environment_fault`; InvalidOptions
+ */
+export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePromise<EpisodeState> {
+  const { seed, dynamicsSeed } = request;
+  const { id } = variant.environment.spec;
+  if (seed !== undefined && !variant.seedable) {
+    throw refusedSeed('/seed', `${id} draws nothing at random and takes no seed`);
+  }
+  if (dynamicsSeed !== undefined && !(variant.seedable && variant.copyable)) {
+    throw refusedSeed(
+      '/dynamics_seed',
+      `${id} does not take its chance from this server, so it has no dynamics seed`,
+    );
+  }
+  const options = variant.options(request.options);
+  const effective = seed ?? randomInt(DRAWN_SEEDS);
+  const random = Random.fromSeed(effective);
+  const reset = () => variant.environment.reset(variant.config, random, options);
+  return chain(guarded(variant, 'to begin', reset), state => {
+    const begun = weighed({
+      seed: effective,
+      options,
+      state,
+      random: random.state,
+      step: 0,
+      totalReward: 0,
+      terminated: false,
+      truncated: false,
+      failed: false,
+      info: {},
+      restart: undefined,
+      log: undefined,
+    });
+    return dynamicsSeed === undefined ? begun : withDynamics(begun, dynamicsSeed);
+  });
+}
+
+/** An episode at its start, with another seed for what happens after it. */
+export function withDynamics(episode: EpisodeState, dynamicsSeed: number): EpisodeState {
+  return { ...episode, dynamicsSeed, random: Random.fromSeed(dynamicsSeed).state };
+}
+
+function refusedSeed(pointer: string, detail: string): Problem {
+  return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
+}
+
+/**
+ * Plays an episode again from its beginning and actions; others have their turn meanwhile.
+ * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
+ */
+async function replay(
+  variant: Variant,
+  episode: EpisodeState,
+  { format, structured = false }: ReplayView,
+): Promise<TrajectoryRecord[]> {
+  const { environment } = variant;
+  const lane = scheduler.current ?? background;
+  const { restart } = episode;
+  let random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
+  const observe = (state: Json) => ({
+    observation: environment.observe(state, format) as TrajectoryRecord['observation'],
+    ...(structured && { structured: environment.observe(state, 'structured') }),
+  });
+  let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
+  if (!restart && episode.dynamicsSeed !== undefined) random = Random.fromSeed(episode.dynamicsSeed);
+  let step = restart?.step ?? 0;
+  const records: TrajectoryRecord[] = [{ type: 'reset', step, ...observe(state), info: {} }];
+  const actions = actionsOf(episode.log);
+  let sliceEnd = performance.now() + SLICE_MS;
+  for (const action of actions) {
+    if (performance.now() >= sliceEnd) {
+      await nextTurn(lane);
+      sliceEnd = performance.now() + SLICE_MS;
+    }
+    const transition = await environment.step(state, action, random);
+    state = transition.state;
+    records.push({
+      type: 'step',
+      step: ++step,
+      action,
+      ...observe(state),
+      reward: transition.reward,
+      terminated: transition.terminated,
+      truncated: isTruncated(variant, transition, step),
+      info: transition.info,
+    });
+  }
+  if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
+    throw new Problem(
+      'unsupported',
+      `playing the ${actions.length} actions again gave another state: ${environment.spec.id} does not keep to its seed`,
+    );
+  }
+  return records;
+}
+
+/**
+ * The same for the owner of the session that it is from.
+ * @throws Problem `unsupported`, `environment_fault`
+ */
+export function replayFor(
+  owner: string,
+  variant: Variant,
+  episode: EpisodeState,
+  view: ReplayView,
+): MaybePromise<TrajectoryRecord[]> {
+  const { environment } = variant;
+  const again = () => replay(variant, episode, view);
+  return guarded(variant, 'to play its actions again', () =>
+    environment.playFor ? environment.playFor(owner, again) : again(),
+  );
+}
+
+/** An episode as it was seen, for environments that cannot be replayed. */
+export function recorded(
+  first: StepResult['observation'],
+  results: readonly StepResult[],
+  episode: EpisodeState,
+): TrajectoryRecord[] {
+  const actions = actionsOf(episode.log);
+  const steps = results.map(
+    ({ session_id: _session, episode_id: _episode, ...result }, index): TrajectoryRecord => ({
+      type: 'step',
+      action: actions[index],
+      ...result,
+    }),
+  );
+  return [{ type: 'reset', step: episode.restart?.step ?? 0, observation: first, info: {} }, ...steps];
+}
+
+export function isTruncated(
+  variant: Variant,
+  transition: { readonly terminated: boolean; readonly truncated?: boolean },
+  step: number,
+): boolean {
+  if (transition.truncated === true || transition.terminated) return transition.truncated === true;
+  return !variant.autoReset && step >= variant.maxSteps;
+}

@@ -1,0 +1,411 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random, type RandomState } from '../../../shared/random.ts';
+import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { PROBLEMS, Problem } from '../../problems.ts';
+import { writtenValidActions } from '../../wrappers/layer.ts';
+import { sizeOf } from '../limits/size.ts';
+import { ActionLog, actionSize, lastOf } from './action-log.ts';
+import { environmentFault, guarded } from './environment-fault.ts';
+import {
+  type EpisodeRestart,
+  type EpisodeState,
+  episodeSize,
+  isTruncated,
+  recorded,
+  replayFor,
+  type StepResult,
+  type TrajectoryRecord,
+} from './episode.ts';
+import { headOfText, LiveResult } from './live-result.ts';
+import type { Variant } from './variant.ts';
+
+/** The generator of the episode that takes a step, as it was before; of no account between steps. */
+const before = Random.fromSeed(0);
+
+/** The first state after the beginning that is measured; what the code of others returns is always measured. */
+const FIRST_MEASURED_STEP = 8;
+/** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
+const MEASURE_AFTER_BYTES = 4096;
+
+/** The session that an episode is played in. */
+export interface EpisodeSession {
+  /** Its id. */
+  readonly id: string;
+  readonly variant: Variant;
+  /** Name of the principal it belongs to. */
+  readonly owner: string;
+  /** Of observations. */
+  readonly format: ObservationFormat;
+  /** Bytes that it may still take. */
+  readonly room: number;
+  /** Its estimated memory changes by so many bytes. */
+  grow(bytes: number): void;
+  /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
+  requireRoomToPlay(bytes: number): void;
+  /** A step was taken; what came of it stands next to it where taking it again would not give the same. */
+  stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void;
+  /** An exception in the environment ended the episode. */
+  faulted(): void;
+  /** An automatic reset: what the log held is needed no more, unless a snapshot needs it. */
+  release(log: ActionLog): void;
+}
+
+/** An episode that is being played: its state, its generator, and what has been done in it. */
+export class LiveEpisode {
+  readonly id: string;
+  readonly seed: number;
+  readonly dynamicsSeed: number | undefined;
+  readonly options: JsonObject;
+  /** It is not as it was last stored. */
+  changed = true;
+  stepCount: number;
+  totalReward: number;
+  terminated: boolean;
+  truncated: boolean;
+  /** An exception in the environment ended it. */
+  failed: boolean;
+  info: JsonObject;
+  readonly #session: EpisodeSession;
+  /** How the text of every result begins. */
+  #head: string | undefined;
+  readonly #random: Random;
+  #state: Json;
+  /** The generator as it was before the step that is under way. */
+  #randomBefore: RandomState | undefined;
+  #restart: EpisodeRestart | undefined;
+  log: ActionLog;
+  /** Results as they were, for environments that cannot be replayed. */
+  #results: StepResult[] | undefined;
+  #resultBytes = 0;
+  #firstObservation: StepResult['observation'] | undefined;
+  /** Estimated memory without its actions and results, as last measured. */
+  #bytes: number;
+  /** The step at which it is measured again. States of built-in environments grow with the steps and actions, if at all. */
+  #measureAt: number;
+  /** Bytes of actions since it was measured. */
+  #unmeasured = 0;
+
+  constructor(id: string, session: EpisodeSession, episode: EpisodeState) {
+    this.id = id;
+    this.#session = session;
+    this.seed = episode.seed;
+    this.dynamicsSeed = episode.dynamicsSeed;
+    this.options = episode.options;
+    this.#state = episode.state;
+    this.#random = Random.fromState(episode.random);
+    this.stepCount = episode.step;
+    this.totalReward = episode.totalReward;
+    this.terminated = episode.terminated;
+    this.truncated = episode.truncated;
+    this.failed = episode.failed;
+    this.info = episode.info;
+    this.#restart = episode.restart;
+    this.log = new ActionLog(episode.log);
+    this.#bytes = episode.bytes;
+    this.#measureAt = episode.step + FIRST_MEASURED_STEP;
+    if (session.variant.copyable) return;
+    this.#results = [];
+    this.#firstObservation = this.observe(session.format) as StepResult['observation'];
+  }
+
+  /** Whether it takes no more steps. */
+  get isOver(): boolean {
+    return this.failed || ((this.terminated || this.truncated) && !this.#session.variant.autoReset);
+  }
+
+  /** Estimated memory without its actions, in bytes, as last measured. */
+  get bytes(): number {
+    return this.#bytes + this.#resultBytes;
+  }
+
+  /**
+   * @throws Problem `episode_over`, `invalid_action`, `session_budget_exceeded` and the like, with nothing done;
+   * `environment_fault` when the environment throws, which ends the episode
+   */
+  step(action: Json): MaybePromise<StepResult> {
+    if (this.isOver) throw this.#over();
+    const { variant } = this.#session;
+    const fault = variant.checkAction(action);
+    if (fault !== undefined) {
+      throw new Problem('invalid_action', fault, { violations: [{ pointer: '/action', detail: fault }] });
+    }
+    const actionBytes = actionSize(action);
+    this.#session.requireRoomToPlay(actionBytes);
+    let transition: MaybePromise<Transition<Json>>;
+    before.follow(this.#random);
+    try {
+      transition = variant.environment.playFor
+        ? this.#stepForOwner(action)
+        : variant.environment.step(this.#state, action, this.#random);
+    } catch (error) {
+      throw this.#fault(error, before.state);
+    }
+    if (transition instanceof Promise) {
+      return this.#commitLater(action, actionBytes, transition, before.state);
+    }
+    const result = this.#commit(action, actionBytes, transition);
+    this.#session.stepped(action);
+    return result;
+  }
+
+  /** Takes a recorded step again, regardless of present limits. */
+  redo(action: Json): MaybePromise<StepResult> {
+    const { environment } = this.#session.variant;
+    const transition = environment.playFor
+      ? this.#stepForOwner(action)
+      : environment.step(this.#state, action, this.#random);
+    return chain(transition, value => this.#commit(action, actionSize(action), value));
+  }
+
+  /** Takes over a recorded step with what came of it. */
+  follow(action: Json, transition: Transition<Json>, random: RandomState): StepResult {
+    this.#random.moveTo(random);
+    return this.#commit(action, actionSize(action), transition);
+  }
+
+  /** Ends as failed. */
+  fail(): void {
+    this.failed = true;
+    this.changed = true;
+  }
+
+  #stepForOwner(action: Json): MaybePromise<Transition<Json>> {
+    const { owner, variant } = this.#session;
+    const { environment } = variant;
+    return environment.playFor!(owner, () => environment.step(this.#state, action, this.#random));
+  }
+
+  #commitLater(
+    action: Json,
+    actionBytes: number,
+    transition: Promise<Transition<Json>>,
+    randomBefore: RandomState,
+  ): Promise<StepResult> {
+    this.#randomBefore = randomBefore;
+    return transition.then(
+      value => {
+        this.#randomBefore = undefined;
+        // Code of others: its next state may be of any size.
+        this.#requireRoomFor(value, actionBytes, randomBefore);
+        this.#measureAt = this.stepCount;
+        const result = this.#commit(action, actionBytes, value);
+        this.#session.stepped(action, value, this.#random.state);
+        return result;
+      },
+      error => {
+        this.#randomBefore = undefined;
+        throw this.#fault(error, randomBefore);
+      },
+    );
+  }
+
+  /** Takes back a step whose outcome is too large; where that cannot be, the episode ends. */
+  #requireRoomFor({ state, info }: Transition<Json>, actionBytes: number, randomBefore: RandomState): void {
+    const { variant, room } = this.#session;
+    const most = Math.max(0, room) + this.#bytes;
+    const grown = sizeOf(state, most + 1) + sizeOf(info, most + 1) + actionBytes - this.#bytes;
+    try {
+      this.#session.requireRoomToPlay(Math.max(0, grown));
+    } catch (error) {
+      if (variant.copyable) this.#random.moveTo(randomBefore);
+      else this.fail();
+      throw error;
+    }
+  }
+
+  #commit(action: Json, actionBytes: number, transition: Transition<Json>): StepResult {
+    const { id, variant, format } = this.#session;
+    const { reward, info } = transition;
+    let observation: StepResult['observation'];
+    try {
+      if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}, not a finite number`);
+      observation = variant.environment.observe(transition.state, format) as StepResult['observation'];
+    } catch (error) {
+      throw this.#fault(error);
+    }
+    this.changed = true;
+    this.#state = transition.state;
+    this.stepCount++;
+    this.totalReward += reward;
+    this.terminated = transition.terminated;
+    this.truncated = isTruncated(variant, transition, this.stepCount);
+    this.info = info;
+    const logged = this.log.append(action, actionBytes);
+    if (logged > 0) this.#session.grow(logged);
+    this.#head ??= headOfText(id, this.id);
+    const { stepCount, terminated, truncated } = this;
+    const result = new LiveResult(
+      this.#head,
+      id,
+      this.id,
+      stepCount,
+      observation,
+      reward,
+      terminated,
+      truncated,
+      info,
+    );
+    this.#results?.push(result);
+    if (transition.restarted) this.#forgetPast(observation);
+    this.#unmeasured += actionBytes;
+    if (stepCount >= this.#measureAt || this.#unmeasured > MEASURE_AFTER_BYTES || this.#results) {
+      this.#measure(result);
+    }
+    return result;
+  }
+
+  /** An automatic reset has begun another episode, from which everything can be played again. */
+  #forgetPast(observation: StepResult['observation']): void {
+    this.#session.release(this.log);
+    this.log = new ActionLog();
+    this.#restart = { state: this.#state, random: this.#random.state, step: this.stepCount };
+    this.#measureAt = this.stepCount;
+    if (!this.#results) return;
+    this.#results = [];
+    this.#firstObservation = observation;
+    this.#session.grow(-this.#resultBytes);
+    this.#resultBytes = 0;
+  }
+
+  /** Estimates anew what it takes. The next time is when it has twice as many steps. */
+  #measure(result: StepResult): void {
+    const begun = this.#restart?.step ?? 0;
+    this.#measureAt = begun + Math.max(FIRST_MEASURED_STEP, 2 * (this.stepCount - begun));
+    this.weigh();
+    if (!this.#results || this.#results.length === 0) return;
+    const resultBytes = sizeOf(result);
+    this.#resultBytes += resultBytes;
+    this.#session.grow(resultBytes);
+  }
+
+  /** Estimates what its state takes now. */
+  weigh(): void {
+    this.#unmeasured = 0;
+    const bytes = episodeSize(this.capture());
+    this.#session.grow(bytes - this.#bytes);
+    this.#bytes = bytes;
+  }
+
+  #over(): Problem {
+    const how = this.failed ? 'failed' : this.terminated ? 'terminated' : 'was truncated';
+    return new Problem(
+      'episode_over',
+      `episode ${this.id} ${how} at step ${this.stepCount}; reset the session to begin a new one`,
+    );
+  }
+
+  /** What the environment threw; ends the episode unless it is a problem that says that nothing was done and it may be tried again. */
+  #fault(error: unknown, randomBefore?: RandomState): Error {
+    if (error instanceof Problem && PROBLEMS[error.code].retryable) {
+      if (randomBefore) this.#random.moveTo(randomBefore);
+      return error;
+    }
+    const { variant } = this.#session;
+    this.fail();
+    this.#session.faulted();
+    variant.counters.faults++;
+    return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
+  }
+
+  /** @throws Problem `environment_fault` */
+  observe(format: ObservationFormat): Json {
+    const { variant } = this.#session;
+    return guarded(variant, `to show step ${this.stepCount}`, () =>
+      variant.environment.observe(this.#state, format),
+    ) as Json;
+  }
+
+  /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
+  picture(): Picture {
+    const { variant } = this.#session;
+    const picture = guarded(variant, `to paint step ${this.stepCount}`, () =>
+      variant.environment.render?.(this.#state),
+    ) as Picture | undefined;
+    if (!picture) throw new Problem('unsupported', `${variant.environment.spec.id} has no pictures`);
+    return picture;
+  }
+
+  /** The episode as plain data; of an environment that holds more than its state this is not all. */
+  capture(): EpisodeState {
+    return {
+      seed: this.seed,
+      ...(this.dynamicsSeed !== undefined && { dynamicsSeed: this.dynamicsSeed }),
+      options: this.options,
+      state: this.#state,
+      random: this.#randomBefore ?? this.#random.state,
+      step: this.stepCount,
+      totalReward: this.totalReward,
+      terminated: this.terminated,
+      truncated: this.truncated,
+      failed: this.failed,
+      info: this.info,
+      restart: this.#restart,
+      log: this.log.position,
+      bytes: this.#bytes,
+    };
+  }
+
+  /** The same for another session: from here on the two share what is done no more. */
+  share(): EpisodeState {
+    this.log.seal();
+    return this.capture();
+  }
+
+  /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
+  records(): MaybePromise<TrajectoryRecord[]> {
+    const { owner, variant, format } = this.#session;
+    return this.ownRecords ?? replayFor(owner, variant, this.capture(), { format });
+  }
+
+  /** The same of an environment that cannot be replayed; undefined for others, whose actions are enough. */
+  get ownRecords(): TrajectoryRecord[] | undefined {
+    return this.#results && recorded(this.#firstObservation!, this.#results, this.capture());
+  }
+
+  /** What was done last in the episode; undefined at its beginning. */
+  get lastAction(): Json | undefined {
+    return lastOf(this.log.position);
+  }
+
+  /**
+   * The next actions of a reference policy; draws come from the step, not from the episode's generator.
+   * @throws Problem `unknown_reference` naming those there are, `environment_fault`
+   */
+  plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
+    const { variant } = this.#session;
+    const references = variant.environment.references ?? {};
+    if (!Object.hasOwn(references, policy)) {
+      const names = Object.keys(references).join(', ') || 'none';
+      throw new Problem(
+        'unknown_reference',
+        `${variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
+      );
+    }
+    if (this.isOver) return [];
+    const [a, b, c, d] = this.#random.state;
+    const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
+    return guarded(variant, `to plan with ${policy}`, () =>
+      references[policy].plan(this.#state, count, random, turns),
+    );
+  }
+
+  /** The actions that are legal now, as a player writes them; null for an environment that cannot list them. */
+  validActions(): MaybePromise<readonly string[] | null> {
+    const { variant } = this.#session;
+    const listed = writtenValidActions(variant.environment);
+    if (!listed) return null;
+    return this.isOver ? [] : guarded(variant, 'to list the valid actions', () => listed(this.#state));
+  }
+
+  /** Lets the environment release what it holds outside the state. */
+  dispose(): void {
+    const { environment, counters } = this.#session.variant;
+    const released = environment.dispose?.(this.#state);
+    if (released instanceof Promise) {
+      released.catch(() => {
+        counters.faults++;
+      });
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
+import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
+import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
+import type { ByteAccount } from '../limits/budgets.ts';
+import { sizeOf } from '../limits/size.ts';
+import { type ActionCheck, actionCheck } from './action-check.ts';
+import type { EnvironmentCounters } from './environment-counters.ts';
+
+/** Of a variant without its configuration: what it is made of, and its check of actions. */
+const VARIANT_BYTES = 4096;
+const NO_OPTIONS: JsonObject = Object.freeze({});
+
+/** An environment under one effective configuration and wrappers: what all its sessions share. */
+export class Variant {
+  /** The environment without wrappers. */
+  readonly base: AnyEnvironment;
+  readonly environment: AnyEnvironment;
+  readonly config: JsonObject;
+  readonly wrappers: readonly WrapperChoice[];
+  readonly counters: EnvironmentCounters;
+  /** Steps after which a session truncates the episode. */
+  readonly maxSteps: number;
+  /** The session goes on after the end of an episode. */
+  readonly autoReset: boolean;
+  readonly formats: ObservationFormat[];
+  readonly seedable: boolean;
+  /** States hold everything, so they can be remembered, copied and replayed. */
+  readonly copyable: boolean;
+  readonly checkAction: ActionCheck;
+  /** Estimated memory, in bytes. */
+  readonly bytes: number;
+  /** Sessions that are open under it. */
+  #sessions = 0;
+  /** The account that pays for its memory: that of the client who opened the first of these sessions. */
+  #account: ByteAccount | undefined;
+  #defaultOptions: JsonObject | undefined;
+
+  /** @throws InvalidConfig, Problem for an unknown wrapper */
+  constructor(
+    base: AnyEnvironment,
+    config: JsonObject,
+    wrappers: readonly WrapperChoice[],
+    counters: EnvironmentCounters,
+  ) {
+    this.base = base;
+    this.environment = wrap(base, wrappers);
+    this.config = resolveConfig(this.environment, config);
+    this.wrappers = wrappers;
+    this.counters = counters;
+    const { spec } = this.environment;
+    this.maxSteps = stepLimit(spec, this.config);
+    this.autoReset = spec.autoReset === true;
+    this.formats = [...new Set<ObservationFormat>(['text', ...spec.observationFormats, 'structured'])];
+    this.seedable = spec.seedable !== false;
+    this.copyable = this.environment.dispose === undefined;
+    this.checkAction = actionCheck(spec.actionSpace);
+    this.bytes = VARIANT_BYTES + sizeOf(config) + sizeOf(this.config) + sizeOf(wrappers);
+  }
+
+  /** What a session of this client would need besides itself, in bytes. */
+  get openingBytes(): number {
+    return this.#account ? 0 : this.bytes;
+  }
+
+  /** A session is opened under it. */
+  opened(account: ByteAccount): void {
+    this.#sessions++;
+    if (this.#account) return;
+    this.#account = account;
+    account.add(this.bytes);
+  }
+
+  /** One of its sessions ended. */
+  ended(): void {
+    if (--this.#sessions > 0) return;
+    this.#account?.add(-this.bytes);
+    this.#account = undefined;
+  }
+
+  /** @throws InvalidOptions */
+  options(given: JsonObject = NO_OPTIONS): JsonObject {
+    if (Object.keys(given).length > 0) return resolveOptions(this.environment, given);
+    this.#defaultOptions ??= resolveOptions(this.environment);
+    return this.#defaultOptions;
+  }
+}

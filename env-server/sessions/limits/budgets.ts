@@ -1,0 +1,138 @@
+import { getHeapStatistics } from 'node:v8';
+import { Problem } from '../../problems.ts';
+
+/** What sessions may take in memory, in bytes; 0 stands for a share of the heap. */
+export interface ByteLimits {
+  readonly maxBytes: number;
+  readonly maxBytesPerClient: number;
+  readonly maxBytesPerSession: number;
+}
+
+/** Shares of the heap that stand for limits of 0; what is left is for requests, replies and garbage. */
+export const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerSession: 1 / 64 } as const;
+/** What open sessions may grow by beyond the limits of their client and server, at which nothing more is opened or remembered. */
+const ROOM_TO_PLAY = 1.125;
+/** Of a token's bytes, for replies remembered in all sessions, as long as each gets no more and no less than this. */
+const REPLY_SHARE = 1 / 8;
+const MAX_REPLY_BYTES = 64 * 1024;
+const MIN_REPLY_BYTES = 4 * 1024;
+/** Of a token's bytes, for replies to requests that concern no session yet. */
+const CLIENT_REPLY_SHARE = 1 / 32;
+const RETRY_AFTER_SECONDS = 1;
+const BYTES_PER_MB = 1024 * 1024;
+
+/** The limits in force: those of 0 by the heap limit of this process. */
+export function resolveByteLimits(
+  limits: ByteLimits,
+  heapBytes = getHeapStatistics().heap_size_limit,
+): ByteLimits {
+  const inForce = (name: keyof ByteLimits) => limits[name] || Math.floor(heapBytes * HEAP_SHARES[name]);
+  return {
+    maxBytes: inForce('maxBytes'),
+    maxBytesPerClient: inForce('maxBytesPerClient'),
+    maxBytesPerSession: inForce('maxBytesPerSession'),
+  };
+}
+
+/** The sums over all sessions of a process, and its limits. */
+export class ByteBudget {
+  readonly limits: ByteLimits;
+  /** Estimated memory of all sessions and remembered replies. */
+  used = 0;
+  /** Open sessions. */
+  sessions = 0;
+
+  constructor(limits: ByteLimits) {
+    this.limits = resolveByteLimits(limits);
+  }
+
+  /** Whether so many bytes more would exceed the limit of the process. */
+  isShort(bytes: number): boolean {
+    return this.used + bytes > this.limits.maxBytes;
+  }
+
+  /** What the replies that one session remembers may take: they are given up before sessions are. */
+  get replyBytesOfSession(): number {
+    const share = (this.limits.maxBytesPerClient * REPLY_SHARE) / Math.max(1, this.sessions);
+    return Math.max(MIN_REPLY_BYTES, Math.min(MAX_REPLY_BYTES, share));
+  }
+}
+
+/** Estimated memory of what one client holds. */
+export class ByteAccount {
+  readonly #budget: ByteBudget;
+  readonly limits: ByteLimits;
+  used = 0;
+
+  constructor(budget: ByteBudget) {
+    this.#budget = budget;
+    this.limits = budget.limits;
+  }
+
+  get replyBytesOfSession(): number {
+    return this.#budget.replyBytesOfSession;
+  }
+
+  /** What the replies to a client's requests that concern no session yet may take. */
+  get replyBytes(): number {
+    return Math.max(MIN_REPLY_BYTES, this.limits.maxBytesPerClient * CLIENT_REPLY_SHARE);
+  }
+
+  add(bytes: number): void {
+    this.used += bytes;
+    this.#budget.used += bytes;
+  }
+
+  /** The same, for what remembers replies. */
+  grow(bytes: number): void {
+    this.add(bytes);
+  }
+
+  /**
+   * Refuses to open or remember what has no room.
+   * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
+   */
+  requireRoom(bytes: number): void {
+    this.#require(bytes, 1);
+  }
+
+  /**
+   * The same for what open sessions need to go on: they have some more.
+   * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
+   */
+  requireRoomToPlay(bytes: number): void {
+    if (this.used + bytes <= this.limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
+    this.#require(bytes, ROOM_TO_PLAY);
+  }
+
+  #require(bytes: number, factor: number): void {
+    const { limits, used } = this.#budget;
+    const { maxBytesPerClient, maxBytes } = limits;
+    if (this.used + bytes > maxBytesPerClient * factor) {
+      throw new Problem(
+        'token_budget_exceeded',
+        `your sessions take ${inMb(this.used)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+    if (used + bytes > maxBytes * factor) {
+      throw new Problem(
+        'server_budget_exceeded',
+        `all sessions of the server may take ${inMb(maxBytes)} of memory; this needs ${inMb(bytes)} more than is left`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+  }
+}
+
+/** `session_budget_exceeded`, with the numbers. */
+export function sessionBudgetExceeded(id: string, used: number, bytes: number, most: number): Problem {
+  return new Problem(
+    'session_budget_exceeded',
+    `session ${id} takes ${inMb(used)} of the ${inMb(most)} of memory that one session may have; this needs ${inMb(bytes)} more`,
+  );
+}
+
+export function inMb(bytes: number): string {
+  return `${(bytes / BYTES_PER_MB).toFixed(2)} MB`;
+}

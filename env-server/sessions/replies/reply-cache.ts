@@ -1,0 +1,268 @@
+import type { Json } from '../../../shared/json.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import { sizeOf } from '../limits/size.ts';
+import type { StoredReply } from '../storage/stored-session.ts';
+import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
+
+/** Keys of a request that do not belong to what it asks for. */
+const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);
+/** Of an entry without what it holds. */
+const ENTRY_BYTES = 160;
+/** Of the bytes that replies may take: what is left when older ones are dropped. */
+const KEPT_SHARE = 7 / 8;
+/** Of a reply that is not there yet. */
+const NO_NUMBER = -1;
+/** Of replies that came from the store; requests are numbered from 1. */
+const NO_REQUEST = 0;
+const RETRY_AFTER_SECONDS = 60;
+
+interface CachedReply {
+  readonly operation: string;
+  /** What was asked, or its fingerprint. */
+  readonly asked: object | string;
+  /** A promise while the request is in flight. */
+  reply: unknown;
+  /** Counts the replies of a memory in the order in which they came. */
+  number: number;
+  bytes: number;
+  /** Number of the request it came in; replies of one request are never dropped for one another. */
+  readonly request: number;
+  /** Of its key, where that is known already. */
+  readonly hash: KeyHash | undefined;
+}
+
+/** Whose replies they are, and what they may take. */
+export interface ReplyCacheOwner {
+  /** Bytes of replies that are kept; older ones are dropped for newer ones. */
+  readonly replyBytes: number;
+  /** The memory takes so many bytes more or, below zero, less. */
+  grow(bytes: number): void;
+}
+
+/** Identifies a reply within its memory. */
+export interface ReplyName {
+  readonly number: number;
+  readonly key: string;
+}
+
+/** A reply that is to be stored, nothing of it text yet. */
+export interface NewReply extends ReplyName {
+  readonly operation: string;
+  readonly asked: object | string;
+  readonly reply: unknown;
+}
+
+/** What came and went since a memory was last stored. */
+export interface ReplyChanges {
+  readonly added: readonly NewReply[];
+  /** Replies that were stored and are dropped. */
+  readonly removed: readonly ReplyName[];
+  /** Hashes of the keys that were dropped, two words each. */
+  readonly dropped: Uint32Array;
+  /** How far it is stored when these are. */
+  readonly end: { readonly replies: number; readonly dropped: number; readonly turn: number };
+}
+
+/**
+ * Replies by request key, so that a repeated request changes nothing. A request still in flight shares its reply; one
+ * that failed is forgotten. Where a reply had to make room for later ones its key is remembered, and refused.
+ */
+export class ReplyCache {
+  readonly #holder: ReplyCacheOwner;
+  readonly #entries = new Map<string, CachedReply>();
+  /** Bytes of replies that are there. */
+  #kept = 0;
+  /** Replies that have come. */
+  #count = 0;
+  /** Keys whose replies were dropped. */
+  #dropped = new KeyHashes();
+  /** The same, of an earlier time. */
+  #droppedBefore: KeyHashes | undefined;
+  #turns = 0;
+  #turnedAt: number | undefined;
+  /** How far it is stored. */
+  #stored = { replies: 0, dropped: 0 };
+  #removed: ReplyName[] = [];
+
+  constructor(holder: ReplyCacheOwner) {
+    this.#holder = holder;
+  }
+
+  /** Takes over what was stored. */
+  recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
+    for (const { number, key, operation, asked, reply } of replies) {
+      const entry: CachedReply = {
+        operation,
+        asked,
+        reply,
+        number,
+        bytes: 0,
+        request: NO_REQUEST,
+        hash: undefined,
+      };
+      this.#entries.set(key, entry);
+      this.#count = Math.max(this.#count, number + 1);
+      this.#weigh(key, entry);
+    }
+    const before = this.#dropped.bytes;
+    for (const hashes of dropped) this.#dropped.addAll(hashes);
+    this.#holder.grow(this.#dropped.bytes - before);
+    this.#stored = { replies: this.#count, dropped: this.#dropped.size };
+  }
+
+  /** What is to be stored now; replies still in flight come later. */
+  get changes(): ReplyChanges {
+    const added: NewReply[] = [];
+    if (this.#stored.replies < this.#count) {
+      for (const [key, { number, operation, asked, reply }] of this.#entries) {
+        if (number < this.#stored.replies) continue;
+        added.push({ number, key, operation, asked, reply });
+      }
+    }
+    const dropped = this.#dropped.since(this.#stored.dropped);
+    const end = { replies: this.#count, dropped: this.#dropped.size, turn: this.#turns };
+    return { added, removed: this.#removed.slice(), dropped, end };
+  }
+
+  /** These were stored. */
+  stored({ added, removed, end }: ReplyChanges): void {
+    const { turn, ...stored } = end;
+    this.#stored = turn === this.#turns ? stored : { ...stored, dropped: 0 };
+    this.#removed = this.#removed.slice(removed.length);
+    // What was dropped while it was being written.
+    for (const { key, number } of added) {
+      if (this.#entries.get(key)?.number !== number) this.#removed.push({ number, key });
+    }
+  }
+
+  /**
+   * The stored reply, or what `work` returns, stored.
+   * @throws Problem `key_reused` when the key was used for something else, `request_key_expired` when its reply was
+   * dropped, `too_many_requests` when no more dropped keys can be remembered
+   * @param request number of the request that asks; the replies of a batch stay until the next request
+   */
+  once(
+    key: string,
+    operation: string,
+    input: object,
+    work: () => MaybePromise<unknown>,
+    request = NO_REQUEST,
+  ): MaybePromise<unknown> {
+    const known = this.#entries.get(key);
+    if (known) {
+      if (known.operation !== operation || fingerprint(known.asked) !== fingerprint(input)) {
+        throw new Problem('key_reused', `request key "${key}" was used for another ${known.operation}`);
+      }
+      return known.reply;
+    }
+    const hash = this.#dropped.size > 0 || this.#droppedBefore ? hashOf(key) : undefined;
+    if (hash) this.#requireNew(key, hash);
+    const reply = work();
+    const entry: CachedReply = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request, hash };
+    this.#entries.set(key, entry);
+    if (reply instanceof Promise) this.#await(key, entry, reply);
+    else this.#keep(key, entry);
+    return reply;
+  }
+
+  /** Remembers a recorded reply, unless it is, or was, remembered already. */
+  remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
+    const hash = hashOf(key);
+    if (this.#entries.has(key) || this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) return;
+    const entry: CachedReply = {
+      operation,
+      asked,
+      reply,
+      number: NO_NUMBER,
+      bytes: 0,
+      request: NO_REQUEST,
+      hash,
+    };
+    this.#entries.set(key, entry);
+    this.#keep(key, entry);
+  }
+
+  /** Forgets dropped keys that were dropped at least so long ago, and at most twice as long. */
+  turn(now: number, keepMs: number): void {
+    this.#turnedAt ??= now;
+    if (now - this.#turnedAt < keepMs) return;
+    this.#turnedAt = now;
+    this.#turns++;
+    this.#holder.grow(-(this.#droppedBefore?.bytes ?? 0));
+    this.#droppedBefore = this.#dropped;
+    this.#dropped = new KeyHashes();
+    this.#stored.dropped = 0;
+  }
+
+  #requireNew(key: string, hash: KeyHash): void {
+    if (this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) {
+      throw new Problem(
+        'request_key_expired',
+        `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
+      );
+    }
+    if (this.#dropped.size >= MAX_HASHES) {
+      throw new Problem(
+        'too_many_requests',
+        `${MAX_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
+  }
+
+  #await(key: string, entry: CachedReply, reply: Promise<unknown>): void {
+    reply.then(
+      value => {
+        entry.reply = value;
+        this.#keep(key, entry);
+      },
+      () => {
+        if (this.#entries.get(key) === entry) this.#entries.delete(key);
+      },
+    );
+  }
+
+  #keep(key: string, entry: CachedReply): void {
+    entry.number = this.#count++;
+    this.#weigh(key, entry);
+    this.#trim(entry.request);
+  }
+
+  #weigh(key: string, entry: CachedReply): void {
+    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(entry.asked) + sizeOf(entry.reply);
+    this.#kept += entry.bytes;
+    this.#holder.grow(entry.bytes);
+  }
+
+  /** Drops the oldest replies when there is no room, some at a time. */
+  #trim(request: number): void {
+    const most = this.#holder.replyBytes;
+    if (this.#kept <= most) return;
+    const before = this.#dropped.bytes;
+    for (const [key, { number, bytes, hash, request: from }] of this.#entries) {
+      if (this.#kept <= most * KEPT_SHARE || (from !== NO_REQUEST && from === request)) break;
+      if (number === NO_NUMBER) continue;
+      this.#entries.delete(key);
+      this.#kept -= bytes;
+      this.#holder.grow(-bytes);
+      this.#dropped.add(hash ?? hashOf(key));
+      if (number < this.#stored.replies) this.#removed.push({ number, key });
+    }
+    this.#holder.grow(this.#dropped.bytes - before);
+  }
+}
+
+/** A reply as it is stored. */
+export function storedReply({ asked, reply, ...name }: NewReply): StoredReply {
+  return { ...name, asked: fingerprint(asked), reply: reply as Json };
+}
+
+/** What was asked, as it is compared with what is asked later under the same key. */
+export function fingerprint(input: object | string): string {
+  if (typeof input === 'string') return input;
+  const keys: string[] = [];
+  for (const key in input) if (!ENVELOPE.has(key)) keys.push(key);
+  keys.sort();
+  return JSON.stringify(keys.map(key => [key, (input as { readonly [key: string]: unknown })[key]]));
+}

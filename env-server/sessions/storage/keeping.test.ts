@@ -1,0 +1,276 @@
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import t, { type Test } from 'tap';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
+import { type App, createApp } from '../../app.ts';
+import type { Settings } from '../../config/settings.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
+import type { Registry } from '../../environments/registry.ts';
+import { DATABASE_FILE } from '../../persistence/database.ts';
+import { ServerClock } from '../limits/server-clock.ts';
+
+/** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
+
+t.setTimeout(120_000);
+
+async function server(t: Test, data: string, settings: Partial<Settings> = {}, clock?: ServerClock) {
+  const app = await createApp(
+    { logLevel: 'silent', data, checkpointSeconds: 0, ...settings },
+    { registry: withOdd(testRegistry()), ...(clock ? { clock } : { now: () => 1e12 }) },
+  );
+  t.teardown(() => app.server.close());
+  const ask = async (method: 'GET' | 'POST', url: string, payload?: object, key?: string) => {
+    const headers = key === undefined ? {} : { 'idempotency-key': key };
+    const reply = await app.server.inject({ method, url, payload, headers });
+    return { status: reply.statusCode, body: reply.json() };
+  };
+  const open = async (env_id: string, more: JsonObject = {}) =>
+    String((await ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);
+  return { ...app, ask, open };
+}
+
+/** `test/Odd-v0` has states as its actions say: nested as deep, or of a kind that is no JSON. */
+function withOdd(registry: Registry): Registry {
+  const model = registry.find('test/Faulty-v0')!;
+  registry.register({
+    ...model,
+    spec: { ...model.spec, id: 'test/Odd-v0', maxEpisodeSteps: 1000 },
+    reset: () => ({}),
+    observe: () => 'odd',
+    step: (_state: Json, action: Json) => ({
+      state: action === 'bigint' ? { big: 1n } : { nested: nested(Number(action)) },
+      reward: 0,
+      terminated: false,
+      info: { success: false, action_is_valid: true, action_is_effective: true },
+    }),
+  } as unknown as AnyEnvironment);
+  return registry;
+}
+
+function nested(depth: number): Json {
+  let value: Json = 0;
+  for (let i = 0; i < depth; i++) value = [value];
+  return value;
+}
+
+const step = (app: Awaited<ReturnType<typeof server>>, id: string, action: string, key?: string) =>
+  app.ask('POST', `/v1/sessions/${id}/step`, { action }, key);
+
+t.test('long actions and a thousand snapshots are stored once, in slices, and read again', async t => {
+  const data = t.testdir();
+  const first = await server(t, data, { checkpointSeconds: 3600 });
+  const bystanders = await Promise.all(Array.from({ length: 20 }, () => first.open('test/Counter-v0')));
+  const session_id = await first.open('MetaMathQA-v0', { wrappers: [{ name: 'auto_reset' }] });
+  const action = 'x'.repeat(2000);
+  const batch = (count: number, item: object) =>
+    first.ask('POST', '/v1/batch', { items: new Array(count).fill({ session_id, ...item }) });
+  for (let round = 0; round < 8; round++) {
+    await batch(75, { op: 'step', action });
+    await batch(128, { op: 'snapshot' });
+  }
+  const { body: before } = await first.ask('GET', `/v1/sessions/${session_id}`);
+  t.equal(before.step, 600);
+  await first.server.close();
+  const database = new DatabaseSync(join(data, DATABASE_FILE), { readOnly: true });
+  const { total } = database.prepare('SELECT sum(length(data)) AS total FROM session_parts').get() as {
+    total: number;
+  };
+  database.close();
+  t.ok(total < 8_000_000, `${total} characters`);
+  const again = await server(t, data);
+  t.same((await again.ask('GET', `/v1/sessions/${session_id}`)).body, before);
+  for (const id of bystanders) t.equal((await again.ask('GET', `/v1/sessions/${id}`)).status, 200);
+  const restored = await again.ask('POST', `/v1/sessions/${session_id}/restore`, {
+    snapshot_id: `${session_id}.s1`,
+  });
+  t.match(restored, { status: 200, body: { step: 75 } });
+});
+
+t.test('a session that cannot be made text is reported to its client, and costs no other one', async t => {
+  const data = t.testdir();
+  const first = await server(t, data, { checkpointSeconds: 0.01 });
+  const bystanders = await Promise.all(Array.from({ length: 20 }, () => first.open('test/Counter-v0')));
+  const odd = { deep: await first.open('test/Odd-v0'), big: await first.open('test/Odd-v0') };
+  await step(first, odd.deep, '100000');
+  await step(first, odd.big, 'bigint');
+  const unsaved = async (id: string) => (await first.ask('GET', `/v1/sessions/${id}`)).body.persistence;
+  await until(() => first.sessions.unsaved === 2);
+  t.match(await step(first, odd.big, '1'), { status: 507, body: { code: 'session_unsaved' } });
+  t.match(await unsaved(odd.big), { state: 'unsaved', reason: /BigInt/ });
+  t.match((await step(first, odd.big, 'bigint')).body, { step: 2 }, 'it goes on when its client knows');
+  for (const id of bystanders) await step(first, id, 'add');
+  await first.server.close();
+
+  const again = await server(t, data);
+  for (const id of bystanders) t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 1 });
+  for (const id of Object.values(odd)) {
+    const { status, body } = await step(again, id, '1');
+    const rolledBack = { status: 409, body: { code: 'session_rolled_back' } };
+    const lost = { status: 410, body: { code: 'session_lost', detail: /could not be stored/ } };
+    t.match({ status, body }, status === 409 ? rolledBack : lost);
+  }
+});
+
+t.test('only what is new is written, and what is needed no more is removed', async t => {
+  const data = t.testdir();
+  const app = await server(t, data, { checkpointSeconds: 0.01 });
+  const database = new DatabaseSync(join(data, DATABASE_FILE), { readOnly: true });
+  t.teardown(() => database.close());
+  const id = await app.open('test/Counter-v0', { config: { preset: 'long' } });
+  const stored = () =>
+    database
+      .prepare(
+        "SELECT number, data FROM session_parts WHERE session_id = ? AND kind = 'actions' ORDER BY number",
+      )
+      .all(id) as { number: number; data: string }[];
+  const settled = async (count: number) => {
+    const actions = () => stored().flatMap(({ data }) => (JSON.parse(data) as { actions: Json[] }).actions);
+    await until(() => actions().length === count);
+  };
+  for (let i = 0; i < 100; i++) await step(app, id, 'draw');
+  await settled(100);
+  const early = stored();
+  await app.ask('POST', `/v1/sessions/${id}/snapshot`);
+  for (let i = 0; i < 50; i++) await step(app, id, 'draw');
+  await settled(150);
+  t.same(stored().slice(0, early.length), early, 'nothing is written again');
+  await app.ask('POST', `/v1/sessions/${id}/reset`);
+  // Its last chunk, of 64 actions, goes on after the snapshot.
+  await settled(128);
+  t.same(stored().slice(0, early.length), early, 'the snapshot needs these');
+  for (let round = 0; round < 3; round++) {
+    await app.ask('POST', `/v1/sessions/${id}/restore`, { snapshot_id: `${id}.s1` });
+    for (let i = 0; i < 30; i++) await step(app, id, 'draw');
+    await app.ask('POST', `/v1/sessions/${id}/snapshot`);
+  }
+  const before = (await app.ask('POST', '/v1/batch', { items: [{ op: 'trajectory', session_id: id }] })).body;
+  await app.server.close();
+  const again = await server(t, data);
+  t.same(
+    (await again.ask('POST', '/v1/batch', { items: [{ op: 'trajectory', session_id: id }] })).body,
+    before,
+  );
+  for (const [number, steps] of [100, 130, 130, 130].entries()) {
+    const restored = await again.ask('POST', `/v1/sessions/${id}/restore`, {
+      snapshot_id: `${id}.s${number + 1}`,
+    });
+    t.match(restored.body, { step: steps });
+  }
+});
+
+t.test('dropped request keys are refused after a restart, too', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  const id = await first.open('test/Counter-v0', { config: { preset: 'long' } });
+  for (let i = 0; i < 400; i++) t.equal((await step(first, id, 'draw', `k${i}`)).status, 200);
+  t.match(await step(first, id, 'draw', 'k0'), { status: 409, body: { code: 'request_key_expired' } });
+  await first.server.close();
+  const again = await server(t, data);
+  let expired = 0;
+  for (let i = 0; i < 400; i++) {
+    const { status, body } = await step(again, id, 'draw', `k${i}`);
+    if (status === 409) expired++;
+    else t.equal(body.step, i + 1);
+  }
+  t.ok(expired > 0 && expired < 400, `${expired} of 400 keys`);
+  t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 400 }, 'nothing was carried out');
+});
+
+t.test('sessions of the first form are read, snapshots and replies included', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  const id = await first.open('test/Counter-v0', { config: { preset: 'long' }, seed: 1 });
+  for (let i = 0; i < 3; i++) await step(first, id, 'draw');
+  const { body: before } = await first.ask('GET', `/v1/sessions/${id}`);
+  await first.server.close();
+  const database = new DatabaseSync(join(data, DATABASE_FILE));
+  const row = database.prepare('SELECT settings, document FROM sessions').get() as {
+    settings: string;
+    document: string;
+  };
+  const { episode } = JSON.parse(row.document) as { episode: JsonObject };
+  const { restart: _restart, log: _log, ...old } = episode;
+  const document = {
+    ...JSON.parse(row.settings),
+    episode: { ...old, actions: ['draw', 'draw', 'draw'] },
+    past: {
+      episodes: 1,
+      snapshotsTaken: 1,
+      snapshots: [[`${id}.s1`, { ...old, actions: ['draw', 'draw', 'draw'] }]],
+      replies: [{ key: 'k', operation: 'step', asked: '[["action","draw"]]', reply: { step: 3 } }],
+      rolledBack: false,
+    },
+  };
+  database.exec('DELETE FROM session_parts');
+  database
+    .prepare('UPDATE sessions SET version = 1, settings = NULL, document = ?')
+    .run(JSON.stringify(document));
+  database.close();
+  for (let restart = 0; restart < 2; restart++) {
+    const again = await server(t, data);
+    const { memory: _memory, ...found } = (await again.ask('GET', `/v1/sessions/${id}`)).body;
+    const { memory: _before, ...expected } = before;
+    t.match(found, { ...expected, episode_id: /./ });
+    const { status } = await again.ask('GET', `/v1/sessions/${id}`);
+    t.equal(status, 200);
+    t.equal((await again.ask('POST', `/v1/sessions/${id}/restore`, { snapshot_id: `${id}.s1` })).status, 200);
+    await again.server.close();
+  }
+});
+
+/** A machine whose clocks a test moves. */
+function machine() {
+  const at = { wall: 1e12, passed: 0 };
+  const start = (): ServerClock => {
+    const began = at.passed;
+    return new ServerClock({
+      wall: () => at.wall,
+      monotonic: () => at.passed - began,
+      uptime: () => at.passed,
+      boot: () => 'this start',
+    });
+  };
+  const pass = (seconds: number) => {
+    at.wall += 1000 * seconds;
+    at.passed += 1000 * seconds;
+  };
+  return { at, start, pass };
+}
+
+t.test('a wall clock that is set by hours expires nothing early and nothing never', async t => {
+  for (const hours of [-2, 2]) {
+    const data = t.testdir({ [String(hours)]: {} });
+    const folder = join(data, String(hours));
+    const { at, start, pass } = machine();
+    const limits = { idleTtlSeconds: 100, lifetimeSeconds: 1000 };
+    const first = await server(t, folder, limits, start());
+    const id = await first.open('test/Counter-v0');
+    const stands = async (app: App & Awaited<ReturnType<typeof server>>) => {
+      app.sessions.sweep();
+      return (await app.ask('GET', `/v1/sessions/${id}`)).status;
+    };
+    pass(50);
+    at.wall += hours * 3_600_000;
+    t.equal(await stands(first), 200);
+    const { expires_at } = (await first.ask('GET', `/v1/sessions/${id}`)).body;
+    t.equal(Date.parse(expires_at), at.wall + 100_000, 'told by the wall clock as it is');
+    pass(90);
+    t.equal(await stands(first), 200);
+    await first.server.close();
+    at.wall -= hours * 3_600_000;
+    pass(30);
+    const second = await server(t, folder, limits, start());
+    t.equal(await stands(second), 200);
+    const idle = await second.open('test/Counter-v0');
+    pass(101);
+    second.sessions.sweep();
+    t.match((await second.ask('GET', `/v1/sessions/${idle}`)).body, { code: 'session_expired' });
+    await second.server.close();
+    pass(1000);
+    const third = await server(t, folder, limits, start());
+    t.equal(await stands(third), 410, 'its lifetime is over');
+    await third.server.close();
+  }
+});

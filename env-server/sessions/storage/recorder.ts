@@ -1,0 +1,122 @@
+import type { Json } from '../../../shared/json.ts';
+import { RecordTooLarge } from '../../persistence/journal/frames.ts';
+import type { Journal } from '../../persistence/journal/journal.ts';
+import {
+  NO_SESSION,
+  type OpenBody,
+  type RecordBody,
+  type RecordKind,
+} from '../../persistence/journal/records.ts';
+import type { EndedSession } from '../ended.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
+import type { Session } from '../session.ts';
+import { type Recorder, recordedEpisode } from './recorded-episode.ts';
+
+export interface RecorderParts {
+  /** Which definition an environment id stands for now. */
+  readonly editionOf: (envId: string) => string;
+  /** Why a session cannot be kept over the end of the process. */
+  readonly lostBy: (session: Session) => string | undefined;
+  /** A record of a session is too large for the journal: the session is to be stored as it stands. */
+  readonly onTooLarge: (session: Session) => void;
+  /** The same for a reply that concerns no session. */
+  readonly onReplyTooLarge: () => void;
+}
+
+/** Journals what sessions do. It counts the records of each session, and records nothing before `begin` and after `end`. */
+export class SessionRecorder implements Recorder<Session> {
+  readonly #journal: Journal;
+  readonly #parts: RecorderParts;
+  #active = false;
+
+  constructor(journal: Journal, parts: RecorderParts) {
+    this.#journal = journal;
+    this.#parts = parts;
+  }
+
+  begin(): void {
+    this.#active = true;
+  }
+
+  end(): void {
+    this.#active = false;
+  }
+
+  /** @throws Problem `storage_full`, `storage_failed` */
+  requireRoom(): void {
+    if (this.#active) this.#journal.requireRoom();
+  }
+
+  /** Delivers a reply when what was recorded before it is kept. */
+  deliver(reply: () => void): void {
+    if (this.#active) this.#journal.deliver(reply);
+    else reply();
+  }
+
+  /** Records what was done with a session. */
+  append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
+    if (!this.#active) return;
+    const n = session.recorded + 1;
+    try {
+      this.#journal.append(kind, session.id, n, body);
+      session.recorded = n;
+    } catch (error) {
+      if (!(error instanceof RecordTooLarge)) throw error;
+      session.recorded = n;
+      this.#parts.onTooLarge(session);
+    }
+  }
+
+  /** Sessions were opened by one operation. */
+  opened(sessions: readonly Session[]): void {
+    if (!this.#active) return;
+    let first: { readonly id: string; readonly episode: EpisodeState } | undefined;
+    for (const session of sessions) {
+      const episode = session.episode.capture();
+      const isSame = first?.episode.state === episode.state;
+      const body = this.#openBody(session, episode, isSame ? first!.id : undefined);
+      first ??= { id: session.id, episode };
+      this.append(session, 'open', body);
+    }
+  }
+
+  #openBody(session: Session, episode: EpisodeState, like: string | undefined): OpenBody {
+    const { settings } = session;
+    const lost = this.#parts.lostBy(session);
+    return {
+      serial: settings.serial,
+      owner: settings.owner,
+      group_id: settings.groupId,
+      env_id: settings.envId,
+      edition: this.#parts.editionOf(settings.envId),
+      config: settings.config,
+      wrappers: settings.wrappers as unknown as readonly Json[],
+      format: settings.format,
+      created_at: settings.createdAt,
+      ttl_ms: settings.ttlMs,
+      deadline: settings.deadline,
+      seed: episode.seed,
+      options: episode.options,
+      ...(lost === undefined
+        ? like === undefined
+          ? { episode: recordedEpisode(episode) }
+          : { like, dynamics_seed: episode.dynamicsSeed }
+        : { lost }),
+    };
+  }
+
+  ended(session: Session, { owner, ending, reason, forgetAt }: EndedSession): void {
+    this.append(session, 'end', { owner, ending, reason, forget_at: forgetAt });
+  }
+
+  /** Remembers the reply to a client's request that concerns no session yet. */
+  clientReply(owner: string, reply: { key: string; operation: string; asked: string; reply: Json }): void {
+    if (!this.#active) return;
+    try {
+      this.#journal.append('clientReply', NO_SESSION, 0, { owner, ...reply });
+    } catch (error) {
+      if (!(error instanceof RecordTooLarge)) throw error;
+      this.#parts.onReplyTooLarge();
+    }
+  }
+}

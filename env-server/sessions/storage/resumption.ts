@@ -1,0 +1,252 @@
+import type { Logger } from 'pino';
+import type { Json } from '../../../shared/json.ts';
+import type { Transition } from '../../environments/core/environment.ts';
+import { SessionContinuity } from '../../persistence/journal/continuity.ts';
+import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
+import { type ReplayFindings, replayJournal } from '../../persistence/journal/replay.ts';
+import type { Segment } from '../../persistence/journal/segments.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import type { EndedSession, EndReason } from '../ended.ts';
+import { type EpisodeState, withDynamics } from '../episodes/episode.ts';
+import type { SessionManager } from '../manager.ts';
+import type { SessionOwnership } from '../placement.ts';
+import type { Session } from '../session.ts';
+import type { VariantCatalog } from '../variant-catalog.ts';
+import { episodeOfRecord } from './recorded-episode.ts';
+import type { StoredSession } from './stored-session.ts';
+
+export interface ResumptionParts {
+  readonly sessions: SessionManager;
+  readonly catalog: VariantCatalog;
+  readonly log: Logger;
+  readonly editionOf: (envId: string) => string;
+  readonly share: SessionOwnership;
+  /** The reply to a request that began an episode. */
+  readonly viewOf: (session: Session) => Json;
+  /** Told of sessions that cannot be opened again. */
+  readonly onLost: (ended: EndedSession) => void;
+}
+
+/** Does again what the journal has of sessions, on top of what the database has of them. */
+export class Resumption {
+  readonly #parts: ResumptionParts;
+  readonly #continuity = new SessionContinuity();
+  readonly #stop = new AbortController();
+  /** Stored by a server that ended in order: no records are missing. */
+  readonly #atRest = new Set<string>();
+  /** The last session that was recorded in full: those that follow may begin as it did. */
+  #example: { readonly id: string; readonly episode: EpisodeState } | undefined;
+  #records = 0;
+
+  constructor(parts: ResumptionParts) {
+    this.#parts = parts;
+  }
+
+  /** Records of a session up to a number are in the database. */
+  covers(sessionId: string, recorded: number, atRest = false): void {
+    this.#continuity.covers(sessionId, recorded);
+    if (atRest) this.#atRest.add(sessionId);
+  }
+
+  /** The server ends before all is done. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  get stopped(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
+  /** Resolves when all is done, or it was stopped; others have their turn meanwhile. */
+  async run(folder: string, segments: readonly Segment[]): Promise<void> {
+    const findings: ReplayFindings = { faults: [], incomplete: undefined };
+    const begun = performance.now();
+    for await (const { record, position } of replayJournal(folder, segments, findings, this.#stop.signal)) {
+      if (record.kind === 'clientReply') {
+        const { owner, ...reply } = record.body;
+        if (this.#parts.share.ownsReply(owner, reply.key))
+          this.#parts.sessions.replies(owner).remember(reply);
+        continue;
+      }
+      if (!this.#parts.share.ownsSession(record.sessionId)) continue;
+      this.#learnExample(record);
+      if (this.#continuity.verdict(record, position) !== 'apply') continue;
+      this.#records++;
+      await this.#apply(record);
+    }
+    if (!this.stopped) this.#conclude(findings, performance.now() - begun);
+  }
+
+  #learnExample({ kind, sessionId, body }: JournalRecord): void {
+    if (kind !== 'open' || !body.episode) return;
+    this.#example = { id: sessionId, episode: episodeOfRecord(body.seed, body.options, body.episode) };
+  }
+
+  async #apply(record: JournalRecord): Promise<void> {
+    const { sessions } = this.#parts;
+    if (record.kind === 'open') {
+      this.#open(record.sessionId, record.body);
+      return;
+    }
+    const session = sessions.get(record.sessionId);
+    if (!session) return;
+    session.recorded = record.n;
+    try {
+      const redone = this.#redo(session, record);
+      if (redone) await redone;
+      session.changed = true;
+    } catch (error) {
+      this.#parts.log.error({ session_id: session.id, err: error }, `session ${session.id} is lost`);
+      sessions.lose(session, `record ${record.n} of it could not be done again: ${(error as Error).message}`);
+    }
+  }
+
+  #redo(session: Session, record: JournalRecord): Promise<void> | undefined {
+    const { sessions, viewOf } = this.#parts;
+    switch (record.kind) {
+      case 'step':
+        return done(session.episode.redo(record.body));
+      case 'keyed': {
+        const { action } = record.body;
+        return done(session.episode.redo(action), reply => remember(session, 'step', record.body, reply));
+      }
+      case 'transition': {
+        const { action, random, ...transition } = record.body;
+        const [a, b, c, d] = random;
+        const result = session.episode.follow(action, transition as Transition<Json>, [a, b, c, d]);
+        remember(session, 'step', record.body, result);
+        break;
+      }
+      case 'fault':
+        session.episode.fail();
+        break;
+      case 'reset': {
+        const { seed, options, episode } = record.body;
+        session.begin(episodeOfRecord(seed, options, episode!));
+        remember(session, 'reset', record.body, viewOf(session));
+        break;
+      }
+      case 'snapshot': {
+        const snapshot_id = session.keep(session.episode.capture());
+        remember(session, 'snapshot', record.body, { snapshot_id });
+        break;
+      }
+      case 'restore':
+        session.restore(record.body.snapshot_id);
+        remember(session, 'restore', record.body, viewOf(session));
+        break;
+      case 'acknowledge':
+        session.acknowledge();
+        break;
+      case 'reply':
+        session.replies.remember(record.body);
+        break;
+      case 'end': {
+        const { ending, reason, forget_at: forgetAt } = record.body;
+        sessions.endAs(session, ending as EndReason, reason, forgetAt);
+        break;
+      }
+    }
+    return undefined;
+  }
+
+  #open(id: string, body: OpenBody): void {
+    const { sessions, catalog, editionOf, log } = this.#parts;
+    const { owner, env_id: envId } = body;
+    const end = (ending: EndReason, reason: string | null): void => {
+      if (reason !== null) log.warn({ session_id: id, reason }, `session ${id} is lost`);
+      this.#parts.onLost({ id, owner, ending, reason, forgetAt: sessions.forgetAt });
+    };
+    if (body.lost !== undefined) {
+      end('session_lost', body.lost);
+      return;
+    }
+    if (body.deadline <= sessions.now()) {
+      end('session_expired', null);
+      return;
+    }
+    try {
+      const episode = body.episode
+        ? episodeOfRecord(body.seed, body.options, body.episode)
+        : this.#exampleOf(body);
+      const wrappers = body.wrappers as unknown as readonly WrapperChoice[];
+      const variant = catalog.variant(envId, body.config, wrappers);
+      if (editionOf(envId) !== body.edition) {
+        end('session_lost', `${envId} was replaced while the session was open`);
+        return;
+      }
+      const stored: StoredSession = {
+        id,
+        serial: body.serial,
+        owner,
+        groupId: body.group_id,
+        envId,
+        config: body.config,
+        wrappers,
+        format: body.format as StoredSession['format'],
+        createdAt: body.created_at,
+        ttlMs: body.ttl_ms,
+        deadline: body.deadline,
+        episode,
+        past: NEW,
+      };
+      sessions.recall(stored, variant).changed = true;
+    } catch (error) {
+      end('session_lost', (error as Error).message);
+    }
+  }
+
+  #exampleOf({ like, dynamics_seed: dynamicsSeed }: OpenBody): EpisodeState {
+    if (!this.#example || this.#example.id !== like)
+      throw new Error('its beginning is missing in the journal');
+    const { episode } = this.#example;
+    return dynamicsSeed === episode.dynamicsSeed ? episode : withDynamics(episode, dynamicsSeed!);
+  }
+
+  #conclude(findings: ReplayFindings, ms: number): void {
+    const { sessions, log } = this.#parts;
+    let behind = 0;
+    for (const id of this.#continuity.behind(findings)) {
+      const session = this.#atRest.has(id) ? undefined : sessions.get(id);
+      if (!session) continue;
+      session.rollBack();
+      behind++;
+    }
+    const { faults, incomplete } = findings;
+    for (const { kind, file, offset, bytes, reason } of faults) {
+      const level = kind === 'torn' ? 'info' : 'error';
+      log[level](
+        { kind, file, offset, bytes, reason },
+        `the journal is ${kind} at byte ${offset} of ${file}`,
+      );
+    }
+    if (incomplete !== undefined) {
+      log.error({ behind }, `the last records of the journal may be missing: ${incomplete}`);
+    }
+    const counts = { records: this.#records, behind, ms: Math.round(ms) };
+    log.info(counts, `replayed ${this.#records} records of the journal`);
+  }
+}
+
+/** What a session that was just opened remembers. */
+const NEW: StoredSession['past'] = {
+  episodes: 1,
+  snapshotsTaken: 0,
+  snapshots: [],
+  replies: [],
+  droppedKeys: [],
+  rolledBack: false,
+  recorded: 1,
+};
+
+function remember(session: Session, operation: string, { key, asked }: KeyFields, reply: unknown): void {
+  if (key === undefined || asked === undefined) return;
+  session.replies.remember({ key, operation, asked, reply: reply as Json });
+}
+
+/** A promise only where there is something to wait for. */
+function done<T>(value: T | Promise<T>, then?: (value: T) => void): Promise<void> | undefined {
+  if (value instanceof Promise) return value.then(then);
+  then?.(value);
+  return undefined;
+}

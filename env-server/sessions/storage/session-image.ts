@@ -1,0 +1,312 @@
+import type { PartRow } from '../../persistence/session-rows.ts';
+import { ActionChunk, actionSize, chunksOf, type LogPosition } from '../episodes/action-log.ts';
+import { type EpisodeState, weighed } from '../episodes/episode.ts';
+import { inMb } from '../limits/budgets.ts';
+import { type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
+import type {
+  ActionsPart,
+  PartKind,
+  SessionHistory,
+  SnapshotPart,
+  StoredEpisode,
+  StoredHead,
+  StoredPosition,
+  StoredReply,
+} from './stored-session.ts';
+
+/** An episode that takes more is not stored. */
+const MAX_EPISODE_BYTES = 16 * 1024 * 1024;
+
+/** What a session is at one moment, apart from its settings: never-changing data, of which nothing was copied. */
+export interface SessionContent {
+  readonly episode: EpisodeState;
+  readonly episodes: number;
+  readonly snapshotsTaken: number;
+  /** Oldest first. */
+  readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
+  readonly rolledBack: boolean;
+  /** Records of it in the journal. */
+  readonly recorded: number;
+  /** What is new of its replies. */
+  readonly replies: ReplyChanges | undefined;
+}
+
+/** Identifies a part within its session. */
+export interface PartKey {
+  readonly kind: PartKind;
+  readonly number: number;
+}
+
+/** What is to be written so that the store has a session as it was at one moment. Nothing becomes text before it is asked for. */
+export interface SessionChange {
+  /** Parts to be added; they count when the head is written. Reading them throws what `JSON.stringify` throws. */
+  readonly parts: Iterable<PartRow>;
+  readonly head: StoredHead;
+  /** Parts that go when the head is written. */
+  readonly remove: readonly PartKey[];
+}
+
+type PartEnds = { readonly [kind in PartKind]: number };
+
+/** A chunk of actions as far as it is stored. */
+interface StoredChunk {
+  readonly number: number;
+  /** Actions that are stored. */
+  readonly count: number;
+  /** Numbers of the parts they are in. */
+  readonly parts: readonly number[];
+}
+
+/** Actions that are to be stored. */
+interface Piece {
+  readonly number: number;
+  readonly chunk: ActionChunk;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Chunks and their actions that are to be stored, as they are found. */
+interface ChangeDraft {
+  readonly chunks: Map<ActionChunk, StoredChunk>;
+  readonly pieces: Piece[];
+  chunkCount: number;
+}
+
+/** A change that is being written, with what is known when it is done. */
+interface PendingChange extends SessionChange {
+  readonly chunks: ReadonlyMap<ActionChunk, StoredChunk>;
+  readonly chunkCount: number;
+  /** Chunks that the session has forgotten since. */
+  readonly forgotten: ActionChunk[];
+}
+
+/** What the store has of a session, so that only what is new is written, and what is needed no more is removed. */
+export class SessionImage {
+  #ends: PartEnds = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
+  readonly #chunks = new Map<ActionChunk, StoredChunk>();
+  #chunkCount = 0;
+  /** Parts of chunks that the session has forgotten. */
+  #unneeded: PartKey[] = [];
+  #pending: PendingChange | undefined;
+  /** The store has the session, with its settings. */
+  isThere = false;
+
+  /** The session needs a chunk no more. */
+  forget(chunk: ActionChunk): void {
+    this.#pending?.forgotten.push(chunk);
+    for (const number of this.#chunks.get(chunk)?.parts ?? [])
+      this.#unneeded.push({ kind: 'actions', number });
+    this.#chunks.delete(chunk);
+  }
+
+  /** What is new; the session may go on while it is written. A change that was not `done` is part of the next one. */
+  change(content: SessionContent): SessionChange {
+    const { episode, episodes, snapshotsTaken, snapshots, rolledBack, recorded, replies } = content;
+    const draft: ChangeDraft = { chunks: new Map(), pieces: [], chunkCount: this.#chunkCount };
+    const { chunks, pieces } = draft;
+    const fresh = snapshots.slice(this.#ends.snapshot);
+    for (const state of [episode, ...fresh.map(([, snapshot]) => snapshot)]) requireStorable(state);
+    this.#collect(episode.log, draft);
+    for (const [, snapshot] of fresh) this.#collect(snapshot.log, draft);
+    const dropped = replies && replies.dropped.length > 0 ? replies.dropped : undefined;
+    const ends: PartEnds = {
+      actions: this.#ends.actions + pieces.length,
+      snapshot: snapshots.length,
+      reply: replies?.end.replies ?? this.#ends.reply,
+      dropped: this.#ends.dropped + (dropped ? 1 : 0),
+    };
+    const known = (chunk: ActionChunk) => chunks.get(chunk) ?? this.#chunks.get(chunk);
+    const removed = (replies?.removed ?? []).map(({ number }) => ({ kind: 'reply', number }) as const);
+    const written = (state: EpisodeState) => storedEpisode(state, known);
+    this.#pending = {
+      parts: partsOf({ pieces, fresh, replies, dropped, before: this.#ends, written, known }),
+      head: { episode: written(episode), episodes, snapshotsTaken, rolledBack, recorded, ends },
+      remove: [...this.#unneeded, ...removed],
+      chunks,
+      chunkCount: draft.chunkCount,
+      forgotten: [],
+    };
+    return this.#pending;
+  }
+
+  /** The store has the last change. */
+  done(): void {
+    const pending = this.#pending;
+    if (!pending) return;
+    this.#pending = undefined;
+    this.isThere = true;
+    this.#ends = pending.head.ends;
+    this.#chunkCount = pending.chunkCount;
+    const removed = new Set(pending.remove);
+    this.#unneeded = this.#unneeded.filter(key => !removed.has(key));
+    for (const [chunk, stored] of pending.chunks) this.#chunks.set(chunk, stored);
+    for (const chunk of pending.forgotten) this.forget(chunk);
+  }
+
+  /** Notes the chunks of a position that are not, or not wholly, stored. */
+  #collect(position: LogPosition | undefined, draft: ChangeDraft): void {
+    const { chunks, pieces } = draft;
+    for (const { chunk, count } of chunksOf(position)) {
+      const known = chunks.get(chunk) ?? this.#chunks.get(chunk);
+      if (known && known.count >= count) return;
+      const number = this.#ends.actions + pieces.length;
+      pieces.push({ number, chunk, from: known?.count ?? 0, to: count });
+      chunks.set(chunk, {
+        number: known?.number ?? draft.chunkCount++,
+        count,
+        parts: [...(known?.parts ?? []), number],
+      });
+      // What lies before a chunk is stored with its first actions.
+      if (known) return;
+    }
+  }
+
+  /** Makes a session's content again from what the store has of it. */
+  read(head: StoredHead, parts: Iterable<PartRow>): { episode: EpisodeState; past: SessionHistory } {
+    const actions = new Map<number, { numbers: number[]; parts: ActionsPart[] }>();
+    const snapshots: SnapshotPart[] = [];
+    const replies: StoredReply[] = [];
+    const droppedKeys: Uint32Array[] = [];
+    for (const { kind, number, data } of parts) {
+      if (number >= head.ends[kind]) continue;
+      switch (kind) {
+        case 'actions': {
+          const part = JSON.parse(data) as ActionsPart;
+          const known = actions.get(part.chunk) ?? { numbers: [], parts: [] };
+          known.numbers.push(number);
+          known.parts.push(part);
+          actions.set(part.chunk, known);
+          break;
+        }
+        case 'snapshot':
+          snapshots.push(JSON.parse(data) as SnapshotPart);
+          break;
+        case 'reply':
+          replies.push({ number, ...(JSON.parse(data) as Omit<StoredReply, 'number'>) });
+          break;
+        case 'dropped':
+          droppedKeys.push(hashesOf(data));
+          break;
+      }
+    }
+    const chunks = this.#readChunks(actions);
+    const position = (at: StoredPosition | null) => positionIn(chunks, at);
+    const episode = ({ log, restart, ...rest }: StoredEpisode): EpisodeState =>
+      weighed({ ...rest, restart: restart ?? undefined, log: position(log) });
+    this.#ends = head.ends;
+    this.isThere = true;
+    const { episodes, snapshotsTaken, rolledBack, recorded = 0 } = head;
+    return {
+      episode: episode(head.episode),
+      past: {
+        episodes,
+        snapshotsTaken,
+        snapshots: snapshots.map(snapshot => [snapshot.id, episode(snapshot.episode)]),
+        replies,
+        droppedKeys,
+        rolledBack,
+        recorded,
+      },
+    };
+  }
+
+  /** Later chunks build on earlier ones, but their numbers need not say which is later. */
+  #readChunks(
+    stored: ReadonlyMap<
+      number,
+      { readonly numbers: readonly number[]; readonly parts: readonly ActionsPart[] }
+    >,
+  ): ReadonlyMap<number, ActionChunk> {
+    const chunks = new Map<number, ActionChunk>();
+    for (const last of stored.keys()) {
+      const missing: number[] = [];
+      for (let at: number | undefined = last; at !== undefined && !chunks.has(at); ) {
+        missing.push(at);
+        at = stored.get(at)?.parts[0].before?.[0];
+      }
+      for (const number of missing.reverse()) {
+        const known = stored.get(number);
+        if (!known) throw new Error(`its actions of chunk ${number} are missing`);
+        const chunk = new ActionChunk(positionIn(chunks, known.parts[0].before));
+        for (const part of known.parts)
+          for (const action of part.actions) chunk.add(action, actionSize(action));
+        chunks.set(number, chunk);
+        this.#chunks.set(chunk, { number, count: chunk.actions.length, parts: known.numbers });
+        this.#chunkCount = Math.max(this.#chunkCount, number + 1);
+      }
+    }
+    return chunks;
+  }
+}
+
+/** @throws Error when making an episode text would hold up everything else */
+function requireStorable(episode: EpisodeState): void {
+  const { bytes } = episode;
+  if (bytes <= MAX_EPISODE_BYTES) return;
+  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(MAX_EPISODE_BYTES)} can be stored`);
+}
+
+interface NewParts {
+  readonly pieces: readonly Piece[];
+  readonly fresh: SessionContent['snapshots'];
+  readonly replies: ReplyChanges | undefined;
+  readonly dropped: Uint32Array | undefined;
+  /** Where the numbers of new parts begin. */
+  readonly before: PartEnds;
+  written(episode: EpisodeState): StoredEpisode;
+  known(chunk: ActionChunk): StoredChunk | undefined;
+}
+
+function* partsOf({ pieces, fresh, replies, dropped, before, written, known }: NewParts): Generator<PartRow> {
+  for (const { number, chunk, from, to } of pieces) {
+    const part: ActionsPart = {
+      chunk: known(chunk)!.number,
+      before: storedPosition(chunk.before, known),
+      actions: chunk.actions.slice(from, to),
+    };
+    yield { kind: 'actions', number, data: JSON.stringify(part) };
+  }
+  for (const [index, [id, episode]] of fresh.entries()) {
+    const part: SnapshotPart = { id, episode: written(episode) };
+    yield { kind: 'snapshot', number: before.snapshot + index, data: JSON.stringify(part) };
+  }
+  for (const added of replies?.added ?? []) {
+    const { number, ...reply } = storedReply(added);
+    yield { kind: 'reply', number, data: JSON.stringify(reply) };
+  }
+  if (dropped) yield { kind: 'dropped', number: before.dropped, data: textOfHashes(dropped) };
+}
+
+function storedEpisode(
+  { log, restart, bytes: _bytes, ...episode }: EpisodeState,
+  known: (chunk: ActionChunk) => StoredChunk | undefined,
+): StoredEpisode {
+  return { ...episode, restart: restart ?? null, log: storedPosition(log, known) };
+}
+
+function storedPosition(
+  position: LogPosition | undefined,
+  known: (chunk: ActionChunk) => StoredChunk | undefined,
+): StoredPosition | null {
+  return position ? [known(position.chunk)!.number, position.count] : null;
+}
+
+function positionIn(
+  chunks: ReadonlyMap<number, ActionChunk>,
+  at: StoredPosition | null,
+): LogPosition | undefined {
+  if (!at) return undefined;
+  const [number, count] = at;
+  const chunk = chunks.get(number);
+  if (!chunk || chunk.actions.length < count) throw new Error(`its actions of chunk ${number} are missing`);
+  return { chunk, count };
+}
+
+export function textOfHashes(hashes: Uint32Array): string {
+  return Buffer.from(hashes.buffer, hashes.byteOffset, hashes.byteLength).toString('base64');
+}
+
+export function hashesOf(text: string): Uint32Array {
+  const bytes = Uint8Array.from(Buffer.from(text, 'base64'));
+  return new Uint32Array(bytes.buffer);
+}

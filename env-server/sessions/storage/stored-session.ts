@@ -1,0 +1,130 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { ObservationFormat } from '../../environments/core/environment.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import { type LogPosition, logOf } from '../episodes/action-log.ts';
+import { type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
+
+/** A reply that a repeated request gets. */
+export interface StoredReply {
+  /** Counts the replies of a session or client. */
+  readonly number: number;
+  readonly key: string;
+  readonly operation: string;
+  /** What was asked, as `ReplyMemory` compares it. */
+  readonly asked: string;
+  readonly reply: Json;
+}
+
+/** What a session is besides its episode: what it remembers. */
+export interface SessionHistory {
+  /** Episodes begun, restored ones included. */
+  readonly episodes: number;
+  readonly snapshotsTaken: number;
+  readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
+  readonly replies: readonly StoredReply[];
+  /** Hashes of the keys whose replies were dropped. */
+  readonly droppedKeys: readonly Uint32Array[];
+  /** It may stand before what its client saw last. */
+  readonly rolledBack: boolean;
+  /** Records of it in the journal that are in it. */
+  readonly recorded: number;
+}
+
+/** What of a session never changes. Times in milliseconds: `createdAt` of the wall clock, `deadline` of the server's. */
+export interface StoredSettings {
+  readonly id: string;
+  readonly serial: number;
+  readonly owner: string;
+  readonly groupId: string | null;
+  readonly envId: string;
+  readonly config: JsonObject;
+  readonly wrappers: readonly WrapperChoice[];
+  readonly format: ObservationFormat;
+  readonly createdAt: number;
+  readonly ttlMs: number;
+  readonly deadline: number;
+}
+
+/** A session as it is read from the store: from it the same session can be made again in another process. */
+export interface StoredSession extends StoredSettings {
+  readonly episode: EpisodeState;
+  readonly past: SessionHistory;
+}
+
+/** The number of a chunk of actions within its session, and how many of its actions. */
+export type StoredPosition = readonly [chunk: number, count: number];
+
+/** An episode as it is written; its actions are written elsewhere, once. */
+export interface StoredEpisode extends Omit<EpisodeState, 'restart' | 'log' | 'bytes'> {
+  readonly restart: EpisodeRestart | null;
+  readonly log: StoredPosition | null;
+}
+
+/** The document of a session: what changes with every step, and which of its parts belong to it. */
+export interface StoredHead {
+  readonly episode: StoredEpisode;
+  readonly episodes: number;
+  readonly snapshotsTaken: number;
+  readonly rolledBack: boolean;
+  /** Records of it in the journal that the document covers; absent: none. */
+  readonly recorded?: number;
+  /** Parts of each kind with a number below this are its own; later ones come from a write that was not finished. */
+  readonly ends: { readonly [kind in PartKind]: number };
+}
+
+export const PART_KINDS = ['actions', 'snapshot', 'reply', 'dropped'] as const;
+/** Of the parts of a session, which are written once and never changed. */
+export type PartKind = (typeof PART_KINDS)[number];
+
+/** Some actions of a chunk. */
+export interface ActionsPart {
+  readonly chunk: number;
+  /** Where the actions before the chunk are. */
+  readonly before: StoredPosition | null;
+  readonly actions: readonly Json[];
+}
+
+export interface SnapshotPart {
+  readonly id: string;
+  readonly episode: StoredEpisode;
+}
+
+/** A session as version 1 wrote it: one document, in which every episode has its actions. */
+export interface SessionOfVersion1 extends StoredSettings {
+  readonly episode: EpisodeOfVersion1;
+  readonly past: {
+    readonly episodes: number;
+    readonly snapshotsTaken: number;
+    readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeOfVersion1])[];
+    readonly replies: readonly Omit<StoredReply, 'number'>[];
+    readonly rolledBack: boolean;
+  };
+}
+
+type EpisodeOfVersion1 = Omit<StoredEpisode, 'restart' | 'log'> & { readonly actions: readonly Json[] };
+
+/** Reads a document of version 1; what its episodes have in common is shared from now on. */
+export function fromVersion1({ episode, past, ...settings }: SessionOfVersion1): StoredSession {
+  const longest = [episode, ...past.snapshots.map(([, snapshot]) => snapshot)].reduce((a, b) =>
+    b.actions.length > a.actions.length ? b : a,
+  ).actions;
+  const shared = logOf(longest);
+  const positionOf = (actions: readonly Json[]): LogPosition | undefined =>
+    actions === longest || isDeepStrictEqual(actions, longest.slice(0, actions.length))
+      ? shared(actions.length)
+      : logOf(actions)(actions.length);
+  const read = ({ actions, ...rest }: EpisodeOfVersion1): EpisodeState =>
+    weighed({ ...rest, restart: undefined, log: positionOf(actions) });
+  return {
+    ...settings,
+    episode: read(episode),
+    past: {
+      ...past,
+      snapshots: past.snapshots.map(([id, snapshot]) => [id, read(snapshot)]),
+      replies: past.replies.map((reply, number) => ({ ...reply, number })),
+      droppedKeys: [],
+      recorded: 0,
+    },
+  };
+}
