@@ -3,6 +3,10 @@ import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { type Logger, pino } from 'pino';
+import { RunReader } from '../shared/dashboard/reader/run-reader.ts';
+import { addDashboard } from '../shared/dashboard/routes.ts';
+import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
+import { REPLY_HEADERS, securePages, secureReplies } from '../shared/http/page-security.ts';
 import type { Json } from '../shared/json.ts';
 import type { ClusterMembership } from './cluster/membership.ts';
 import { requestHandlers } from './cluster/request-handlers.ts';
@@ -29,9 +33,7 @@ import type { ServerClock } from './sessions/server-clock.ts';
 import { openSessionPersistence } from './sessions/session-persistence.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
-import { AllowedHosts } from './transports/access/hosts.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
-import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
 import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
 import { addPages } from './transports/monitoring/health.ts';
 import { logRequests } from './transports/monitoring/log-requests.ts';
@@ -102,7 +104,8 @@ const REQUEST_TIMEOUT_MS = 60_000;
 /** How often Node looks for those that take longer; its default is half a minute. */
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
-const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
+const OPEN =
+  /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|runs(\/(assets\/[^?]*|site\.json)?)?(\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
 /**
  * Puts a server together; it listens nowhere yet.
@@ -116,7 +119,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   const log = parts.log ?? pino({ level: settings.logLevel });
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
-  const hosts = new AllowedHosts(settings);
+  const hosts = new AllowedHosts(settings, (code, detail) => new Problem(code, detail));
   const origins = new AllowedOrigins(settings.corsOrigins);
   const counts = new RequestCounts();
   const problemHandler = new ProblemHandler(log);
@@ -295,6 +298,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   await server.register(async pages => {
     await securePages(pages);
     addPlayground(pages);
+    if (settings.runs !== '') {
+      addDashboard(pages, { reader: new RunReader(settings.runs), site: { server: '../', api: '../' } });
+    }
   });
   const metrics = createMetrics(
     dispatcher.services,

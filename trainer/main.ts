@@ -2,6 +2,7 @@ import { Command, Option } from 'commander';
 import { ConfigError } from '../shared/config.ts';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { VERSION } from '../shared/version.ts';
+import { dashboard } from './commands/dashboard.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { mergeLora } from './commands/merge-lora.ts';
@@ -88,6 +89,20 @@ program
   .option('--dry-run', 'list the runs and stop')
   .action(async (file: string, overrides: string[], options) => {
     process.exitCode = await sweep(file, overrides, options);
+  });
+
+program
+  .command('dashboard')
+  .description('show runs in the browser: how good they are, what they do, whether they are healthy')
+  .argument('[runs]', 'folder of run folders', 'runs')
+  .option('--server <url>', 'environment server whose pages are linked and in which episodes are played on')
+  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
+  .option('--host <address>', 'loopback address to listen on', '127.0.0.1')
+  .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')
+  .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
+  .option('--leaderboard <file>', 'YAML or JSON list of published results, each with its source')
+  .action(async (runs: string, options) => {
+    process.exitCode = await dashboard(runs, options);
   });
 
 program

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
+import { AllowedHosts } from '../../../shared/http/allowed-hosts.ts';
 import { isProblem } from '../../../test/app.test-data.ts';
 import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';
 import { hashToken } from './auth.ts';
-import { AllowedHosts } from './hosts.ts';
 
 const LOOPBACK = { host: '127.0.0.1', allowedHosts: '' };
 

@@ -5,7 +5,7 @@ import { objectOn, readLines } from './lines.ts';
 import { MetricsTable, type SeriesPoints } from './metrics-table.ts';
 import { Recent } from './recent.ts';
 import { type FoundRun, openRunFile, RunFolders, readRunText } from './run-folders.ts';
-import { type RunRow, RunsTable, withLife } from './runs-table.ts';
+import { type RunRow, RunsTable } from './runs-table.ts';
 import {
   type EpisodeDigest,
   type EpisodeReply,
@@ -99,8 +99,8 @@ export class RunReader {
   }
 
   /** The row of a run as it is now. */
-  async row(run: FoundRun): Promise<RunRow> {
-    return withLife(await this.#table.row(run));
+  row(run: FoundRun): Promise<RunRow> {
+    return this.#table.row(run);
   }
 
   /** The metrics of a run, up to date. */
