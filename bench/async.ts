@@ -30,7 +30,7 @@ const CONFIG = fileURLToPath(new URL('../configs/bandit-nano.yaml', import.meta.
 const ENVIRONMENT = 'Bandit-v0';
 /** Iterations that the shares leave out. */
 const COMPILING = 2;
-const LONGEST_STEPS = 200;
+const MAX_STEPS = 200;
 
 const { values: flags } = parseArgs({
   options: {
@@ -123,7 +123,7 @@ async function train(url: string, name: string, overrides: readonly string[]): P
     `run.name=${name}`,
     'policy.workers=1',
     'rollout.env_groups=64',
-    `training.steps=${LONGEST_STEPS}`,
+    `training.steps=${MAX_STEPS}`,
     'training.validate_every=5',
     'training.validate_first=false',
     'validation.episodes=256',

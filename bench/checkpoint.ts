@@ -85,7 +85,7 @@ const played = await timed(
 );
 const scores = await timed(
   'score them',
-  () => policy.score(played.map(({ tokenIds, mask }) => ({ tokenIds, mask }))),
+  () => policy.score(played.map(({ tokenIds, lossMask }) => ({ tokenIds, lossMask }))),
   group * (prompt + generated),
 );
 const off = Math.max(
@@ -130,7 +130,7 @@ async function generateGroup(): Promise<TrainingSequence[]> {
     const sign = n % 2 === 0 ? 1 : -1;
     return {
       tokenIds: Int32Array.from([...common, ...tokenIds]),
-      mask: Uint8Array.from(padded(tokenIds), (_, t) => (t < prompt ? 0 : 1)),
+      lossMask: Uint8Array.from(padded(tokenIds), (_, t) => (t < prompt ? 0 : 1)),
       logProbs: padded(logProbs),
       advantages: padded(tokenIds).map((_, t) => (t < prompt ? 0 : sign)),
       values: padded(values!),

@@ -15,7 +15,7 @@ import type { Json, JsonObject } from '../shared/json.ts';
 import { Random } from '../shared/random.ts';
 
 const EPISODES = 200;
-const MOST_STEPS = 100;
+const MAX_STEPS = 100;
 const WARM_UP_MS = 200;
 const MEASURE_MS = 1000;
 
@@ -62,7 +62,7 @@ async function record(
     const pick = Random.fromSeed(seed + EPISODES);
     let state = await environment.reset(config, random, options);
     const recording = { start: state, random: random.state, actions: [] as Json[], waits: false };
-    while (recording.actions.length < MOST_STEPS) {
+    while (recording.actions.length < MAX_STEPS) {
       const action = await randomAction(environment, state, pick);
       recording.actions.push(action);
       const step = environment.step(state, action, random);

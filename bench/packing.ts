@@ -19,7 +19,7 @@ import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
-const MOST_TURNS = 8;
+const MAX_TURNS = 8;
 const PROMPT = { least: 10, most: 16 };
 const RESPONSE = { least: 3, most: 8 };
 const SETTINGS: UpdateSettings = {
@@ -92,8 +92,8 @@ async function compare(shape: Shape): Promise<void> {
 
 function episode(rng: Random, shape: Shape): TrainingSequence {
   const tokens: number[] = [];
-  const mask: number[] = [];
-  const turns = 1 + rng.integer(MOST_TURNS);
+  const lossMask: number[] = [];
+  const turns = 1 + rng.integer(MAX_TURNS);
   const between = ({ least, most }: typeof PROMPT) => least + rng.integer(most - least + 1);
   for (let turn = 0; turn < turns; turn++) {
     for (const [length, trained] of [
@@ -102,14 +102,14 @@ function episode(rng: Random, shape: Shape): TrainingSequence {
     ]) {
       for (let t = 0; t < length; t++) {
         tokens.push(rng.integer(shape.vocabulary));
-        mask.push(trained);
+        lossMask.push(trained);
       }
     }
   }
   const floats = (scale: number) => Float32Array.from(tokens, () => scale * rng.normal());
   return {
     tokenIds: Int32Array.from(tokens),
-    mask: Uint8Array.from(mask),
+    lossMask: Uint8Array.from(lossMask),
     logProbs: floats(0.1).map(x => x - Math.log(shape.vocabulary)),
     advantages: floats(1),
   };

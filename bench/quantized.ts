@@ -6,7 +6,7 @@
  *     npm run bench:quantized [-- --shapes nano,0.1B,0.5B --threads 1 --rounds 9]
  *
  * All kinds take turns; the median and the best of the processor's time for a pass count, over all threads, so that other
- * programs on the machine count little. Then what one change of all weights costs: float32 is read where the optimiser writes
+ * programs on the machine count little. Then what one change of all weights costs: float32 is read where the optimizer writes
  * it, the others have to be converted after every update.
  */
 
@@ -22,7 +22,7 @@ import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
 /** Layers at most: more of a large shape do not fit beside each other, and do not fit the caches anyway. */
-const MOST_LAYERS = 8;
+const MAX_LAYERS = 8;
 const BLOCK = 32;
 const ROWS = [8, 16, 32, 64, 256];
 const OPSETS = { '': 21, 'com.microsoft': 1 };
@@ -98,7 +98,7 @@ const blocks =
 
 const KINDS: readonly { readonly name: string; readonly product: Product; readonly optimize: boolean }[] = [
   { name: 'float32', product: float, optimize: true },
-  // Optimised, the casts of constants would be done once and for all.
+  // Optimized, the casts of constants would be done once and for all.
   { name: 'float16, cast', product: half, optimize: false },
   { name: '8 bits', product: blocks(8), optimize: true },
   { name: '4 bits', product: blocks(4), optimize: true },
@@ -106,7 +106,7 @@ const KINDS: readonly { readonly name: string; readonly product: Product; readon
 
 for (const name of flags.shapes.split(',')) {
   const shape = shapeNamed(name);
-  const layers = Math.min(shape.layers, MOST_LAYERS);
+  const layers = Math.min(shape.layers, MAX_LAYERS);
   const count = 2 * layers * shape.hidden * shape.feedForward;
   console.log(
     `${name}: ${layers} layers of ${shape.hidden} × ${shape.feedForward}, ${((count * FLOAT_BYTES) / 2 ** 20).toFixed(1)} MiB as float32; ${conversionTime(count).toFixed(1)} ms to convert them to float16 in JavaScript`,

@@ -3,10 +3,10 @@ import { median } from './median.ts';
 import {
   bareBatchCases,
   bareCases,
-  type Case,
   crowdCases,
+  type LoadCase,
+  type LoadRow,
   play,
-  type Row,
   serverCases,
 } from './server/cases.ts';
 import { compare } from './server/compare.ts';
@@ -18,13 +18,13 @@ import { compare } from './server/compare.ts';
  * rounds counts, the best tells what there is where others leave the machine alone.
  */
 
-function print(cases: readonly Case[], rowsOf: ReadonlyMap<Case, readonly Row[]>): void {
+function print(cases: readonly LoadCase[], rowsOf: ReadonlyMap<LoadCase, readonly LoadRow[]>): void {
   console.log(
     '| | steps/s | best round | p50 ms | p99 ms | of the baseline | best to best | server CPU µs a step, least |',
   );
   console.log('|---|---|---|---|---|---|---|---|');
   for (const each of cases) {
-    const middle = (key: keyof Row, of = each) => median(rowsOf.get(of)!.map(row => row[key]));
+    const middle = (key: keyof LoadRow, of = each) => median(rowsOf.get(of)!.map(row => row[key]));
     const best = (of = each) => Math.max(...rowsOf.get(of)!.map(({ stepsPerSecond }) => stepsPerSecond));
     const baseline = cases.find(({ name }) => name === each.baseline);
     const columns = [
@@ -64,7 +64,7 @@ const cases = [
   ...(await serverCases()),
   ...(await crowdCases(options.sessions)),
 ];
-const rowsOf = new Map<Case, Row[]>(cases.map(each => [each, []]));
+const rowsOf = new Map<LoadCase, LoadRow[]>(cases.map(each => [each, []]));
 for (let round = 0; round < options.rounds; round++) {
   for (const each of cases) rowsOf.get(each)!.push(await play(each, options.seconds));
 }

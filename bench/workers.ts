@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Command, Option } from 'commander';
 import { ServerProcess } from './server-process.ts';
-import { CASES, type Case, type Load, type Measured } from './workers/load.ts';
+import { CASES, type Load, type Measured, type WorkerLoadCase } from './workers/load.ts';
 
 /**
  * Two workers against one. The load needs cores of its own: where there are too few of them, both share what there is,
@@ -20,7 +20,7 @@ interface Options {
   readonly workers: number;
   /** Processes. */
   readonly load: number;
-  readonly cases: readonly Case[];
+  readonly cases: readonly WorkerLoadCase[];
 }
 
 interface Row extends Measured {
@@ -31,7 +31,7 @@ interface Row extends Measured {
 
 async function measureCase(
   server: ServerProcess,
-  name: Case,
+  name: WorkerLoadCase,
   { seconds, load: loads }: Options,
 ): Promise<Row> {
   const load: Load = {
@@ -58,11 +58,11 @@ async function measureCase(
   };
 }
 
-async function measureAll(workers: number, options: Options): Promise<Map<Case, Row>> {
+async function measureAll(workers: number, options: Options): Promise<Map<WorkerLoadCase, Row>> {
   const server = new ServerProcess(['--workers', String(workers)]);
   await server.start();
   try {
-    const rows = new Map<Case, Row>();
+    const rows = new Map<WorkerLoadCase, Row>();
     for (const name of options.cases) rows.set(name, await measureCase(server, name, options));
     return rows;
   } finally {

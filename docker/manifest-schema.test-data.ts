@@ -1,7 +1,7 @@
 import { type TProperties, type TSchema, Type } from 'typebox';
 
 /**
- * The parts of Compose and Kubernetes that our files use, as closed schemas: a key that is misspelt or in the wrong place is
+ * The parts of Compose and Kubernetes that our files use, as closed schemas: a key that is misspelled or in the wrong place is
  * an error here, where the programs that read the files may pass over it.
  */
 

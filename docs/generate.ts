@@ -7,9 +7,14 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { encodePng } from '../env-server/environments/core/drawing/png.ts';
 import { createRegistry } from '../env-server/environments/registry.ts';
 import { PICTURES } from './generator/environment-page.ts';
+import {
+  environmentPages,
+  environmentPictures,
+  MEASURED_FILE,
+  readMeasured,
+} from './generator/environment-pages.ts';
 import { animations, staticFigures } from './generator/figures.ts';
 import { measure } from './generator/measure.ts';
-import { environmentPages, environmentPictures, MEASURED_FILE, readMeasured } from './generator/pages.ts';
 import { SETTINGS_PAGE, withSettings } from './generator/settings-table.ts';
 
 const EPISODES = 500;

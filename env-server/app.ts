@@ -45,9 +45,9 @@ import { readTracingSettings } from './transports/monitoring/tracing/settings.ts
 import { readJson, writeContent } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { answerUnrouted } from './transports/replies/unrouted.ts';
-import { addFastPath } from './transports/rest/fast-path.ts';
 import { PacedRequests } from './transports/rest/paced-requests.ts';
-import { addBatchRoute, addRestRoutes } from './transports/rest/rest.ts';
+import { PlainRequests } from './transports/rest/plain-requests.ts';
+import { addRestRoutes, restRoutes } from './transports/rest/rest.ts';
 import { PacedWebSocket } from './transports/websocket/paced-websocket.ts';
 import { chooseSubprotocol } from './transports/websocket/protocol.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';
@@ -233,20 +233,8 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   );
   const paced = new PacedRequests(scheduler, request => nameOf(request, authenticator));
   readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
-  await addRestRoutes(server, dispatcher);
-  addBatchRoute(server, dispatcher, problemHandler, settings.maxBatchItems);
-  // What traces or logs every request sees it on the usual path only.
-  if (!tracing && !log.isLevelEnabled('debug')) {
-    addFastPath(server, {
-      dispatcher,
-      authenticator,
-      hosts,
-      counts,
-      problemHandler,
-      laneOf: request => paced.laneOf(request),
-      ...settings,
-    });
-  }
+  const routes = restRoutes(dispatcher, problemHandler, settings.maxBatchItems);
+  await addRestRoutes(server, routes);
   let sockets: ReadonlySet<PacedWebSocket> = new Set();
   let cut: NodeJS.Timeout | undefined;
   server.addHook('preClose', done => {
@@ -311,7 +299,15 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     store.durable ? persistence : undefined,
   );
   await addPages(server, sessions, persistence, () => metricsText(metrics, siblings));
-  paced.pace(server.server);
+  // What traces or logs every request sees those that go through Fastify only.
+  const direct = !tracing && !log.isLevelEnabled('debug');
+  const { bodyLimitBytes } = settings;
+  paced.pace(
+    server.server,
+    direct
+      ? new PlainRequests(routes, { authenticator, hosts, counts, problemHandler, sessions, bodyLimitBytes })
+      : undefined,
+  );
   sessionPersistence?.start();
   sessions.start();
   await membership?.channels.listen(requestHandlers({ server, dispatcher, registrations, metrics, log }));

@@ -12,7 +12,7 @@ t.setTimeout(300_000);
 
 const CLIENTS = 6;
 /** Steps that each client is to be told of before the server is killed. */
-const LEAST_STEPS = 12;
+const MIN_STEPS = 12;
 
 /** What a client was told, and what it asked last without a reply. */
 interface Player {
@@ -75,7 +75,7 @@ async function crash(t: Test, flags: string[], kill: (server: ServerProcess) => 
   await first.ask('DELETE', `/v1/sessions/${closed.body.session_id}`);
 
   const playing = players.map(player => play(first, player));
-  await until(() => players.every(({ told }) => told.length >= LEAST_STEPS));
+  await until(() => players.every(({ told }) => told.length >= MIN_STEPS));
   await kill(first);
   await Promise.all(playing);
 

@@ -117,12 +117,12 @@ function repair(data: string): void {
   console.log(report ? describeRepair(report) : `nothing is wrong with the database in ${data}`);
 }
 
-interface Serving {
+interface RunningServer {
   readonly address: string;
   stop(reason: string): void;
 }
 
-async function serveAlone(settings: Settings, portChosen: boolean): Promise<Serving> {
+async function serveAlone(settings: Settings, portChosen: boolean): Promise<RunningServer> {
   const app = await createApp(settings);
   const { host, port } = settings;
   refuseOpenServer(host, app.authenticator);
@@ -130,7 +130,7 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Serv
   return { address, stop: stopperOf(app, settings) };
 }
 
-async function serveTogether(settings: Settings, portChosen: boolean): Promise<Serving> {
+async function serveTogether(settings: Settings, portChosen: boolean): Promise<RunningServer> {
   const { host } = settings;
   refuseOpenServer(host, new Authenticator(settings.tokens));
   const { Supervisor } = await import('./cluster/supervisor.ts');

@@ -196,6 +196,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session_id}/valid-actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The actions that are legal now */
+        get: operations["valid_actions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/envs": {
         parameters: {
             query?: never;
@@ -342,7 +359,7 @@ export interface components {
             request_key?: string;
         };
         /** @description Parameters, query and body of an operation in one flat object, `op` names it. */
-        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
+        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["ValidActionsItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
         BatchReply: {
             /** @constant */
             ok: true;
@@ -797,7 +814,7 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
         GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
@@ -1264,7 +1281,7 @@ export interface components {
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
-        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["ReferencePlan"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
+        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["ReferencePlan"] | components["schemas"]["ValidActions"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
         /** @description JavaScript that runs in a sandbox. */
         ScriptDefinition: {
             /** @constant */
@@ -1580,6 +1597,26 @@ export interface components {
             terminated?: boolean;
             truncated?: boolean;
             info: components["schemas"]["Info"];
+        };
+        ValidActions: {
+            /** @description As a player writes them; empty after the end of the episode, null where the environment cannot list them. */
+            valid_actions: string[] | null;
+        };
+        ValidActionsFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "valid_actions";
+            /** @description The session. */
+            session_id: string;
+        };
+        ValidActionsItem: {
+            /** @constant */
+            op: "valid_actions";
+            /** @description The session. */
+            session_id: string;
         };
         /** @description A service of yours that answers `POST {url}/reset|step|close`. */
         WebhookDefinition: {
@@ -2131,6 +2168,41 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {string} */
                         code?: "bad_json" | "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "unknown_reference" | "session_expired" | "session_closed" | "session_lost" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "storage_failed" | "step_timeout" | "storage_full";
+                    };
+                };
+            };
+        };
+    };
+    valid_actions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The actions that are legal now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ValidActions"];
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
                     };
                 };
             };

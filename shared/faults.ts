@@ -32,8 +32,8 @@ interface PlainSchema {
 }
 
 /** Unknown keys of one object that are looked at: the validator takes long over each, and stops after eight faults. */
-const MOST_UNKNOWN = 4;
-const LONGEST_SHOWN = 60;
+const MAX_UNKNOWN = 4;
+const MAX_SHOWN_LENGTH = 60;
 /** Values that may be secrets are not repeated. */
 const SECRET = /header|secret|token|password|key|auth/i;
 /** Where a closed object refuses its unknown keys. */
@@ -73,7 +73,7 @@ function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
     changed ||= cut !== fields[key];
     kept.push([key, cut]);
   }
-  const most = additionalProperties === false ? kept.length + MOST_UNKNOWN : Number.POSITIVE_INFINITY;
+  const most = additionalProperties === false ? kept.length + MAX_UNKNOWN : Number.POSITIVE_INFINITY;
   for (const key in fields) {
     if (Object.hasOwn(properties, key)) continue;
     if (kept.length >= most) {
@@ -214,7 +214,7 @@ function* describeOne(schema: PlainSchema, value: unknown, error: ValidationErro
 
 function unknownKey(node: PlainSchema | undefined, at: string, key: string): Fault {
   const known = Object.keys(node?.properties ?? {});
-  const name = key.length > LONGEST_SHOWN ? `${key.slice(0, LONGEST_SHOWN)}…` : key;
+  const name = key.length > MAX_SHOWN_LENGTH ? `${key.slice(0, MAX_SHOWN_LENGTH)}…` : key;
   return {
     pointer: `${at}/${escapePointer(name)}`,
     message: `unknown key "${name}"${suggestion(key, known)}${known.length > 0 ? `; known are ${known.join(', ')}` : ''}`,
@@ -239,7 +239,7 @@ function got(pointer: string, value: unknown): string {
 
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? String(value);
-  return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text;
+  return text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, MAX_SHOWN_LENGTH)}…` : text;
 }
 
 function example(node: PlainSchema | undefined): string {

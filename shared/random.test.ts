@@ -6,7 +6,7 @@ t.test('the reference vector of xoshiro128**', async t => {
   t.same([rng.uint32(), rng.uint32(), rng.uint32(), rng.uint32()], [11520, 0, 5927040, 70819200]);
 });
 
-t.test('the same seed draws the same, neighbouring seeds do not', async t => {
+t.test('the same seed draws the same, neighboring seeds do not', async t => {
   const draws = (seed: number) => {
     const rng = Random.fromSeed(seed);
     return Array.from({ length: 8 }, () => rng.uint32());

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { isPenalised, mapActions, parseResponse } from './response.ts';
+import { isPenalized, mapActions, parseResponse } from './response.ts';
 
 interface GoldenReply {
   llm_response: string;
@@ -59,14 +59,14 @@ t.test('actions past the cap are dropped, without a penalty', async t => {
   });
   t.same(parsed.actions, ['Up', 'Down']);
   t.equal(parsed.cleaned, '<think></think><answer>Up || Down</answer>');
-  t.notOk(isPenalised(parsed.actions.length, mapActions(parsed.actions, SOKOBAN).length));
+  t.notOk(isPenalized(parsed.actions.length, mapActions(parsed.actions, SOKOBAN).length));
 });
 
 t.test('the penalty is due for an unknown action and for none at all', async t => {
-  t.ok(isPenalised(0, 0));
-  t.ok(isPenalised(2, 1));
-  t.ok(isPenalised(1, 0));
-  t.notOk(isPenalised(2, 2));
+  t.ok(isPenalized(0, 0));
+  t.ok(isPenalized(2, 1));
+  t.ok(isPenalized(1, 0));
+  t.notOk(isPenalized(2, 2));
 });
 
 t.test('free text passes as written', async t => {

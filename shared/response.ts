@@ -113,6 +113,6 @@ export function mapActions(actions: readonly string[], names?: ActionNames): rea
 /**
  * The rule of the format penalty: due once for a turn with an unknown action among those kept, or with none that is valid.
  */
-export function isPenalised(written: number, valid: number): boolean {
+export function isPenalized(written: number, valid: number): boolean {
   return valid === 0 || valid !== written;
 }

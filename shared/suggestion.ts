@@ -1,16 +1,16 @@
 import { distance } from 'fastest-levenshtein';
 
-/** Edits at which a misspelt word is still taken for a known one: a share of its length, but two in a short one. */
+/** Edits at which a misspelled word is still taken for a known one: a share of its length, but two in a short one. */
 const LIKENESS = 0.35;
-const LEAST_EDITS = 2;
+const MIN_EDITS = 2;
 /** Nobody misspells a longer word; the time to compare grows with the square. */
-const LONGEST_COMPARED = 128;
+const MAX_COMPARED_LENGTH = 128;
 
 /** Known words that a word may be a misspelling of, the nearest first; case does not matter. */
 export function similar(word: string, known: readonly string[]): string[] {
-  if (word.length > LONGEST_COMPARED) return [];
+  if (word.length > MAX_COMPARED_LENGTH) return [];
   const wanted = word.toLowerCase();
-  const most = Math.min(word.length - 1, Math.max(LEAST_EDITS, LIKENESS * word.length));
+  const most = Math.min(word.length - 1, Math.max(MIN_EDITS, LIKENESS * word.length));
   return known
     .map(candidate => ({ candidate, edits: distance(wanted, candidate.toLowerCase()) }))
     .filter(({ candidate, edits }) => edits <= most && edits < candidate.length)

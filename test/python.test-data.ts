@@ -5,7 +5,7 @@ import type { Json } from '../shared/json.ts';
 
 /** Longest a Python program of a test may take, in milliseconds. */
 export const PYTHON_MS = 240_000;
-const MOST_OUTPUT_BYTES = 16 * 1024 * 1024;
+const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
 /** The interpreter of tests with Python clients: `RAGEN_PYTHON`, or `python3` of the PATH. */
 const PYTHON = process.env.RAGEN_PYTHON ?? 'python3';
@@ -33,7 +33,7 @@ const FIND =
 export async function runPython(program: URL, ...args: string[]): Promise<Json> {
   const { stdout } = await promisify(execFile)(PYTHON, [fileURLToPath(program), ...args], {
     timeout: PYTHON_MS,
-    maxBuffer: MOST_OUTPUT_BYTES,
+    maxBuffer: MAX_OUTPUT_BYTES,
   });
   return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Json;
 }

@@ -6,6 +6,7 @@ import { dashboard } from './commands/dashboard.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { mergeLora } from './commands/merge-lora.ts';
+import { serve } from './commands/serve.ts';
 import { sweep } from './commands/sweep.ts';
 import { supervise, train } from './commands/train.ts';
 import { dumpKinds } from './tensor/runtime/dump.ts';
@@ -77,6 +78,31 @@ program
   .option('--type <type>', 'F32 or BF16 (default: as the base has it)')
   .action(async (adapter: string, options) => {
     process.exitCode = await mergeLora(adapter, options);
+  });
+
+program
+  .command('serve')
+  .description("put a policy behind OpenAI's API: chat and text completions, streamed or not")
+  .argument('<target>', 'run, checkpoint or model folder, e.g. runs/quickstart-001')
+  .option('--host <address>', 'address to listen on; any but loopback needs RAGEN_SERVE_TOKEN', '127.0.0.1')
+  .option('--port <port>', 'port to listen on; 0 takes a free one', Number, 8000)
+  .option('--name <name>', 'name of the model in requests (default: that of the folder)')
+  .option(
+    '--adapter <name=folder>',
+    'LoRA adapter to load; give it again for more',
+    (adapter: string, others: string[]) => [...others, adapter],
+    [],
+  )
+  .option('--base <folder>', 'folder of the base where the target is an adapter')
+  .option('--context <tokens>', 'longest prompt and response together', Number)
+  .option('--workers <count>', 'threads that share the requests (default: one a core)', Number)
+  .option('--threads <count>', "threads of one worker's matrix products", Number)
+  .option('--runtime <name>', 'auto, onnx or webgpu')
+  .option('--max-streams <count>', 'most responses at once; more are refused with 429', Number, 256)
+  .option('--max-adapters <count>', 'most adapters at once', Number, 8)
+  .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
+  .action(async (target: string, options) => {
+    process.exitCode = await serve(target, options);
   });
 
 program

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import type { Child } from './commands/child-process.ts';
+import type { ChildProgram } from './commands/child-process.ts';
 import { startEnvServer } from './commands/env-server-process.ts';
 import { INTERRUPTED_STATUS } from './commands/stop-signal.ts';
 import { startTrainer } from './commands/trainer-process.ts';
@@ -49,7 +49,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   );
   console.log();
   const { run, resume } = planRun(options);
-  const children: Child[] = [];
+  const children: ChildProgram[] = [];
   let asked = 0;
   for (const signal of STOP_SIGNALS) {
     process.on(signal, () => {

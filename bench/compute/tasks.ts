@@ -14,16 +14,16 @@ const SETTINGS: UpdateSettings = {
 /** Members of a group, tokens of the prompt that they have in common, and tokens that each samples. */
 export const GROUP = { members: 16, prompt: 256, generated: 8 } as const;
 
-/** One optimiser step on random sequences. */
+/** One optimizer step on random sequences. */
 export async function trainOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
   const rng = Random.fromSeed(1);
   const length = shape.time + 1;
   const sequences = Array.from({ length: shape.batch }, (): TrainingSequence => {
-    const mask = new Uint8Array(length).fill(1);
-    mask[0] = 0;
+    const lossMask = new Uint8Array(length).fill(1);
+    lossMask[0] = 0;
     return {
       tokenIds: Int32Array.from({ length }, () => rng.integer(shape.vocabulary)),
-      mask,
+      lossMask: lossMask,
       logProbs: new Float32Array(length),
       advantages: new Float32Array(length),
     };

@@ -5,8 +5,8 @@ import { connect, type Socket } from 'node:net';
 const FINAL_TEXT = 0x81;
 const FINAL_BINARY = 0x82;
 const MASKED = 0x80;
-const LARGEST_SHORT = 125;
-const LARGEST_16_BIT = 0xffff;
+const MAX_SHORT = 125;
+const MAX_16_BIT = 0xffff;
 
 /** A TCP connection whose errors and end are ignored: the server may cut it. */
 export async function openSocket(origin: string): Promise<Socket> {
@@ -44,8 +44,8 @@ export function frameOf(payload: string | Uint8Array): Buffer {
   const { length } = body;
   const first = typeof payload === 'string' ? FINAL_TEXT : FINAL_BINARY;
   let head: Buffer;
-  if (length <= LARGEST_SHORT) head = Buffer.from([first, MASKED | length]);
-  else if (length <= LARGEST_16_BIT) head = Buffer.from([first, MASKED | 126, length >> 8, length & 0xff]);
+  if (length <= MAX_SHORT) head = Buffer.from([first, MASKED | length]);
+  else if (length <= MAX_16_BIT) head = Buffer.from([first, MASKED | 126, length >> 8, length & 0xff]);
   else {
     head = Buffer.alloc(10);
     head[0] = first;

@@ -27,15 +27,15 @@ interface MediaType {
   readonly examples?: { readonly [name: string]: { readonly value: unknown } };
 }
 
-interface Content {
+interface MediaContent {
   readonly [type: string]: MediaType;
 }
 
 interface OperationDocument {
   readonly operationId: string;
   readonly parameters?: readonly Parameter[];
-  readonly requestBody?: { readonly required: boolean; readonly content: Content };
-  readonly responses: { readonly [status: string]: { readonly content?: Content } };
+  readonly requestBody?: { readonly required: boolean; readonly content: MediaContent };
+  readonly responses: { readonly [status: string]: { readonly content?: MediaContent } };
 }
 
 export interface OpenApi {

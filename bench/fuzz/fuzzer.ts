@@ -40,7 +40,7 @@ const BLOCK = 500;
 const SEEDS_APART = 7919;
 /** Share of requests under another token than the first. */
 const OTHER_TOKEN_EVERY = 15;
-const LONGEST_EXAMPLE = 600;
+const MAX_EXAMPLE_LENGTH = 600;
 /** How long sessions that were closed may be counted still: what runs on them ends first. */
 const SETTLING_MS = 10_000;
 
@@ -214,7 +214,7 @@ class Fuzzer {
       known.count++;
       return;
     }
-    const example = JSON.stringify(about).slice(0, LONGEST_EXAMPLE);
+    const example = JSON.stringify(about).slice(0, MAX_EXAMPLE_LENGTH);
     this.#faults.set(key, { where, complaint, example, count: 1 });
   }
 

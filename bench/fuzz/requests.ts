@@ -5,8 +5,8 @@ import { misaddressed } from './misaddressed.ts';
 import { type RawRequest, type Request, type RestRequest, type SocketRequest, SPOILT_ID } from './request.ts';
 import { aFault, aKey, aSpoiler, aTraceparent, type Fault, Fitting, hostile, type Offer } from './values.ts';
 
-const MOST_FRAMES = 6;
-const MOST_ITEMS = 8;
+const MAX_FRAMES = 6;
+const MAX_ITEMS = 8;
 /** Operations that keep the server busy for long, or leave little to do, come seldom; those that others need, often. */
 const WEIGHTS: { readonly [operation: string]: number } = {
   check: 1,
@@ -21,7 +21,7 @@ const weightOf = (operation: string): number => WEIGHTS[operation] ?? USUAL_WEIG
 /** Those whose effect must not go unseen, so that sessions can be counted. */
 const OPENING = new Set(['create', 'clone']);
 
-interface Parts {
+interface RequestParts {
   readonly params: { readonly [name: string]: unknown };
   readonly query: { readonly [name: string]: unknown };
   readonly headers: { readonly [name: string]: unknown };
@@ -68,7 +68,7 @@ export class Requests {
       headers: this.#parameters(route, 'header'),
       body,
     });
-    const plain = (parts: Parts) => this.#request(route, parts);
+    const plain = (parts: RequestParts) => this.#request(route, parts);
     const bodies = route.body === undefined ? parts.map(plain) : this.#spoiltBody(route, parts);
     return fc.oneof(
       { weight: 10, arbitrary: parts.map(plain) },
@@ -95,7 +95,7 @@ export class Requests {
     }) as Arbitrary<{ [name: string]: unknown }>;
   }
 
-  #spoiltBody(route: Route, parts: Arbitrary<Parts>): Arbitrary<RestRequest> {
+  #spoiltBody(route: Route, parts: Arbitrary<RequestParts>): Arbitrary<RestRequest> {
     return fc.oneof(
       fc
         .tuple(parts, fc.array(aFault, { minLength: 1, maxLength: 2 }))
@@ -107,7 +107,7 @@ export class Requests {
     );
   }
 
-  #request(route: Route, { params, query, headers, body }: Parts): RestRequest {
+  #request(route: Route, { params, query, headers, body }: RequestParts): RestRequest {
     const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => encoded(params[name]));
     const search = Object.entries(query)
       .map(([name, value]) => `${name}=${encoded(value)}`)
@@ -142,9 +142,9 @@ export class Requests {
         { weight: 6, arbitrary: this.#item() },
         fc.tuple(this.#item(), aFault).map(([item, fault]) => fault(item)),
       ),
-      { minLength: 1, maxLength: MOST_ITEMS },
+      { minLength: 1, maxLength: MAX_ITEMS },
     );
-    return fc.record({ items, wait: fc.integer({ min: 1, max: MOST_ITEMS }) }, { requiredKeys: ['items'] });
+    return fc.record({ items, wait: fc.integer({ min: 1, max: MAX_ITEMS }) }, { requiredKeys: ['items'] });
   }
 
   /** Frames of every operation, batches and pings, in order and out of it. */
@@ -169,7 +169,7 @@ export class Requests {
       frames: fc
         .array(fc.oneof({ weight: 9, arbitrary: whole }, { weight: 1, arbitrary: odd }), {
           minLength: 1,
-          maxLength: MOST_FRAMES,
+          maxLength: MAX_FRAMES,
         })
         .map(frames =>
           frames.map((frame, index) =>

@@ -11,11 +11,11 @@ export const FUZZ_NAMESPACE = 'fuzz';
 const SESSIONS_IN_PLAY = 8;
 /** Above what a schema allows at least, numbers and lengths go so far at most, so that requests stay cheap. */
 const SPREAD = 12;
-const MOST_SNAPSHOTS = 3;
+const MAX_SNAPSHOTS = 3;
 const OWN_ENVIRONMENTS = 6;
 const KEYS = 12;
 
-/** What a server offers, learnt by asking it. */
+/** What a server offers, learned by asking it. */
 export interface Offer {
   readonly environments: readonly string[];
   readonly actions: readonly unknown[];
@@ -25,7 +25,7 @@ export interface Offer {
 
 export const aSession = fc.nat(SESSIONS_IN_PLAY - 1).map(index => `@session:${index}`);
 const aSnapshot = fc
-  .tuple(aSession, fc.integer({ min: 1, max: MOST_SNAPSHOTS }))
+  .tuple(aSession, fc.integer({ min: 1, max: MAX_SNAPSHOTS }))
   .map(([session, n]) => `${session}.s${n}`);
 const anOwnEnvironment = fc.nat(OWN_ENVIRONMENTS).map(n => `${FUZZ_NAMESPACE}/Own-v${n}`);
 /** A trace of a client. */

@@ -95,7 +95,7 @@ function ofSuccess(contract: Contract, route: Route, answer: Answer): string | u
 /** Results of frames and items by operation, where the route answers with something else than JSON. */
 const RESULTS: { readonly [operation: string]: string } = { render: 'Rendering', trajectory: 'Trajectory' };
 
-type Envelope = { readonly ok?: unknown; readonly result?: unknown; readonly error?: unknown };
+type ReplyEnvelope = { readonly ok?: unknown; readonly result?: unknown; readonly error?: unknown };
 
 /** Of the trace that a problem names, where its frame named one. */
 function ofTrace(traceparent: unknown, error: unknown): string | undefined {
@@ -106,7 +106,7 @@ function ofTrace(traceparent: unknown, error: unknown): string | undefined {
 }
 
 /** Of the reply to a frame or batch item, whatever it asked for. */
-export function ofReply(contract: Contract, asked: unknown, reply: Envelope): string | undefined {
+export function ofReply(contract: Contract, asked: unknown, reply: ReplyEnvelope): string | undefined {
   const { op, ...item } = (typeof asked === 'object' && asked !== null ? asked : {}) as {
     op?: unknown;
     items?: readonly unknown[];
@@ -136,7 +136,7 @@ export function ofReply(contract: Contract, asked: unknown, reply: Envelope): st
 export function ofBatch(contract: Contract, items: readonly unknown[], result: unknown): string | undefined {
   const unfit = contract.checkComponent('BatchResult')(result);
   if (unfit) return `the batch's result does not fit: ${unfit}`;
-  const { results } = result as { results: readonly (Envelope & { pending?: unknown })[] };
+  const { results } = result as { results: readonly (ReplyEnvelope & { pending?: unknown })[] };
   if (results.length !== items.length) return `${items.length} items have ${results.length} results`;
   for (const [index, reply] of results.entries()) {
     const complaint = reply.pending === true ? undefined : ofReply(contract, items[index], reply);

@@ -1,11 +1,11 @@
 import { gradients } from '../../trainer/tensor/graph/gradients.ts';
 import { type Graph, GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
-import { draw } from '../../trainer/tensor/graph/operations/device/draw.ts';
 import { pagedAttention as attendPages } from '../../trainer/tensor/graph/operations/device/paged-attention.ts';
+import { sample } from '../../trainer/tensor/graph/operations/device/sample.ts';
 import type { Tensor } from '../../trainer/tensor/graph/tensor.ts';
 
 const FLOAT_BYTES = 4;
-const PAGE_POSITIONS = 16;
+const BLOCK_SIZE = 16;
 
 /** Extents that kernels of a decoder have. */
 export interface KernelShape {
@@ -131,11 +131,11 @@ function attentions({ heads, keyHeads, headSize, tokens, time }: KernelShape): B
 }
 
 function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelShape): BenchKernel {
-  const pages = context / PAGE_POSITIONS;
+  const pages = context / BLOCK_SIZE;
   const g = new GraphBuilder();
   const cache = [batch * context, keyHeads, headSize];
   const numbers = (values: readonly number[]): Tensor => g.constant(values, [batch], 'int32');
-  const lists = g.constant(
+  const tables = g.constant(
     Array.from({ length: batch * pages }, (_, page) => page),
     [batch, pages],
   );
@@ -147,11 +147,11 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
       g.input('v', 'float32', cache),
     ],
     {
-      lists,
+      tables,
       slots: numbers(Array.from({ length: batch }, (_, row) => row)),
       positions: numbers(Array(batch).fill(context - 1)),
     },
-    { pagePositions: PAGE_POSITIONS, scale: 1 / Math.sqrt(headSize) },
+    { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headSize) },
   );
   g.output('y', y);
   return {
@@ -165,7 +165,7 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
 function drawing(name: string, rows: number, width: number, settings: readonly number[]): BenchKernel {
   const g = new GraphBuilder();
   const each = Array.from({ length: rows }, () => settings).flat();
-  g.output('y', draw(g, g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
+  g.output('y', sample(g, g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
   return {
     name: `${name}, ${rows} × ${width}`,
     graph: g.build(),

@@ -22,7 +22,7 @@ const BATCH_FRAME = '"id":1,"op":"batch",';
 type Connect = (origin: string, token: string) => Promise<Client>;
 
 /** Something to measure, again and again. */
-export interface Case {
+export interface LoadCase {
   readonly name: string;
   readonly origin: string;
   readonly connect: Connect;
@@ -31,7 +31,7 @@ export interface Case {
   readonly baseline?: string;
 }
 
-export interface Row extends Measurement {
+export interface LoadRow extends Measurement {
   /** Processor time of the server for a step, in microseconds: what counts on a busy machine. */
   readonly cpuMicroseconds: number;
   /** The same without that of the operating system. */
@@ -56,7 +56,7 @@ async function start(path: string, args: readonly string[]): Promise<{ origin: s
 }
 
 /** Measures a case. */
-export async function play({ origin, connect, players }: Case, seconds: number): Promise<Row> {
+export async function play({ origin, connect, players }: LoadCase, seconds: number): Promise<LoadRow> {
   const clients = await Promise.all(
     players.map(async player => [await connect(origin, TOKEN), player] as const),
   );
@@ -84,10 +84,10 @@ async function metric(origin: string, name: string): Promise<number> {
 const times = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, i) => make(i));
 
-export async function bareCases(): Promise<Case[]> {
+export async function bareCases(): Promise<LoadCase[]> {
   const { origin } = await start(BARE, []);
   const frame = '{"id":1,"op":"step","session_id":"sAAAAAAAAAAAAAAAA","action":1}';
-  const fixed = (name: string, connect: Connect, clients: number, text: string): Case => ({
+  const fixed = (name: string, connect: Connect, clients: number, text: string): LoadCase => ({
     name,
     origin,
     connect,
@@ -101,10 +101,10 @@ export async function bareCases(): Promise<Case[]> {
 }
 
 /** Servers that read batches and write replies of the same size, but know no sessions and take no steps. */
-export async function bareBatchCases(): Promise<Case[]> {
+export async function bareBatchCases(): Promise<LoadCase[]> {
   const { origin } = await start(BARE, ['batches']);
   const ids = times(BATCH, () => 'sAAAAAAAAAAAAAAAA');
-  const batches = (name: string, connect: Connect, clients: number, envelope: string): Case => ({
+  const batches = (name: string, connect: Connect, clients: number, envelope: string): LoadCase => ({
     name,
     origin,
     connect,
@@ -121,10 +121,10 @@ export async function bareBatchCases(): Promise<Case[]> {
  * @param main its program
  * @param flags besides its port and tokens
  */
-export async function serverCases(main = MAIN, flags: readonly string[] = []): Promise<Case[]> {
+export async function serverCases(main = MAIN, flags: readonly string[] = []): Promise<LoadCase[]> {
   const tokens = JSON.stringify([{ name: 'bench', sha256: hashToken(TOKEN), scopes: ['play', 'admin'] }]);
   const { origin } = await start(main, ['--port', '0', '--tokens', tokens, ...flags]);
-  const cases: Case[] = [];
+  const cases: LoadCase[] = [];
   const add = async (
     name: string,
     connect: Connect,
@@ -163,8 +163,8 @@ export async function serverCases(main = MAIN, flags: readonly string[] = []): P
 }
 
 /** Whether a step costs the same however many sessions are open, played or not, and what an idle one weighs: a server each. */
-export async function crowdCases(sessions: number): Promise<Case[]> {
-  const crowd = (name: string, origin: string, ids: readonly string[], baseline?: string): Case => ({
+export async function crowdCases(sessions: number): Promise<LoadCase[]> {
+  const crowd = (name: string, origin: string, ids: readonly string[], baseline?: string): LoadCase => ({
     name: `REST batches of 32, 2 clients, ${name}`,
     origin,
     connect: httpClient,

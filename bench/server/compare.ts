@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { median } from '../median.ts';
-import { type Case, MAIN, play, type Row, serverCases } from './cases.ts';
+import { type LoadCase, type LoadRow, MAIN, play, serverCases } from './cases.ts';
 
 /** How to compare. */
 export interface Comparison {
@@ -22,7 +22,7 @@ export async function compare(folder: string, { seconds, rounds, only }: Compari
   const data = mkdtempSync(join(tmpdir(), 'ragen-bench-'));
   process.on('exit', () => rmSync(data, { recursive: true, force: true }));
   const other = resolve(folder, 'env-server/main.ts');
-  const pairs: (readonly [string, readonly [Case, Case]])[] = [];
+  const pairs: (readonly [string, readonly [LoadCase, LoadCase]])[] = [];
   for (const kept of [false, true]) {
     const flags = (name: string) => (kept ? ['--data', join(data, name)] : []);
     const before = await serverCases(other, flags('before'));
@@ -32,7 +32,7 @@ export async function compare(folder: string, { seconds, rounds, only }: Compari
       if (name.includes(only)) pairs.push([name, [one, after[i]]]);
     }
   }
-  const rows = new Map(pairs.map(([name]) => [name, { before: [] as Row[], after: [] as Row[] }]));
+  const rows = new Map(pairs.map(([name]) => [name, { before: [] as LoadRow[], after: [] as LoadRow[] }]));
   for (let round = 0; round < rounds; round++) {
     for (const [name, [before, after]] of pairs) {
       rows.get(name)!.before.push(await play(before, seconds));
@@ -42,7 +42,9 @@ export async function compare(folder: string, { seconds, rounds, only }: Compari
   return tableOf(rows);
 }
 
-function tableOf(rows: ReadonlyMap<string, { readonly before: Row[]; readonly after: Row[] }>): string {
+function tableOf(
+  rows: ReadonlyMap<string, { readonly before: LoadRow[]; readonly after: LoadRow[] }>,
+): string {
   const lines = [
     '| user CPU µs a step | other, least | this, least | ratio | other, median | this, median | ratio |',
     '|---|---|---|---|---|---|---|',

@@ -4,7 +4,7 @@ import { beginAttack } from '../floods/flood.ts';
 import { type Latencies, Probe } from '../floods/probe.ts';
 
 /** What another client noticed of a flood. */
-export interface FloodSeen {
+export interface ObservedFlood {
   readonly name: string;
   readonly livez: Latencies;
   readonly step: Latencies;
@@ -33,8 +33,8 @@ export async function floods(
   seconds: number,
   stopped: AbortSignal,
   note: (name: string) => unknown,
-): Promise<FloodSeen[]> {
-  const seen: FloodSeen[] = [];
+): Promise<ObservedFlood[]> {
+  const seen: ObservedFlood[] = [];
   for (const number of FLOODS) {
     if (stopped.aborted) break;
     const { name } = ATTACKS[number];

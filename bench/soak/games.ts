@@ -3,7 +3,7 @@ import type { Game } from './player.ts';
 import { slowDefinition } from './service.ts';
 
 const SLOW = 'soak/Slow-v0';
-const MOST_ATTEMPTS = 5;
+const MAX_ATTEMPTS = 5;
 const MOVES = ['Left', 'Down', 'Right', 'Up'];
 
 /** Built-in and custom environments of every kind. */
@@ -49,7 +49,7 @@ export async function registerGames(origin: string, serviceUrl: string): Promise
       if (response.status === 201) break;
       const text = await response.text();
       // The slow service hangs up now and then, also while it is tried.
-      if (attempt === MOST_ATTEMPTS) throw new Error(`${registration.env_id}: ${text}`);
+      if (attempt === MAX_ATTEMPTS) throw new Error(`${registration.env_id}: ${text}`);
     }
   }
 }

@@ -4,11 +4,11 @@ const MB = 1024 * 1024;
 /** What memory may grow by over the undisturbed time, once warm. */
 const GROWTH_SHARE = 0.25;
 const GROWTH_BYTES = 24 * MB;
-const FEWEST_SAMPLES = 6;
+const MIN_SAMPLES = 6;
 
 /** The medians of the first and the last third of what was looked at in even distances; undefined for too little. */
 export function warmAndLater(samples: readonly number[]): readonly [number, number] | undefined {
-  if (samples.length < FEWEST_SAMPLES) return undefined;
+  if (samples.length < MIN_SAMPLES) return undefined;
   const third = Math.floor(samples.length / 3);
   return [median(samples.slice(0, third)), median(samples.slice(-third))];
 }

@@ -10,7 +10,7 @@ import {
   requireSame,
   requireSteps,
   requireTrajectory,
-  type Taken,
+  type TakenStep,
   withStep,
 } from './record.ts';
 import type { Item, Reply } from './transport.ts';
@@ -34,7 +34,7 @@ interface Pending {
 interface Replay {
   readonly episode: Episode;
   sessionId: string;
-  readonly steps: Taken[];
+  readonly steps: TakenStep[];
 }
 
 /** Problems after which the same request is sent again. */
@@ -51,7 +51,7 @@ const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
 const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
 /** Operations that begin another episode. */
 const BEGIN = new Set(['reset', 'restore']);
-const MOST_STEPS = 60;
+const MAX_STEPS = 60;
 
 /**
  * Plays one session after another with all operations, under a request key each so that it may ask again after any
@@ -229,7 +229,7 @@ export class Player {
     if (this.#ending === 'wanted') return this.#finish();
     const episode = this.#episode!;
     if (this.#failed) return this.#reset();
-    if (isOver(episode) || episode.steps.length >= MOST_STEPS) {
+    if (isOver(episode) || episode.steps.length >= MAX_STEPS) {
       return this.#random.chance(0.3) ? this.#finish() : this.#reset();
     }
     return this.#play(episode);
@@ -335,7 +335,7 @@ export class Player {
       const { action } = episode.steps[steps.length];
       return this.#ask('step', { session_id: replay.sessionId, action }, result => {
         this.#counters.steps++;
-        steps.push(result as unknown as Taken);
+        steps.push(result as unknown as TakenStep);
       });
     }
     return this.#close(replay.sessionId, () => {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Json, JsonObject } from '../../shared/json.ts';
 
 /** What a step led to, as its reply said. */
-export interface Taken {
+export interface TakenStep {
   readonly action: Json;
   readonly observation: Json;
   readonly reward: number;
@@ -16,7 +16,7 @@ export interface Episode {
   /** Null where nothing is drawn. */
   readonly seed: number | null;
   readonly first: Json;
-  readonly steps: readonly Taken[];
+  readonly steps: readonly TakenStep[];
 }
 
 const SEEN = ['observation', 'reward', 'terminated', 'truncated'] as const;
@@ -37,7 +37,7 @@ export function withStep(episode: Episode, action: Json, result: JsonObject): Ep
       `step ${next} of ${episode.id} was answered as step ${result.step} of ${result.episode_id}: a step was lost or taken twice`,
     );
   }
-  const { observation, reward, terminated, truncated } = result as unknown as Taken;
+  const { observation, reward, terminated, truncated } = result as unknown as TakenStep;
   return { ...episode, steps: [...episode.steps, { action, observation, reward, terminated, truncated }] };
 }
 
@@ -81,7 +81,7 @@ export function requireTrajectory(episode: Episode, records: readonly JsonObject
   }
   requireSteps(
     episode,
-    steps.map(step => step as unknown as Taken),
+    steps.map(step => step as unknown as TakenStep),
     'the server’s record',
   );
   steps.forEach((step, i) => {
@@ -96,7 +96,7 @@ export function requireTrajectory(episode: Episode, records: readonly JsonObject
 /** @throws Error when other steps than the client's own are the same episode’s in `where` */
 export function requireSteps(
   episode: Episode,
-  steps: readonly Pick<Taken, (typeof SEEN)[number]>[],
+  steps: readonly Pick<TakenStep, (typeof SEEN)[number]>[],
   where: string,
 ): void {
   if (steps.length !== episode.steps.length) {

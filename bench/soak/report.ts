@@ -4,7 +4,7 @@ import { inMb } from './memory.ts';
 import type { StageReport } from './stage.ts';
 
 /** Violations that are shown of one stage. */
-const MOST_SHOWN = 10;
+const MAX_SHOWN = 10;
 
 /** The median of the medians, and the largest 99th percentile. */
 function inMs(latencies: readonly Latencies[] | undefined): string {
@@ -46,10 +46,10 @@ export function reportText(reports: readonly StageReport[]): string {
     ...rows.map(([name, value]) => `| ${name} | ${reports.map(value).join(' | ')} |`),
   ];
   for (const { settings, violations } of reports) {
-    for (const violation of violations.slice(0, MOST_SHOWN)) {
+    for (const violation of violations.slice(0, MAX_SHOWN)) {
       lines.push(`${settings.workers} workers: ${violation}`);
     }
-    const more = violations.length - MOST_SHOWN;
+    const more = violations.length - MAX_SHOWN;
     if (more > 0) lines.push(`${settings.workers} workers: and ${more} more`);
   }
   return lines.join('\n');

@@ -9,7 +9,7 @@ import { ServerProcess } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM, MEMORY_TO } from './faults.ts';
-import { type FloodSeen, floods } from './floods.ts';
+import { floods, type ObservedFlood } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
 import { grewBy, warmAndLater } from './memory.ts';
 import { slowService } from './service.ts';
@@ -17,7 +17,7 @@ import { transportFor } from './transport.ts';
 
 const MS_PER_S = 1000;
 const CHECKPOINT_S = 1;
-const MOST_NOTED = 5;
+const MAX_NOTED = 5;
 /** Looks at the server in a stage. */
 const LOOKS = 50;
 /** How long clients get to close what they have. */
@@ -49,7 +49,7 @@ export interface StageReport {
   /** Memory of all processes when warm, and after the floods. */
   readonly rssBytes: readonly [warm: number, later: number] | undefined;
   /** What another client noticed of each flood, and the most memory in the meantime; undefined where there was none. */
-  readonly floods: { readonly seen: readonly FloodSeen[]; readonly peakBytes: number } | undefined;
+  readonly floods: { readonly seen: readonly ObservedFlood[]; readonly peakBytes: number } | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
   readonly leaked: number | undefined;
   readonly violations: readonly string[];
@@ -156,7 +156,7 @@ class Stage {
   /** Some are shown at once; all of them are counted. */
   #violate(what: string): void {
     this.#violations.push(what);
-    if (this.#violations.length <= MOST_NOTED) this.#progress.note(`${this.#name}: ${what}`);
+    if (this.#violations.length <= MAX_NOTED) this.#progress.note(`${this.#name}: ${what}`);
   }
 
   #play(): Promise<unknown> {

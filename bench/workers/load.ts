@@ -10,11 +10,11 @@ export const CASES = {
   'REST, foreign sessions': 'kept connections that play what was opened over the next one',
   'WebSocket batches of 32, mixed': 'batches of sessions of all connections: half is passed on',
 } as const;
-export type Case = keyof typeof CASES;
+export type WorkerLoadCase = keyof typeof CASES;
 
 export interface Load {
   readonly origin: string;
-  readonly name: Case;
+  readonly name: WorkerLoadCase;
   readonly clients: number;
   readonly warmUpSeconds: number;
   readonly seconds: number;

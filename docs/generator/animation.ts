@@ -1,7 +1,7 @@
 import type { Frame, PlayedFrames } from './episode-frames.ts';
 import { escapeXml, figure, label, rounded } from './svg.ts';
 
-const SECONDS_A_FRAME = 0.9;
+const SECONDS_PER_FRAME = 0.9;
 /** The last frame stays this many times as long. */
 const LAST_FRAMES = 3;
 const PICTURE_HEIGHT = 200;
@@ -13,10 +13,10 @@ const LINE_HEIGHT = 16;
 const MARGIN = 16;
 const HEADER = 40;
 const FOOTER = 34;
-const LONGEST_ACTION = 58;
+const MAX_ACTION_LENGTH = 58;
 
 /** An animation within a figure: its size, elements and the number of slots that its time is divided into. */
-interface Card {
+interface AnimationCard {
   readonly width: number;
   readonly height: number;
   readonly draw: (x: number, y: number, slots: number) => string;
@@ -53,12 +53,16 @@ export function animationRow(title: string, episodes: readonly (readonly [string
 function timing(slots: number): string {
   const share = rounded(100 / slots);
   return `
-.f { opacity: 0; animation: ${rounded(slots * SECONDS_A_FRAME)}s step-end infinite f; }
+.f { opacity: 0; animation: ${rounded(slots * SECONDS_PER_FRAME)}s step-end infinite f; }
 @keyframes f { 0% { opacity: 1 } ${share}% { opacity: 0 } }
 @media (prefers-reduced-motion: reduce) { .f { animation: none } .last { opacity: 1 } }`;
 }
 
-function cardOf(title: string, { policy, frames, success, ended }: PlayedFrames, narrow = false): Card {
+function cardOf(
+  title: string,
+  { policy, frames, success, ended }: PlayedFrames,
+  narrow = false,
+): AnimationCard {
   const image = frames[0].image;
   const scale = image ? Math.min(PICTURE_HEIGHT / image.height, PICTURE_WIDTH / image.width) : 1;
   const lines = frames.map(frame => (image ? [] : wrapped(frame.text)));
@@ -92,16 +96,16 @@ function cardOf(title: string, { policy, frames, success, ended }: PlayedFrames,
 /** A frame that is there from a slot on, for some slots. */
 function shown(body: string, from: number, count: number, last: boolean): string {
   const once = (slot: number): string =>
-    `<g class="f" style="animation-delay:${rounded(slot * SECONDS_A_FRAME)}s">${body}</g>`;
+    `<g class="f" style="animation-delay:${rounded(slot * SECONDS_PER_FRAME)}s">${body}</g>`;
   if (count === 1) return once(from);
   // The same elements in the slots that follow, by reference.
   const id = `l${hash(body)}`;
   const others = Array.from(
     { length: count - 1 },
     (_, i) =>
-      `<use href="#${id}" class="f" style="animation-delay:${rounded((from + i + 1) * SECONDS_A_FRAME)}s"/>`,
+      `<use href="#${id}" class="f" style="animation-delay:${rounded((from + i + 1) * SECONDS_PER_FRAME)}s"/>`,
   );
-  const first = `<use href="#${id}" class="f${last ? ' last' : ''}" style="animation-delay:${rounded(from * SECONDS_A_FRAME)}s"/>`;
+  const first = `<use href="#${id}" class="f${last ? ' last' : ''}" style="animation-delay:${rounded(from * SECONDS_PER_FRAME)}s"/>`;
   return `<defs><g id="${id}">${body}</g></defs>${first}${others.join('')}`;
 }
 
@@ -115,7 +119,7 @@ function hash(text: string): string {
 function captionOf({ step }: Frame, narrow: boolean): string {
   if (!step) return narrow ? 'start' : 'reset';
   const action = step.action.replaceAll(/\s+/g, ' ');
-  const written = action.length > LONGEST_ACTION ? `${action.slice(0, LONGEST_ACTION)}…` : action;
+  const written = action.length > MAX_ACTION_LENGTH ? `${action.slice(0, MAX_ACTION_LENGTH)}…` : action;
   return narrow
     ? `${step.count}: ${written}`
     : `step ${step.count} · ${written} · reward ${Math.round(step.reward * 1000) / 1000}`;

@@ -8,7 +8,7 @@ import { block, code, decimal, percent, schemaTable, table } from './markdown.ts
 import type { EnvironmentMeasurement } from './measure.ts';
 
 /** Longest observation that is shown whole, in characters. */
-const LONGEST_EXAMPLE = 1500;
+const MAX_EXAMPLE_LENGTH = 1500;
 const EXAMPLE_SEED = 0;
 /** The folder of pictures, next to the pages. */
 export const PICTURES = 'pictures';
@@ -138,7 +138,7 @@ async function examples(environment: AnyEnvironment): Promise<string> {
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
     if (seen.has(text)) continue;
     seen.add(text);
-    const shown = text.length > LONGEST_EXAMPLE ? `${text.slice(0, LONGEST_EXAMPLE)}…` : text;
+    const shown = text.length > MAX_EXAMPLE_LENGTH ? `${text.slice(0, MAX_EXAMPLE_LENGTH)}…` : text;
     parts.push(`\`${format}\``, block(shown, typeof observation === 'string' ? 'text' : 'json'));
   }
   if (environment.render) {

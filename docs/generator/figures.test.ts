@@ -8,7 +8,7 @@ import { animationPath, animations, staticFigures } from './figures.ts';
 import { barPlot, curvePlot } from './plot.ts';
 
 const ROOT = new URL('../../', import.meta.url);
-const LARGEST_BYTES = 200_000;
+const MAX_FILE_BYTES = 200_000;
 const all = createRegistry().list();
 /** Those that play alike on every machine. DeepCoder needs a machine that isolates programs. */
 const portable = all.filter(environment => !environment.condition);
@@ -37,7 +37,7 @@ t.test('every environment has an animation, small and for light and dark', async
   t.same(files.sort(), all.map(animationPath).sort());
   for (const path of files) {
     const svg = read(path);
-    t.ok(svg.length < LARGEST_BYTES, `${path}: ${svg.length} bytes`);
+    t.ok(svg.length < MAX_FILE_BYTES, `${path}: ${svg.length} bytes`);
     t.match(svg, /prefers-color-scheme: dark/);
     t.match(svg, /@keyframes/);
   }

@@ -6,10 +6,10 @@ import { animation, animationRow } from './animation.ts';
 import { architecture } from './architecture.ts';
 import { shortName } from './environment-page.ts';
 import { type PlayedFrames, playFrames } from './episode-frames.ts';
-import { type Bar, barPlot, type Curve, curvePlot, type GroupedTimes, timePlot } from './plot.ts';
+import { barPlot, curvePlot, type GroupedTimes, type PlotBar, type PlotCurve, timePlot } from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
-const MOST_STEPS = 16;
+const MAX_STEPS = 16;
 /** How an episode is chosen and shown. */
 interface Choice {
   readonly seed: number;
@@ -34,8 +34,8 @@ interface Data<Row> {
 
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
-  const curves = read<Data<Curve>>('curves');
-  const algorithms = read<Data<Bar>>('algorithms');
+  const curves = read<Data<PlotCurve>>('curves');
+  const algorithms = read<Data<PlotBar>>('algorithms');
   const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
   return new Map([
     ['docs/pictures/architecture.svg', architecture()],
@@ -69,7 +69,7 @@ export async function animations(
 
 function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
   const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
-  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MOST_STEPS });
+  return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MAX_STEPS });
 }
 
 function read<T>(name: string): T {

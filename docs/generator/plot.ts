@@ -9,14 +9,14 @@ const BOTTOM = 44;
 const TICKS = [0, 20, 40, 60, 80, 100];
 const LABEL_GAP = 15;
 
-export interface Curve {
+export interface PlotCurve {
   readonly name: string;
   /** [iteration, success in %]. */
   readonly points: readonly (readonly [number, number])[];
 }
 
 /** Success over iterations, one line for each run. */
-export function curvePlot(title: string, curves: readonly Curve[]): string {
+export function curvePlot(title: string, curves: readonly PlotCurve[]): string {
   const last = Math.max(...curves.flatMap(({ points }) => points.map(([x]) => x)));
   const sx = (x: number): number => LEFT + (x / last) * (WIDTH - LEFT - RIGHT);
   const step = niceStep(last);
@@ -44,7 +44,7 @@ export function curvePlot(title: string, curves: readonly Curve[]): string {
   return figure(WIDTH, HEIGHT, title, parts.join('\n'));
 }
 
-export interface Bar {
+export interface PlotBar {
   readonly name: string;
   /** One value for each seed, in %. */
   readonly values: readonly number[];
@@ -54,7 +54,7 @@ const BAR_ROW = 26;
 const BAR_LEFT = 210;
 
 /** Means over seeds as bars, each seed as a dot. */
-export function barPlot(title: string, bars: readonly Bar[], range: readonly [number, number]): string {
+export function barPlot(title: string, bars: readonly PlotBar[], range: readonly [number, number]): string {
   const [low, high] = range;
   const height = TOP + bars.length * BAR_ROW + 36;
   const sx = (value: number): number => BAR_LEFT + ((value - low) / (high - low)) * (WIDTH - BAR_LEFT - 70);

@@ -1,13 +1,13 @@
 import { createServer, type Server, type Socket } from 'node:net';
 
 /** Takes connections and passes each on. */
-export interface Receiver {
+export interface ConnectionReceiver {
   readonly index: number;
   /** Passes a connection to the worker, which says `taken` under its number when it has it. */
   pass(number: number, socket: Socket): void;
 }
 
-interface Passed {
+interface PassedConnection {
   readonly socket: Socket;
   readonly index: number;
 }
@@ -18,12 +18,12 @@ interface Passed {
  */
 export class Connections {
   readonly #server: Server;
-  #receivers: readonly Receiver[] = [];
+  #receivers: readonly ConnectionReceiver[] = [];
   #turn = 0;
   #number = 0;
   /** Came while there was no worker. */
   #waiting: Socket[] = [];
-  readonly #passed = new Map<number, Passed>();
+  readonly #passed = new Map<number, PassedConnection>();
 
   constructor() {
     this.#server = createServer({ pauseOnConnect: true, noDelay: true }, socket => {
@@ -50,7 +50,7 @@ export class Connections {
     this.#server.close();
   }
 
-  add(receiver: Receiver): void {
+  add(receiver: ConnectionReceiver): void {
     this.#receivers = [...this.#receivers, receiver];
     const waiting = this.#waiting;
     this.#waiting = [];

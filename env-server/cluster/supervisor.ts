@@ -17,7 +17,7 @@ const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
 /** A worker that ends sooner is started again with a delay. */
 const SHORT_LIFE_MS = 10_000;
 const FIRST_DELAY_MS = 100;
-const LONGEST_DELAY_MS = 10_000;
+const MAX_DELAY_MS = 10_000;
 
 /** One of the places that are always to be filled by a worker. */
 interface WorkerSlot {
@@ -192,7 +192,7 @@ export class Supervisor {
       return;
     }
     const lived = performance.now() - slot.startedAt;
-    slot.delayMs = lived < SHORT_LIFE_MS ? Math.min(2 * slot.delayMs, LONGEST_DELAY_MS) : FIRST_DELAY_MS;
+    slot.delayMs = lived < SHORT_LIFE_MS ? Math.min(2 * slot.delayMs, MAX_DELAY_MS) : FIRST_DELAY_MS;
     slot.restarts++;
     this.#log.error(
       { worker: slot.index, how, restarts: slot.restarts },

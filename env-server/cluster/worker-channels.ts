@@ -9,7 +9,7 @@ import { problemOf } from '../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers, WorkerTopic } from '../operations/dispatch/sibling-workers.ts';
 import type { Operation } from '../operations/operation.ts';
 import { type Lane, scheduler } from '../scheduling/fair-scheduler.ts';
-import { MOST_PROCESSES, type WorkerPlacement } from '../sessions/placement.ts';
+import { MAX_PROCESSES, type WorkerPlacement } from '../sessions/placement.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import { IpcChannel, RESULT } from './ipc-channel.ts';
 import { LineWriter, readLines } from './lines.ts';
@@ -67,7 +67,7 @@ export class WorkerChannels implements SiblingWorkers {
     input: OperationInput,
   ): Promise<ForwardedResult> {
     // Below zero, unlike those that began over there.
-    const foreign = -(request * MOST_PROCESSES + this.placement.index + 1);
+    const foreign = -(request * MAX_PROCESSES + this.placement.index + 1);
     const lane = scheduler.current;
     const from = lane ? [lane.client, lane.number] : [];
     const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input, ...from]);
@@ -171,7 +171,7 @@ export class WorkerChannels implements SiblingWorkers {
 }
 
 /** Connections of another process for which it has asked, remembered up to so many. */
-const MOST_LANES = 10_000;
+const MAX_LANES = 10_000;
 
 /** Gives what another process asks for the turns of the connection over there. */
 class ForwardedLanes {
@@ -186,7 +186,7 @@ class ForwardedLanes {
     let lane = this.#lanes.get(key);
     if (!lane) {
       lane = scheduler.lane(client);
-      if (this.#lanes.size >= MOST_LANES) this.#lanes.clear();
+      if (this.#lanes.size >= MAX_LANES) this.#lanes.clear();
       this.#lanes.set(key, lane);
     }
     return lane;

@@ -98,7 +98,7 @@ t.test('two processes on one port are one server', async t => {
     }
   });
 
-  await t.test('a key is honoured wherever it comes', async t => {
+  await t.test('a key is honored wherever it comes', async t => {
     const key = { 'idempotency-key': 'once' };
     const created = await ask('POST', '/v1/sessions', LAKE, key);
     const stepped = await step(ids[0], 'Left', {}, key);

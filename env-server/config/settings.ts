@@ -4,7 +4,7 @@ import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
 import type { SessionLimits } from '../sessions/admission.ts';
 import { DURABILITIES, type Durability } from '../sessions/durability.ts';
-import { MOST_PROCESSES } from '../sessions/placement.ts';
+import { MAX_PROCESSES } from '../sessions/placement.ts';
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
@@ -118,7 +118,7 @@ export const SETTINGS: Declarations<Settings> = {
   },
   workers: {
     ...count(1, 'processes that serve the port together; more than one for more than one core'),
-    maximum: MOST_PROCESSES,
+    maximum: MAX_PROCESSES,
   },
   workerSilenceSeconds: seconds(
     60,

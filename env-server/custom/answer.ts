@@ -3,14 +3,14 @@ import type { StepInfo } from '../environments/core/environment.ts';
 import { REWARD } from './definition-parts.ts';
 
 /** What somebody else's code says of a state. */
-export interface Seen {
+export interface AnsweredObservation {
   readonly text: string;
   readonly structured?: JsonObject;
   readonly valid?: readonly Json[];
 }
 
 /** What it says of a step. */
-export interface Outcome {
+export interface AnsweredStep {
   readonly reward: number;
   readonly terminated: boolean;
   readonly truncated: boolean;
@@ -28,7 +28,7 @@ export class InvalidAnswer extends Error {}
  * @param validActions actions that are legal now, where the answer lists them
  * @throws BadAnswer
  */
-export function readSeen(observation: unknown, validActions?: unknown): Seen {
+export function readSeen(observation: unknown, validActions?: unknown): AnsweredObservation {
   const valid = readValid(validActions);
   if (typeof observation === 'string') return { text: observation, ...valid };
   if (!isObject(observation)) {
@@ -56,7 +56,7 @@ function readValid(given: unknown): { valid?: readonly Json[] } {
  * @param effective `action_is_effective` where the answer does not tell
  * @throws BadAnswer
  */
-export function readOutcome(answer: { readonly [key: string]: unknown }, effective: boolean): Outcome {
+export function readOutcome(answer: { readonly [key: string]: unknown }, effective: boolean): AnsweredStep {
   const { reward = 0, terminated = false, truncated = false, info = {} } = answer;
   checkReward(reward);
   if (typeof terminated !== 'boolean')

@@ -10,10 +10,10 @@ import { withoutSecrets } from './remote/secrets.ts';
 /** Outcome of what was not refused. */
 const ACCEPTED = 'accepted';
 /** Characters of what was sent as a kind that are kept. */
-const LONGEST_KIND = 32;
+const MAX_KIND_LENGTH = 32;
 
 /** What somebody tries to do to an environment. */
-export interface Attempt {
+export interface AuditedAttempt {
   readonly principal: Principal;
   readonly action: AuditAction;
   readonly envId: string;
@@ -37,19 +37,19 @@ export class AuditTrail {
   }
 
   /** The entry of an attempt that succeeds, to be stored together with what it does. */
-  accepted(attempt: Attempt): AuditEntry {
+  accepted(attempt: AuditedAttempt): AuditEntry {
     return this.#entry(attempt, ACCEPTED);
   }
 
   /** Notes an attempt that was refused. */
-  refused(attempt: Attempt, error: unknown): void {
+  refused(attempt: AuditedAttempt, error: unknown): void {
     const entry = this.#entry(attempt, outcomeOf(error));
     this.#parts.store.note(entry);
     this.#tell(entry);
   }
 
   /** Does the work and notes what came of it; what succeeds has stored its entry itself. */
-  async follow<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+  async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     try {
       const result = await work();
       this.#tell(this.accepted(attempt));
@@ -60,14 +60,14 @@ export class AuditTrail {
     }
   }
 
-  #entry({ principal, action, envId, definition }: Attempt, outcome: string): AuditEntry {
+  #entry({ principal, action, envId, definition }: AuditedAttempt, outcome: string): AuditEntry {
     const { kind } = (definition ?? {}) as JsonObject;
     return {
       at: this.#parts.now(),
       principal: principal.name,
       action,
       envId,
-      kind: typeof kind === 'string' ? kind.slice(0, LONGEST_KIND) : '',
+      kind: typeof kind === 'string' ? kind.slice(0, MAX_KIND_LENGTH) : '',
       sha256: definition ? hash('sha256', JSON.stringify(withoutSecrets(definition)), 'hex') : '',
       outcome,
     };

@@ -1,7 +1,7 @@
 /** Failures in a row that open it. */
 const TRIP_AFTER = 5;
 const FIRST_PAUSE_MS = 1000;
-const LONGEST_PAUSE_MS = 60_000;
+const MAX_PAUSE_MS = 60_000;
 
 /**
  * A circuit breaker: after some failures in a row nothing is tried for a while, then one attempt decides. Each
@@ -41,7 +41,7 @@ export class CircuitBreaker {
     this.#failures++;
     this.#probing = false;
     if (this.#failures < this.#tripAfter) return;
-    this.#closedUntil = this.#now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#pauses, LONGEST_PAUSE_MS);
+    this.#closedUntil = this.#now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#pauses, MAX_PAUSE_MS);
     this.#pauses++;
   }
 }

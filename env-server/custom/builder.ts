@@ -9,7 +9,7 @@ import { Endpoint, type RemoteNetwork } from './remote/endpoint.ts';
 import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
 import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
 import { webhookEnvironment } from './remote/webhook.ts';
-import { LONGEST_SOURCE, sourceOf } from './script/definition.ts';
+import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
 import type { ScriptPool } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
 import { atOnce, inSlices, type Sliced } from './slices.ts';
@@ -43,10 +43,10 @@ export async function learnFacts(
 }
 
 async function learnScript(envId: string, source: string, scripts: ScriptPool): Promise<JsonObject> {
-  if (source.length > LONGEST_SOURCE) {
+  if (source.length > MAX_SOURCE_LENGTH) {
     throw invalidDefinition(
       '/source',
-      `has ${source.length} characters; at most ${LONGEST_SOURCE} are taken`,
+      `has ${source.length} characters; at most ${MAX_SOURCE_LENGTH} are taken`,
     );
   }
   try {

@@ -10,7 +10,7 @@ import type { ComposedDefinition } from './definition.ts';
 import { invalidDefinition } from './fault.ts';
 
 /** Wrappers and environments around an environment that is not composed; each is a call within a call and a level of the state. */
-const MOST_LAYERS = 32;
+const MAX_LAYERS = 32;
 const layers = new WeakMap<AnyEnvironment, number>();
 
 /**
@@ -26,10 +26,10 @@ export function composedEnvironment(
   const { config = {}, wrappers = [] } = definition;
   const base = baseOf(definition.env_id, registry);
   const depth = (layers.get(base) ?? 0) + wrappers.length + 1;
-  if (depth > MOST_LAYERS) {
+  if (depth > MAX_LAYERS) {
     throw invalidDefinition(
       '/env_id',
-      `${base.spec.id} is composed itself: with all their wrappers these are ${depth} layers, at most ${MOST_LAYERS} are taken`,
+      `${base.spec.id} is composed itself: with all their wrappers these are ${depth} layers, at most ${MAX_LAYERS} are taken`,
     );
   }
   const wrapped = wrapping(() => wrap(base, wrappers));

@@ -5,8 +5,8 @@ import type { Json } from '../../shared/json.ts';
 
 /** Longest id and name, in characters. */
 export const NAME_LENGTH = 128;
-export const LONGEST_TEXT = 20_000;
-const MOST_STEPS = 100_000;
+export const MAX_TEXT_LENGTH = 20_000;
+const MAX_STEPS = 100_000;
 /** Steps of an episode where the definition names none. */
 export const DEFAULT_MAX_STEPS = 100;
 
@@ -22,7 +22,7 @@ export const bag = (description: string) =>
 export const about = {
   title: Type.String({ minLength: 1, maxLength: 200 }),
   description: Type.Optional(
-    Type.String({ maxLength: LONGEST_TEXT, description: 'The rules for readers, in Markdown.' }),
+    Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'The rules for readers, in Markdown.' }),
   ),
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: NAME_LENGTH }), { maxItems: 16 })),
 };
@@ -32,13 +32,13 @@ export const task = {
   ...about,
   instruction: Type.String({
     minLength: 1,
-    maxLength: LONGEST_TEXT,
+    maxLength: MAX_TEXT_LENGTH,
     description: 'What a player is told: the task and how it is won.',
   }),
   max_episode_steps: Type.Optional(
     Type.Integer({
       minimum: 1,
-      maximum: MOST_STEPS,
+      maximum: MAX_STEPS,
       default: DEFAULT_MAX_STEPS,
       description:
         'Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.',

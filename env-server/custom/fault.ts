@@ -7,9 +7,9 @@ export function escapePointer(key: string): string {
 
 /** Where a definition stands in the request that brings it. */
 const ROOT = '/definition';
-const MOST_VIOLATIONS = 20;
-const LONGEST_POINTER = 512;
-const LONGEST_DETAIL = 1000;
+const MAX_VIOLATIONS = 20;
+const MAX_POINTER_LENGTH = 512;
+const MAX_DETAIL_LENGTH = 1000;
 
 /** Collects what is wrong with a definition; pointers are relative to it. */
 export class DefinitionFaults {
@@ -20,14 +20,14 @@ export class DefinitionFaults {
     if (this.full) return;
     const said = typeof detail === 'string' ? detail : detail();
     this.#violations.push({
-      pointer: (ROOT + pointer).slice(0, LONGEST_POINTER).toWellFormed(),
-      detail: said.slice(0, LONGEST_DETAIL).toWellFormed(),
+      pointer: (ROOT + pointer).slice(0, MAX_POINTER_LENGTH).toWellFormed(),
+      detail: said.slice(0, MAX_DETAIL_LENGTH).toWellFormed(),
     });
   }
 
   /** Further faults are not kept. */
   get full(): boolean {
-    return this.#violations.length >= MOST_VIOLATIONS;
+    return this.#violations.length >= MAX_VIOLATIONS;
   }
 
   /** @throws Problem `invalid_request` when there is any fault */

@@ -13,15 +13,15 @@ export interface JsonLimits {
 
 /** Levels that any value may have, in requests and in answers: Python's parsers and recursive code get through them. */
 export const DEEPEST_JSON = 64;
-export const MOST_KEYS = 10_000;
-const LONGEST_POINTER = 200;
+export const MAX_KEYS = 10_000;
+const MAX_POINTER_LENGTH = 200;
 /** Brackets, quotes, commas and colons: what a value costs beyond its own characters. */
 const MARK_BYTES = 2;
 const LITERAL_BYTES = 5;
 
 /** The limits of values of which only the size can be configured. */
 export function jsonLimits(bytes: number): JsonLimits {
-  return { depth: DEEPEST_JSON, bytes, keys: MOST_KEYS };
+  return { depth: DEEPEST_JSON, bytes, keys: MAX_KEYS };
 }
 
 /** What is wrong with a value, and where in it. */
@@ -31,11 +31,11 @@ export interface JsonFault {
   readonly message: string;
 }
 
-type Holder = { [key: string | number]: unknown };
+type JsonContainer = { [key: string | number]: unknown };
 
 /** An object or list whose members are being looked at. */
 interface Frame {
-  readonly holder: Holder;
+  readonly holder: JsonContainer;
   /** Undefined for a list. */
   readonly keys: readonly string[] | undefined;
   readonly length: number;
@@ -54,7 +54,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
   let keys = 0;
   let fault: string | undefined;
 
-  const take = (member: unknown, holder?: Holder, key: string | number = ''): void => {
+  const take = (member: unknown, holder?: JsonContainer, key: string | number = ''): void => {
     switch (typeof member) {
       case 'string':
         if (weighed) bytes += Buffer.byteLength(member) + MARK_BYTES;
@@ -92,7 +92,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
     const length = names ? names.length : (member as readonly unknown[]).length;
     // Members cost at least a comma each, which ends a huge list before it is walked.
     bytes += length;
-    open.push({ holder: member as Holder, keys: names, length, next: 0 });
+    open.push({ holder: member as JsonContainer, keys: names, length, next: 0 });
   };
 
   take(value);
@@ -126,8 +126,8 @@ function pointerTo(open: readonly Frame[]): string {
     .filter(({ next }) => next > 0)
     .map(({ keys, next }) => `/${escapePointer(String(keys ? keys[next - 1] : next - 1).toWellFormed())}`);
   const pointer = parts.join('');
-  if (pointer.length <= LONGEST_POINTER) return pointer;
-  return `${pointer.slice(0, LONGEST_POINTER / 2)}…${pointer.slice(-LONGEST_POINTER / 2)}`;
+  if (pointer.length <= MAX_POINTER_LENGTH) return pointer;
+  return `${pointer.slice(0, MAX_POINTER_LENGTH / 2)}…${pointer.slice(-MAX_POINTER_LENGTH / 2)}`;
 }
 
 /** A value of JSON text from elsewhere is not within its limits; the message says where and how. */
@@ -164,7 +164,7 @@ export function readAnswer(text: string, limits: JsonLimits): Json {
     throw new JsonOutOfBounds('the answer', { pointer: '', message: `has more than ${limits.keys} keys` });
   }
   for (const name of names) {
-    const shown = name.toWellFormed().slice(0, LONGEST_POINTER);
+    const shown = name.toWellFormed().slice(0, MAX_POINTER_LENGTH);
     if (name === '__proto__' || !name.isWellFormed()) {
       throw new JsonOutOfBounds(`/${escapePointer(shown)}`, { pointer: '', message: 'is no key to use' });
     }

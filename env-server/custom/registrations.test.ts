@@ -455,7 +455,7 @@ t.test('there are only so many', async t => {
   t.equal((await ask('PUT', at(tabular.env_id), { definition: tabular.definition })).status, 200);
 });
 
-t.test('registering is an operation of every door, and honours keys', async t => {
+t.test('registering is an operation of every door, and honors keys', async t => {
   const { ask, server: app } = await server(t);
   const items = [
     { op: 'register', ...tabular },

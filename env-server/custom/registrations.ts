@@ -6,7 +6,7 @@ import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { Store, StoredEnvironment } from '../persistence/store.ts';
 import { Problem } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
-import { type Attempt, AuditTrail } from './audit-trail.ts';
+import { type AuditedAttempt, AuditTrail } from './audit-trail.ts';
 import type { BuildContext } from './builder.ts';
 import { dependentsOf, editionOf, rebuildAround, refuseCircle } from './compositions.ts';
 import { CustomRegistry } from './custom-registry.ts';
@@ -252,7 +252,7 @@ export class Registrations {
   }
 
   /** Does the work, lets the other processes know, and notes what came of it. */
-  async #audited<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+  async #audited<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
     const result = await this.audit.follow(attempt, async () => {
       const done = await work();
       await this.#parts.announce?.();

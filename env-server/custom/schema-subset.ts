@@ -6,8 +6,8 @@ import { type DefinitionFaults, escapePointer } from './fault.ts';
 /** Property names: nothing that means something to JavaScript. */
 const PROPERTY_NAME = /^(?!(?:__proto__|constructor|prototype)$)[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
 const DEEPEST = 8;
-const MOST_NODES = 500;
-const MOST_CHOICES = 1000;
+const MAX_NODES = 500;
+const MAX_CHOICES = 1000;
 
 const NOTES = ['title', 'description', 'default'];
 
@@ -44,7 +44,7 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
     };
     if (!isObject(node)) return wrong('a schema is an object');
     if (depth > DEEPEST) return wrong(`schemas are nested at most ${DEEPEST} deep`);
-    if (++nodes > MOST_NODES) return wrong(`a schema has at most ${MOST_NODES} parts`);
+    if (++nodes > MAX_NODES) return wrong(`a schema has at most ${MAX_NODES} parts`);
     const { type } = node;
     if (typeof type !== 'string' || !Object.hasOwn(KEYWORDS, type)) {
       return wrong(`must be one of ${Object.keys(KEYWORDS).join(', ')}`, `${at}/type`);
@@ -85,8 +85,8 @@ export function compileSubset(schema: Json, pointer: string, faults: DefinitionF
         );
       case 'string':
         if (node.enum === undefined) return Type.String(limits);
-        if (!isTextList(node.enum) || node.enum.length === 0 || node.enum.length > MOST_CHOICES) {
-          return wrong(`must be a list of 1 to ${MOST_CHOICES} strings`, `${at}/enum`);
+        if (!isTextList(node.enum) || node.enum.length === 0 || node.enum.length > MAX_CHOICES) {
+          return wrong(`must be a list of 1 to ${MAX_CHOICES} strings`, `${at}/enum`);
         }
         return Type.Enum([...node.enum], { type: 'string', ...limits });
       case 'number':

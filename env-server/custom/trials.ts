@@ -8,8 +8,8 @@ import { type BuildContext, buildInSlices, learnFacts } from './builder.ts';
 import type { Definition } from './definition.ts';
 
 /** Trials are work for the whole server, so only some run at a time, and one principal leaves room for others. */
-const MOST_TRIALS = 8;
-const MOST_TRIALS_PER_PRINCIPAL = 4;
+const MAX_TRIALS = 8;
+const MAX_TRIALS_PER_PRINCIPAL = 4;
 const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
@@ -24,7 +24,7 @@ const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
 const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
 /** An environment that passed. */
-export interface Trial {
+export interface PassedTrial {
   readonly environment: AnyEnvironment;
   readonly facts: JsonObject;
   readonly report: CheckReport;
@@ -47,7 +47,7 @@ export class Trials {
    * Makes an environment from its definition and plays it.
    * @throws Problem `invalid_request`, `check_failed`, `environment_in_use`, `too_many_requests`
    */
-  tryOut(principal: string, envId: string, definition: Definition): Promise<Trial> {
+  tryOut(principal: string, envId: string, definition: Definition): Promise<PassedTrial> {
     const extent = extentOf(definition.kind);
     return this.#inTurn(principal, envId, extent, async () => {
       const { registry } = this.#context;
@@ -83,9 +83,9 @@ export class Trials {
     work: () => Promise<T>,
   ): Promise<T> {
     const own = this.#running.get(principal) ?? 0;
-    if (own >= MOST_TRIALS_PER_PRINCIPAL) throw busy(MOST_TRIALS_PER_PRINCIPAL, 'of one token ');
+    if (own >= MAX_TRIALS_PER_PRINCIPAL) throw busy(MAX_TRIALS_PER_PRINCIPAL, 'of one token ');
     const all = [...this.#running.values()].reduce((sum, running) => sum + running, 0);
-    if (all >= MOST_TRIALS) throw busy(MOST_TRIALS, '');
+    if (all >= MAX_TRIALS) throw busy(MAX_TRIALS, '');
     this.#running.set(principal, own + 1);
     const done = work().finally(() => this.#release(principal));
     const mostMs = Math.min(totalMs, this.#totalMs);

@@ -36,7 +36,7 @@ export const BUILT_IN: readonly AnyEnvironment[] = [
   deepCoder,
 ];
 
-const MOST_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 3;
 
 export interface Registry {
   /**
@@ -115,7 +115,7 @@ export function createRegistry(builtIn: readonly AnyEnvironment[] = BUILT_IN): R
 function closest(id: string, known: readonly string[]): string[] {
   const names = known.map(bareName);
   const near = similar(bareName(id), [...new Set(names)]);
-  return near.flatMap(name => known.filter((_, i) => names[i] === name)).slice(0, MOST_SUGGESTIONS);
+  return near.flatMap(name => known.filter((_, i) => names[i] === name)).slice(0, MAX_SUGGESTIONS);
 }
 
 const bareName = (id: string): string => id.replace(/^.*\//, '').replace(/-v\d+$/, '');

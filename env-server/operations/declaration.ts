@@ -32,7 +32,7 @@ export interface OperationDeclaration {
   readonly summary: string;
   readonly description?: string;
   readonly result: TSchema;
-  /** Changes something, hence honours request keys. */
+  /** Changes something, hence honors request keys. */
   readonly keyed: boolean;
   /** Lets an environment's code run, with all that may come of it. */
   readonly plays?: boolean;

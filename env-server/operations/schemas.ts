@@ -6,7 +6,7 @@ import { PROBLEMS } from '../problems.ts';
 const NAME_LENGTH = 128;
 /** Most sessions one request may create. */
 const GROUP_SIZE = 4096;
-const LONGEST_TTL_SECONDS = 7 * 24 * 3600;
+const MAX_TTL_SECONDS = 7 * 24 * 3600;
 
 /** An object that refuses unknown keys. */
 export const closed = <P extends TProperties>(
@@ -49,7 +49,7 @@ export const Options = nullable(
 export const Count = Type.Integer({ minimum: 1, maximum: GROUP_SIZE, default: 1 });
 export const TtlSeconds = Type.Number({
   exclusiveMinimum: 0,
-  maximum: LONGEST_TTL_SECONDS,
+  maximum: MAX_TTL_SECONDS,
   description: 'Idle seconds after which the session expires; the server’s default when absent.',
 });
 export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });
@@ -218,6 +218,17 @@ export const ReferencePlan = Type.Object(
   },
   { title: 'ReferencePlan' },
 );
+
+export const ValidActions = Type.Object(
+  {
+    valid_actions: nullable(
+      Type.Array(Type.String()),
+      'As a player writes them; empty after the end of the episode, null where the environment cannot list them.',
+    ),
+  },
+  { title: 'ValidActions' },
+);
+export type ValidActions = Static<typeof ValidActions>;
 
 export const EnvironmentSummary = Type.Object(
   {

@@ -19,6 +19,7 @@ import { restore } from './sessions/restore.ts';
 import { snapshot } from './sessions/snapshot.ts';
 import { step } from './sessions/step.ts';
 import { trajectory } from './sessions/trajectory.ts';
+import { validActions } from './sessions/valid-actions.ts';
 
 /** Every operation there is; each door offers all of them. */
 export const OPERATIONS: readonly Operation[] = [
@@ -33,6 +34,7 @@ export const OPERATIONS: readonly Operation[] = [
   clone,
   trajectory,
   reference,
+  validActions,
   close,
   listEnvironments,
   getEnvironment,

@@ -55,7 +55,7 @@ export function lockFolder(folder: string): FolderLock {
   };
 }
 
-interface Holder {
+interface LockHolder {
   readonly pid: number;
   readonly host: string;
   /** ISO 8601. */
@@ -64,7 +64,7 @@ interface Holder {
 
 /** Only tells people; the lock itself is elsewhere, so a disk that is full keeps no server from starting. */
 function noteHolder(folder: string): void {
-  const holder: Holder = { pid: process.pid, host: hostname(), since: new Date().toISOString() };
+  const holder: LockHolder = { pid: process.pid, host: hostname(), since: new Date().toISOString() };
   try {
     writeFileSync(join(folder, HOLDER_FILE), `${JSON.stringify(holder)}\n`, { mode: PRIVATE_FILE });
   } catch {
@@ -75,7 +75,7 @@ function noteHolder(folder: string): void {
 /** e.g. ` (process 123 on host, since 2026-01-01T00:00:00.000Z)`; empty where it is not known. */
 function holderOf(folder: string): string {
   try {
-    const { pid, host, since } = JSON.parse(readFileSync(join(folder, HOLDER_FILE), 'utf8')) as Holder;
+    const { pid, host, since } = JSON.parse(readFileSync(join(folder, HOLDER_FILE), 'utf8')) as LockHolder;
     return ` (process ${pid} on ${host}, since ${since})`;
   } catch {
     return '';

@@ -8,10 +8,10 @@ import { storageFaultOf, storageProblem } from './storage-problem.ts';
 
 const NEW_SUFFIX = '.new';
 /** Lost rows of a table that the report for people names. */
-const MOST_NAMED = 20;
+const MAX_NAMED = 20;
 const BUSY_TIMEOUT_MS = 5000;
 /** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
-const LONGEST_GAP = 100_000;
+const MAX_GAP_LENGTH = 100_000;
 
 /** Tables in the order in which they are kept, the column that names a row, and those that hold JSON. */
 const TABLES = [
@@ -40,7 +40,7 @@ export interface RepairReport {
   readonly tables: readonly TableReport[];
 }
 
-type Row = { readonly [column: string]: SQLInputValue };
+type DatabaseRow = { readonly [column: string]: SQLInputValue };
 
 /**
  * Makes a new database of what can be read of a damaged one, row by row, and keeps the damaged one under another name.
@@ -84,7 +84,7 @@ function damageIn(database: DatabaseSync): string[] {
   if (damage.length > 0) return damage;
   for (const table of TABLES) {
     if (columnsOf(database, table.table).length === 0) continue;
-    for (const row of database.prepare(`SELECT * FROM ${table.table}`).iterate() as Iterable<Row>) {
+    for (const row of database.prepare(`SELECT * FROM ${table.table}`).iterate() as Iterable<DatabaseRow>) {
       const fault = faultOf(table, row);
       if (fault) damage.push(`${table.table} ${row[table.id]}: ${fault}`);
     }
@@ -152,7 +152,7 @@ function copyTable(table: Table, from: DatabaseSync | undefined, to: DatabaseSyn
 function eachRow(
   database: DatabaseSync,
   table: string,
-  take: (row: Row | undefined, number: number) => void,
+  take: (row: DatabaseRow | undefined, number: number) => void,
 ): string | undefined {
   const next = database.prepare(
     `SELECT rowid AS "#", * FROM ${table} WHERE rowid >= ? ORDER BY rowid LIMIT 1`,
@@ -163,7 +163,7 @@ function eachRow(
   for (let number = firstRow(database, table); last === undefined || number <= last; ) {
     try {
       // Right after damage the rows that follow lie on other pages: they are looked for one by one.
-      const found = (failed > 0 ? only.get(number) : next.get(number)) as Row | undefined;
+      const found = (failed > 0 ? only.get(number) : next.get(number)) as DatabaseRow | undefined;
       if (found) {
         take(found, Number(found['#']));
         number = Number(found['#']) + 1;
@@ -177,7 +177,7 @@ function eachRow(
       take(undefined, number);
       failed++;
     }
-    if (last === undefined && failed > LONGEST_GAP) return 'its end cannot be read';
+    if (last === undefined && failed > MAX_GAP_LENGTH) return 'its end cannot be read';
     number++;
   }
   return undefined;
@@ -213,7 +213,7 @@ function columnsOf(database: DatabaseSync, table: string): string[] {
 }
 
 /** What is wrong with a row that can be read. */
-function faultOf({ json }: Table, row: Row): string | undefined {
+function faultOf({ json }: Table, row: DatabaseRow): string | undefined {
   for (const column of json) {
     const text = row[column];
     if (text === null || text === undefined) continue;
@@ -229,9 +229,9 @@ function faultOf({ json }: Table, row: Row): string | undefined {
 /** The report for people. */
 export function describeRepair({ aside, damage, tables }: RepairReport): string {
   const lines = tables.map(({ table, kept, lost, cutShort }) => {
-    const more = lost.length > MOST_NAMED ? `, and ${lost.length - MOST_NAMED} more` : '';
+    const more = lost.length > MAX_NAMED ? `, and ${lost.length - MAX_NAMED} more` : '';
     const names =
-      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MOST_NAMED).join(', ')}${more}` : '';
+      lost.length > 0 ? `, ${lost.length} lost: ${lost.slice(0, MAX_NAMED).join(', ')}${more}` : '';
     return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
   });
   return [`the database was damaged (${damage[0]})`, ...lines, `the damaged one is kept as ${aside}`].join(

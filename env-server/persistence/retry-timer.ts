@@ -1,5 +1,5 @@
 const FIRST_DELAY_MS = 100;
-const LONGEST_DELAY_MS = 10_000;
+const MAX_DELAY_MS = 10_000;
 
 /** Tries something again after a delay that doubles with each failure in a row. */
 export class RetryTimer {
@@ -23,7 +23,7 @@ export class RetryTimer {
       this.#timer = undefined;
       this.#attempt();
     }, this.#delayMs).unref();
-    this.#delayMs = Math.min(2 * this.#delayMs, LONGEST_DELAY_MS);
+    this.#delayMs = Math.min(2 * this.#delayMs, MAX_DELAY_MS);
   }
 
   succeeded(): void {

@@ -13,15 +13,15 @@ const BUSY_TIMEOUT_MS = 5000;
 /** Oldest entries of the audit log go when there are more. */
 const AUDIT_KEPT = 100_000;
 /** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
-const MOST_WAITING_NOTES = 1000;
-const LEAST_TRY_BYTES = 4096;
+const MAX_WAITING_NOTES = 1000;
+const MIN_TRY_BYTES = 4096;
 
 /** A custom environment as it is kept. */
 export interface StoredEnvironment {
   readonly envId: string;
   readonly kind: string;
   readonly definition: JsonObject;
-  /** What was learnt at registration and is needed to make the environment again, e.g. a remote server's document. */
+  /** What was learned at registration and is needed to make the environment again, e.g. a remote server's document. */
   readonly facts: JsonObject;
   readonly owner: string;
   /** Counts replacements, from 1. */
@@ -199,7 +199,7 @@ export class SqliteStore implements Store {
       this.#write(0, () => this.#note(entry));
     } catch (error) {
       if (!isStorageFault(error)) throw error;
-      this.#waiting = [...this.#waiting, entry].slice(-MOST_WAITING_NOTES);
+      this.#waiting = [...this.#waiting, entry].slice(-MAX_WAITING_NOTES);
       this.#health.waiting('environments', JSON.stringify(this.#waiting).length);
     }
   }
@@ -256,7 +256,7 @@ export class SqliteStore implements Store {
 
   /** Tries the disk with as much as there was no room for; the pages stay the database's, for the client's next attempt. */
   #try(): void {
-    const size = Math.max(this.#needed, LEAST_TRY_BYTES);
+    const size = Math.max(this.#needed, MIN_TRY_BYTES);
     try {
       this.#write(size, () => {
         this.#database.exec('DROP TABLE IF EXISTS attempt; CREATE TABLE attempt (bytes BLOB) STRICT');

@@ -9,7 +9,7 @@ const QUANTUM_MS = 2;
 /** Work after which it is worth knowing that the event loop has gone round. */
 const NOTED_MS = 1;
 /** Long computations of one client that may be under way; each holds memory until it is done. */
-const MOST_COMPUTATIONS = 4;
+const MAX_COMPUTATIONS = 4;
 
 /** A piece of work that is carried out in one go. It handles its own errors. */
 export type Task = () => void;
@@ -84,7 +84,7 @@ export class FairScheduler {
 
   /** Whether a client may have another long computation under way. */
   mayCompute(lane: Lane): boolean {
-    return (this.#clients.get(lane.client)?.computing ?? 0) < MOST_COMPUTATIONS;
+    return (this.#clients.get(lane.client)?.computing ?? 0) < MAX_COMPUTATIONS;
   }
 
   /** {@link Lane.run} */
@@ -243,7 +243,7 @@ export class Lane implements Flow {
       else this.enqueue(turn);
     };
     const client = this.#scheduler.clientOf(this.client);
-    if (client.computing < MOST_COMPUTATIONS) {
+    if (client.computing < MAX_COMPUTATIONS) {
       client.computing++;
       this.enqueue(turn);
     } else {

@@ -1,7 +1,7 @@
 /** Places of items that were taken are given back after so many. */
-const MOST_TAKEN = 1024;
+const MAX_TAKEN = 1024;
 /** Places that an empty queue keeps. */
-const MOST_KEPT = 64;
+const MAX_KEPT = 64;
 
 /** First in, first out, and in front for what comes back. */
 export class Queue<T> {
@@ -31,14 +31,14 @@ export class Queue<T> {
     if (this.#head === this.#tail) return undefined;
     const item = this.#items[this.#head];
     this.#items[this.#head++] = undefined;
-    if (this.#head > MOST_TAKEN) {
+    if (this.#head > MAX_TAKEN) {
       this.#items = this.#items.slice(this.#head, this.#tail);
       this.#tail -= this.#head;
       this.#head = 0;
     } else if (this.#head === this.#tail) {
       this.#head = 0;
       this.#tail = 0;
-      if (this.#items.length > MOST_KEPT) this.#items = [];
+      if (this.#items.length > MAX_KEPT) this.#items = [];
     }
     return item;
   }

@@ -2,9 +2,9 @@ import type { Json } from '../../shared/json.ts';
 import { sizeOf } from './size.ts';
 
 /** Actions of a chunk at most. */
-const MOST_ACTIONS = 64;
+const MAX_ACTIONS = 64;
 /** A chunk that holds this many bytes takes no more actions. */
-const MOST_BYTES = 16 * 1024;
+const MAX_BYTES = 16 * 1024;
 /** Of an empty chunk. */
 const CHUNK_BYTES = 160;
 
@@ -68,7 +68,7 @@ export class ActionLog {
    */
   append(action: Json, bytes: number): number {
     let chunk = this.#open;
-    if (chunk && chunk.actions.length < MOST_ACTIONS && chunk.bytes < MOST_BYTES) {
+    if (chunk && chunk.actions.length < MAX_ACTIONS && chunk.bytes < MAX_BYTES) {
       chunk.add(action, bytes);
       return bytes;
     }

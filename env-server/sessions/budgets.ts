@@ -14,8 +14,8 @@ export const HEAP_SHARES = { maxBytes: 0.4, maxBytesPerClient: 0.3, maxBytesPerS
 const ROOM_TO_PLAY = 1.125;
 /** Of a token's bytes, for replies remembered in all sessions, as long as each gets no more and no less than this. */
 const REPLY_SHARE = 1 / 8;
-const MOST_REPLY_BYTES = 64 * 1024;
-const LEAST_REPLY_BYTES = 4 * 1024;
+const MAX_REPLY_BYTES = 64 * 1024;
+const MIN_REPLY_BYTES = 4 * 1024;
 /** Of a token's bytes, for replies to requests that concern no session yet. */
 const CLIENT_REPLY_SHARE = 1 / 32;
 const RETRY_AFTER_SECONDS = 1;
@@ -54,7 +54,7 @@ export class ByteBudget {
   /** What the replies that one session remembers may take: they are given up before sessions are. */
   get replyBytesOfSession(): number {
     const share = (this.limits.maxBytesPerClient * REPLY_SHARE) / Math.max(1, this.sessions);
-    return Math.max(LEAST_REPLY_BYTES, Math.min(MOST_REPLY_BYTES, share));
+    return Math.max(MIN_REPLY_BYTES, Math.min(MAX_REPLY_BYTES, share));
   }
 }
 
@@ -75,7 +75,7 @@ export class ByteAccount {
 
   /** What the replies to a client's requests that concern no session yet may take. */
   get replyBytes(): number {
-    return Math.max(LEAST_REPLY_BYTES, this.limits.maxBytesPerClient * CLIENT_REPLY_SHARE);
+    return Math.max(MIN_REPLY_BYTES, this.limits.maxBytesPerClient * CLIENT_REPLY_SHARE);
   }
 
   add(bytes: number): void {

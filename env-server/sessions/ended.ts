@@ -1,7 +1,7 @@
 import { Problem } from '../problems.ts';
 
 /** Ids of ended sessions that are remembered at most. */
-const MOST_REMEMBERED = 200_000;
+const MAX_REMEMBERED = 200_000;
 
 /** How a session ended; the code of the problem that its id is answered with from then on. */
 export type EndReason = 'session_expired' | 'session_closed' | 'session_lost';
@@ -22,7 +22,7 @@ export class EndedSessions {
   #assumedLostUntil = 0;
 
   remember(ended: EndedSession): void {
-    if (this.#ended.size >= MOST_REMEMBERED) {
+    if (this.#ended.size >= MAX_REMEMBERED) {
       const [oldest] = this.#ended.keys();
       this.#ended.delete(oldest);
     }

@@ -3,7 +3,7 @@ import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
 import type { Variant } from './variant.ts';
 
-const LONGEST_MESSAGE = 500;
+const MAX_MESSAGE_LENGTH = 500;
 
 /**
  * What an environment threw, as its clients may see it: the first line of its message, never its stack. The cause is
@@ -14,7 +14,7 @@ export function environmentFault(variant: Variant, doing: string, error: unknown
   if (error instanceof Problem || error instanceof InvalidConfig || error instanceof InvalidOptions)
     return error;
   const message = error instanceof Error ? error.message : String(error);
-  const [line] = message.slice(0, LONGEST_MESSAGE).split('\n', 1);
+  const [line] = message.slice(0, MAX_MESSAGE_LENGTH).split('\n', 1);
   return new Problem('environment_fault', `${variant.environment.spec.id} failed ${doing}: ${line}`, {
     cause: error,
   });

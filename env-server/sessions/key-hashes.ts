@@ -1,12 +1,12 @@
 import { randomInt } from 'node:crypto';
 
 /** Hashes that are kept at most: a table that grows holds up everything else. */
-export const MOST_HASHES = 2 ** 20;
-const FEWEST_HASHES = 16;
+export const MAX_HASHES = 2 ** 20;
+const MIN_HASHES = 16;
 /** A hash has two words of 32 bits. */
 const WORDS = 2;
 /** Of the index for each hash that has room: a power of two. */
-const SLOTS_A_HASH = 2;
+const SLOTS_PER_HASH = 2;
 const WORD_BITS = 32;
 /** Nobody can choose keys that share a slot. */
 const SALTS = [randomInt(2 ** WORD_BITS), randomInt(2 ** WORD_BITS)] as const;
@@ -70,11 +70,11 @@ export class KeyHashes {
   }
 
   #grow(): void {
-    const room = Math.max(FEWEST_HASHES, 2 * this.#size);
+    const room = Math.max(MIN_HASHES, 2 * this.#size);
     const hashes = new Uint32Array(room * WORDS);
     hashes.set(this.#hashes);
     this.#hashes = hashes;
-    this.#slots = new Uint32Array(room * SLOTS_A_HASH);
+    this.#slots = new Uint32Array(room * SLOTS_PER_HASH);
     for (let number = 1; number <= this.#size; number++) {
       const at = (number - 1) * WORDS;
       this.#slots[this.#slotOf(hashes[at], hashes[at + 1])] = number;

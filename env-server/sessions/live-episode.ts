@@ -3,6 +3,7 @@ import { Random, type RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../problems.ts';
+import { writtenValidActions } from '../wrappers/layer.ts';
 import { ActionLog, actionSize } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
@@ -379,6 +380,14 @@ export class LiveEpisode {
     return guarded(variant, `to plan with ${policy}`, () =>
       references[policy].plan(this.#state, count, random, turns),
     );
+  }
+
+  /** The actions that are legal now, as a player writes them; null for an environment that cannot list them. */
+  validActions(): MaybePromise<readonly string[] | null> {
+    const { variant } = this.#session;
+    const listed = writtenValidActions(variant.environment);
+    if (!listed) return null;
+    return this.isOver ? [] : guarded(variant, 'to list the valid actions', () => listed(this.#state));
   }
 
   /** Lets the environment release what it holds outside the state. */

@@ -1,9 +1,9 @@
 import t from 'tap';
 import { newId } from './ids.ts';
-import { MOST_PROCESSES, newSessionId, serialAfter, workerOfReply, workerOfSession } from './placement.ts';
+import { MAX_PROCESSES, newSessionId, serialAfter, workerOfReply, workerOfSession } from './placement.ts';
 
 t.test('a session’s id names its process', async t => {
-  for (const count of [1, 2, 3, 7, MOST_PROCESSES]) {
+  for (const count of [1, 2, 3, 7, MAX_PROCESSES]) {
     const ids = new Set<string>();
     for (let index = 0; index < count; index++) {
       for (let i = 0; i < 20; i++) {

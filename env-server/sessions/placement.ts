@@ -4,19 +4,19 @@ import { ID_CHARACTERS, newId } from './ids.ts';
 /** Which of several processes that serve together this one is. */
 export interface WorkerPlacement {
   readonly index: number;
-  /** At most {@link MOST_PROCESSES}. */
+  /** At most {@link MAX_PROCESSES}. */
   readonly count: number;
 }
 
 /** Processes that one character of an id can tell apart. */
-export const MOST_PROCESSES = ID_CHARACTERS.length;
+export const MAX_PROCESSES = ID_CHARACTERS.length;
 
 const PREFIX = 's';
 /** Serials of one millisecond; more in it run ahead of the clock. */
-const SERIALS_A_MS = MOST_PROCESSES;
+const SERIALS_PER_MS = MAX_PROCESSES;
 
 const rankOf = new Uint8Array(128);
-for (let rank = 0; rank < MOST_PROCESSES; rank++) rankOf[ID_CHARACTERS.charCodeAt(rank)] = rank;
+for (let rank = 0; rank < MAX_PROCESSES; rank++) rankOf[ID_CHARACTERS.charCodeAt(rank)] = rank;
 
 /** The process that keeps a session: its id says which, whatever their number was when it was opened. */
 export function workerOfSession(sessionId: string, count: number): number {
@@ -28,7 +28,7 @@ export function newSessionId(placement?: WorkerPlacement): string {
   const id = newId(PREFIX);
   if (!placement) return id;
   const { index, count } = placement;
-  const choices = Math.ceil((MOST_PROCESSES - index) / count);
+  const choices = Math.ceil((MAX_PROCESSES - index) / count);
   const rank = index + count * (choices === 1 ? 0 : randomInt(choices));
   return PREFIX + ID_CHARACTERS[rank] + id.slice(PREFIX.length + 1);
 }
@@ -58,6 +58,6 @@ export function workerOfReply(owner: string, key: string, count: number): number
 /** The serial of the next session: one more, or by the clock, so that those of several processes are in one order. */
 export function serialAfter(last: number, now: number, placement?: WorkerPlacement): number {
   if (!placement) return last + 1;
-  const slot = Math.max(Math.floor(last / SERIALS_A_MS) + 1, Math.floor(now));
-  return slot * SERIALS_A_MS + placement.index;
+  const slot = Math.max(Math.floor(last / SERIALS_PER_MS) + 1, Math.floor(now));
+  return slot * SERIALS_PER_MS + placement.index;
 }

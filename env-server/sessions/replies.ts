@@ -1,7 +1,7 @@
 import type { Json } from '../../shared/json.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { Problem } from '../problems.ts';
-import { hashOf, type KeyHash, KeyHashes, MOST_HASHES } from './key-hashes.ts';
+import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
 import { sizeOf } from './size.ts';
 import type { StoredReply } from './stored-session.ts';
 
@@ -17,7 +17,7 @@ const NO_NUMBER = -1;
 const NO_REQUEST = 0;
 const RETRY_AFTER_SECONDS = 60;
 
-interface Entry {
+interface CachedReply {
   readonly operation: string;
   /** What was asked, or its fingerprint. */
   readonly asked: object | string;
@@ -70,7 +70,7 @@ export interface ReplyChanges {
  */
 export class ReplyCache {
   readonly #holder: ReplyCacheOwner;
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, CachedReply>();
   /** Bytes of replies that are there. */
   #kept = 0;
   /** Replies that have come. */
@@ -92,7 +92,7 @@ export class ReplyCache {
   /** Takes over what was stored. */
   recall(replies: readonly StoredReply[], dropped: readonly Uint32Array[] = []): void {
     for (const { number, key, operation, asked, reply } of replies) {
-      const entry: Entry = {
+      const entry: CachedReply = {
         operation,
         asked,
         reply,
@@ -159,7 +159,7 @@ export class ReplyCache {
     const hash = this.#dropped.size > 0 || this.#droppedBefore ? hashOf(key) : undefined;
     if (hash) this.#requireNew(key, hash);
     const reply = work();
-    const entry: Entry = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request, hash };
+    const entry: CachedReply = { operation, asked: input, reply, number: NO_NUMBER, bytes: 0, request, hash };
     this.#entries.set(key, entry);
     if (reply instanceof Promise) this.#await(key, entry, reply);
     else this.#keep(key, entry);
@@ -170,7 +170,15 @@ export class ReplyCache {
   remember({ key, operation, asked, reply }: Omit<StoredReply, 'number'>): void {
     const hash = hashOf(key);
     if (this.#entries.has(key) || this.#dropped.has(hash) || this.#droppedBefore?.has(hash)) return;
-    const entry: Entry = { operation, asked, reply, number: NO_NUMBER, bytes: 0, request: NO_REQUEST, hash };
+    const entry: CachedReply = {
+      operation,
+      asked,
+      reply,
+      number: NO_NUMBER,
+      bytes: 0,
+      request: NO_REQUEST,
+      hash,
+    };
     this.#entries.set(key, entry);
     this.#keep(key, entry);
   }
@@ -194,16 +202,16 @@ export class ReplyCache {
         `the request with the key "${key}" was carried out, and its reply has been dropped for later ones`,
       );
     }
-    if (this.#dropped.size >= MOST_HASHES) {
+    if (this.#dropped.size >= MAX_HASHES) {
       throw new Problem(
         'too_many_requests',
-        `${MOST_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
+        `${MAX_HASHES} request keys were used, the most that are remembered; go on without keys, or in another session`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
   }
 
-  #await(key: string, entry: Entry, reply: Promise<unknown>): void {
+  #await(key: string, entry: CachedReply, reply: Promise<unknown>): void {
     reply.then(
       value => {
         entry.reply = value;
@@ -215,13 +223,13 @@ export class ReplyCache {
     );
   }
 
-  #keep(key: string, entry: Entry): void {
+  #keep(key: string, entry: CachedReply): void {
     entry.number = this.#count++;
     this.#weigh(key, entry);
     this.#trim(entry.request);
   }
 
-  #weigh(key: string, entry: Entry): void {
+  #weigh(key: string, entry: CachedReply): void {
     entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(entry.asked) + sizeOf(entry.reply);
     this.#kept += entry.bytes;
     this.#holder.grow(entry.bytes);

@@ -15,7 +15,7 @@ import type {
 } from './stored-session.ts';
 
 /** An episode that takes more is not stored. */
-const LARGEST_EPISODE_BYTES = 16 * 1024 * 1024;
+const MAX_EPISODE_BYTES = 16 * 1024 * 1024;
 
 /** What a session is at one moment, apart from its settings: never-changing data, of which nothing was copied. */
 export interface SessionContent {
@@ -46,7 +46,7 @@ export interface SessionChange {
   readonly remove: readonly PartKey[];
 }
 
-type Ends = { readonly [kind in PartKind]: number };
+type PartEnds = { readonly [kind in PartKind]: number };
 
 /** A chunk of actions as far as it is stored. */
 interface StoredChunk {
@@ -66,14 +66,14 @@ interface Piece {
 }
 
 /** Chunks and their actions that are to be stored, as they are found. */
-interface Draft {
+interface ChangeDraft {
   readonly chunks: Map<ActionChunk, StoredChunk>;
   readonly pieces: Piece[];
   chunkCount: number;
 }
 
 /** A change that is being written, with what is known when it is done. */
-interface Pending extends SessionChange {
+interface PendingChange extends SessionChange {
   readonly chunks: ReadonlyMap<ActionChunk, StoredChunk>;
   readonly chunkCount: number;
   /** Chunks that the session has forgotten since. */
@@ -82,12 +82,12 @@ interface Pending extends SessionChange {
 
 /** What the store has of a session, so that only what is new is written, and what is needed no more is removed. */
 export class SessionImage {
-  #ends: Ends = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
+  #ends: PartEnds = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
   readonly #chunks = new Map<ActionChunk, StoredChunk>();
   #chunkCount = 0;
   /** Parts of chunks that the session has forgotten. */
   #unneeded: PartKey[] = [];
-  #pending: Pending | undefined;
+  #pending: PendingChange | undefined;
   /** The store has the session, with its settings. */
   isThere = false;
 
@@ -102,14 +102,14 @@ export class SessionImage {
   /** What is new; the session may go on while it is written. A change that was not `done` is part of the next one. */
   change(content: SessionContent): SessionChange {
     const { episode, episodes, snapshotsTaken, snapshots, rolledBack, recorded, replies } = content;
-    const draft: Draft = { chunks: new Map(), pieces: [], chunkCount: this.#chunkCount };
+    const draft: ChangeDraft = { chunks: new Map(), pieces: [], chunkCount: this.#chunkCount };
     const { chunks, pieces } = draft;
     const fresh = snapshots.slice(this.#ends.snapshot);
     for (const state of [episode, ...fresh.map(([, snapshot]) => snapshot)]) requireStorable(state);
     this.#collect(episode.log, draft);
     for (const [, snapshot] of fresh) this.#collect(snapshot.log, draft);
     const dropped = replies && replies.dropped.length > 0 ? replies.dropped : undefined;
-    const ends: Ends = {
+    const ends: PartEnds = {
       actions: this.#ends.actions + pieces.length,
       snapshot: snapshots.length,
       reply: replies?.end.replies ?? this.#ends.reply,
@@ -144,7 +144,7 @@ export class SessionImage {
   }
 
   /** Notes the chunks of a position that are not, or not wholly, stored. */
-  #collect(position: LogPosition | undefined, draft: Draft): void {
+  #collect(position: LogPosition | undefined, draft: ChangeDraft): void {
     const { chunks, pieces } = draft;
     for (const { chunk, count } of chunksOf(position)) {
       const known = chunks.get(chunk) ?? this.#chunks.get(chunk);
@@ -242,8 +242,8 @@ export class SessionImage {
 /** @throws Error when making an episode text would hold up everything else */
 function requireStorable(episode: EpisodeState): void {
   const { bytes } = episode;
-  if (bytes <= LARGEST_EPISODE_BYTES) return;
-  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(LARGEST_EPISODE_BYTES)} can be stored`);
+  if (bytes <= MAX_EPISODE_BYTES) return;
+  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(MAX_EPISODE_BYTES)} can be stored`);
 }
 
 interface NewParts {
@@ -252,7 +252,7 @@ interface NewParts {
   readonly replies: ReplyChanges | undefined;
   readonly dropped: Uint32Array | undefined;
   /** Where the numbers of new parts begin. */
-  readonly before: Ends;
+  readonly before: PartEnds;
   written(episode: EpisodeState): StoredEpisode;
   known(chunk: ActionChunk): StoredChunk | undefined;
 }

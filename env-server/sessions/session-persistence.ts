@@ -58,7 +58,7 @@ const SEGMENT_SHARE = 1 / 8;
 /** Share of them that may wait in memory while the disk takes none. */
 const WAITING_SHARE = 1 / 8;
 /** Sessions that are named when they cannot be saved. */
-const MOST_NAMED = 100;
+const MAX_NAMED = 100;
 
 const EVERYTHING: SessionOwnership = { ownsSession: () => true, ownsReply: () => true };
 
@@ -375,7 +375,7 @@ export class SessionPersistence {
     const ids = [...this.#items.writing].filter(({ closed }) => !closed).map(({ id }) => id);
     const details = {
       err: error,
-      sessions: ids.slice(0, MOST_NAMED),
+      sessions: ids.slice(0, MAX_NAMED),
       count: ids.length,
       journal_bytes_lost: waiting,
     };
@@ -553,8 +553,8 @@ function* unsavedOf(sessions: Iterable<Session>): Generator<string> {
 }
 
 function named(ids: readonly string[]): string {
-  const more = ids.length - MOST_NAMED;
-  return ids.slice(0, MOST_NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const more = ids.length - MAX_NAMED;
+  return ids.slice(0, MAX_NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 function replaced(envId: string): string {

@@ -24,8 +24,8 @@ import type { SessionHistory, StoredSettings } from './stored-session.ts';
 import type { Variant } from './variant.ts';
 
 /** Operations that may wait for the one that runs. */
-const LONGEST_QUEUE = 256;
-const MOST_SNAPSHOTS = 1024;
+const MAX_QUEUE_LENGTH = 256;
+const MAX_SNAPSHOTS = 1024;
 const RETRY_AFTER_SECONDS = 1;
 /** Of a session without its parts: the session, its place in tables, its ids. */
 const SESSION_BYTES = 1536;
@@ -251,10 +251,10 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
   }
 
   #afterwards<C, I, T>(tail: Promise<void>, handle: Handler<C, I, T>, context: C, input: I): Promise<T> {
-    if (this.#waiting >= LONGEST_QUEUE) {
+    if (this.#waiting >= MAX_QUEUE_LENGTH) {
       throw new Problem(
         'too_many_requests',
-        `session ${this.id} has ${LONGEST_QUEUE} operations waiting, the most it may have`,
+        `session ${this.id} has ${MAX_QUEUE_LENGTH} operations waiting, the most it may have`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
@@ -405,10 +405,10 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
   /** @throws Problem `unsupported`, `too_many_snapshots`, `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   snapshot(): string {
     this.#requireCopyable();
-    if (this.#snapshots && this.#snapshots.size >= MOST_SNAPSHOTS) {
+    if (this.#snapshots && this.#snapshots.size >= MAX_SNAPSHOTS) {
       throw new Problem(
         'too_many_snapshots',
-        `session ${this.id} has ${MOST_SNAPSHOTS} snapshots, the most it may have`,
+        `session ${this.id} has ${MAX_SNAPSHOTS} snapshots, the most it may have`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }

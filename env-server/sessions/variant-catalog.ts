@@ -6,9 +6,9 @@ import { EnvironmentCounters } from './environment-counters.ts';
 import { Variant } from './variant.ts';
 
 /** Variants kept for the next session that asks for the same; sessions hold on to their own. */
-const MOST_VARIANTS = 1000;
+const MAX_VARIANTS = 1000;
 /** Variants whose description is longer are not kept, only used. */
-const LONGEST_KEPT = 16 * 1024;
+const MAX_KEPT_LENGTH = 16 * 1024;
 
 /** The environments on offer, and their variants, made once each. */
 export class VariantCatalog {
@@ -46,8 +46,8 @@ export class VariantCatalog {
     const known = this.#variants.get(key);
     if (known && known.base === base) return known;
     const variant = new Variant(base, config, wrappers, this.#countersOf(envId));
-    if (key.length > LONGEST_KEPT) return variant;
-    if (this.#variants.size >= MOST_VARIANTS) {
+    if (key.length > MAX_KEPT_LENGTH) return variant;
+    if (this.#variants.size >= MAX_VARIANTS) {
       const [oldest] = this.#variants.keys();
       this.#variants.delete(oldest);
     }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
+import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 
@@ -14,6 +15,7 @@ export async function addCompatibleTransports(
 ): Promise<void> {
   await addOpenEnvRoutes(app, dispatcher, problemHandler, settings);
   await addGymRoutes(app, dispatcher, problemHandler);
+  await addMcpRoutes(app, dispatcher, problemHandler);
 }
 
 const DOORS = '/compat/';

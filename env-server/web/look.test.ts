@@ -34,7 +34,7 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
       for (const details of Array.from(document.querySelectorAll('details'))) details.open = true;
     });
     for (const [colorScheme, viewport] of LOOKS) {
-      // Axe must not see a colour on its way from one theme to the other.
+      // Axe must not see a color on its way from one theme to the other.
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await page.setViewportSize(viewport);
       const look = `${name}, ${colorScheme}, ${viewport.width} px`;

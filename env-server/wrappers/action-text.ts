@@ -1,13 +1,13 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import { ACTION_SEPARATOR, isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
+import { ACTION_SEPARATOR, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
 import { charactersOf, LINES } from '../environments/core/spaces.ts';
 import {
-  type Nested,
+  type NestedState,
   nested,
   UnfitWrapper,
   type Wrapper,
@@ -16,7 +16,7 @@ import {
 } from './layer.ts';
 
 /** Characters of a response. */
-const LONGEST_RESPONSE = 100_000;
+const MAX_RESPONSE_LENGTH = 100_000;
 
 const optionsSchema = Type.Object(
   {
@@ -42,10 +42,10 @@ const optionsSchema = Type.Object(
 type Options = Static<typeof optionsSchema>;
 
 /** Actions done so far, and how many the episode has. */
-type Own = { readonly done: number; readonly limit: number };
+type ActionTextState = { readonly done: number; readonly limit: number };
 
 /** What the actions of a turn have come to so far. */
-interface Tally {
+interface ActionCount {
   readonly transition: Transition<Json>;
   readonly done: number;
   readonly reward: number;
@@ -74,9 +74,13 @@ export const actionText: Wrapper = {
     const answer = (actions: readonly Json[]): string =>
       `${think ? '<think></think>' : ''}<answer>${actions.map(action => writtenAction(environment, action)).join(` ${ACTION_SEPARATOR} `)}</answer>`;
 
-    return nested<Own>(environment, {
+    return nested<ActionTextState>(environment, {
       spec: {
-        actionSpace: { type: 'Text', maxLength: LONGEST_RESPONSE, ...(charset !== undefined && { charset }) },
+        actionSpace: {
+          type: 'Text',
+          maxLength: MAX_RESPONSE_LENGTH,
+          ...(charset !== undefined && { charset }),
+        },
         rewardRange: [Math.min(least * maxActions, least, 0) + penalty, Math.max(most * maxActions, most, 0)],
         exampleAction: answer([spec.exampleAction]),
       },
@@ -92,17 +96,23 @@ export const actionText: Wrapper = {
       },
       begin: config => ({ done: 0, limit: stepLimit(spec, config) }),
       again: ({ limit }) => ({ done: 0, limit }),
-      step(state, action, rng): MaybePromise<Transition<Nested<Own>>> {
+      step(state, action, rng): MaybePromise<Transition<NestedState<ActionTextState>>> {
         const response = parseResponse(typeof action === 'string' ? action : '', { think, maxActions });
         const actions = mapActions(response.actions, names);
-        const due = isPenalised(response.actions.length, actions.length) ? penalty : 0;
+        const due = isPenalized(response.actions.length, actions.length) ? penalty : 0;
         const none: Transition<Json> = {
           state: state.inner,
           reward: 0,
           terminated: false,
           info: NOTHING_DONE,
         };
-        const start: Tally = { transition: none, done: 0, reward: 0, effective: false, valid: due === 0 };
+        const start: ActionCount = {
+          transition: none,
+          done: 0,
+          reward: 0,
+          effective: false,
+          valid: due === 0,
+        };
         return chain(play(environment, actions, state.limit - state.done, rng, start), tally => {
           const { transition, done, reward } = tally;
           return {
@@ -127,13 +137,16 @@ export const actionText: Wrapper = {
           {
             title: policy.title,
             plan: (state: Json, count: number, rng: Random) =>
-              chain(policy.plan((state as Nested<Own>).inner, count * maxActions, rng), planned => {
-                const turns: string[] = [];
-                for (let i = 0; i < planned.length; i += maxActions) {
-                  turns.push(answer(planned.slice(i, i + maxActions)));
-                }
-                return turns;
-              }),
+              chain(
+                policy.plan((state as NestedState<ActionTextState>).inner, count * maxActions, rng),
+                planned => {
+                  const turns: string[] = [];
+                  for (let i = 0; i < planned.length; i += maxActions) {
+                    turns.push(answer(planned.slice(i, i + maxActions)));
+                  }
+                  return turns;
+                },
+              ),
           },
         ]),
       ),
@@ -149,8 +162,8 @@ function play(
   actions: readonly Json[],
   left: number,
   rng: Random,
-  tally: Tally,
-): MaybePromise<Tally> {
+  tally: ActionCount,
+): MaybePromise<ActionCount> {
   const { transition, done } = tally;
   if (done >= actions.length || done >= left || transition.terminated || transition.truncated) return tally;
   return chain(environment.step(transition.state, actions[done], rng), next =>

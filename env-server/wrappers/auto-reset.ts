@@ -3,7 +3,14 @@ import type { Json } from '../../shared/json.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
-import { type Beginning, type Nested, nested, restart, UnfitWrapper, type Wrapper } from './layer.ts';
+import {
+  type NestedState,
+  nested,
+  type ResetArguments,
+  restart,
+  UnfitWrapper,
+  type Wrapper,
+} from './layer.ts';
 
 const optionsSchema = Type.Object(
   {
@@ -17,7 +24,7 @@ const optionsSchema = Type.Object(
 );
 
 /** What a new episode needs, and the steps of this one. */
-type Own = Beginning & { readonly steps: number };
+type AutoResetState = ResetArguments & { readonly steps: number };
 
 /**
  * Gymnasium's same-step autoreset. The next episode has the same configuration and options; what it draws
@@ -32,12 +39,14 @@ export const autoReset: Wrapper = {
     if (environment.spec.autoReset) {
       throw new UnfitWrapper('', `${environment.spec.id} begins its next episode itself already`);
     }
-    return nested<Own>(environment, {
+    return nested<AutoResetState>(environment, {
       spec: { autoReset: true },
       begin: (config, options) => ({ config, options, steps: 0 }),
-      step(state, action, rng): MaybePromise<Transition<Nested<Own>>> {
+      step(state, action, rng): MaybePromise<Transition<NestedState<AutoResetState>>> {
         const { config, options } = state;
-        const goOn = (transition: Transition<Json>): MaybePromise<Transition<Nested<Own>>> => {
+        const goOn = (
+          transition: Transition<Json>,
+        ): MaybePromise<Transition<NestedState<AutoResetState>>> => {
           const steps = state.steps + 1;
           const { terminated } = transition;
           const truncated =

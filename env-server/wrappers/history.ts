@@ -24,7 +24,7 @@ type Options = Static<typeof optionsSchema>;
 
 /** A past step: the state before it, what was done and what it paid. */
 type Turn = { readonly state: Json; readonly action: Json; readonly reward: number };
-type Own = { readonly past: readonly Turn[] };
+type HistoryState = { readonly past: readonly Turn[] };
 
 export const history: Wrapper = {
   name: 'history',
@@ -33,7 +33,7 @@ export const history: Wrapper = {
   wrap(environment, options) {
     const { turns } = options as Options;
     const action = environment.spec.actionSpace;
-    return nested<Own>(environment, {
+    return nested<HistoryState>(environment, {
       describe: alsoTold(environment, 'The last steps are shown before the current observation.'),
       observationSpaces: config => {
         const spaces = observationSpaces(environment, config);
@@ -75,17 +75,17 @@ export const history: Wrapper = {
 };
 
 /** Characters of a line with an action and one with a reward, the action itself aside. */
-const LONGEST_LINES = 64;
+const MAX_LINES_LENGTH = 64;
 /** Of an action that is shown, also one that is none. */
-const LONGEST_ACTION = 10_000;
+const MAX_ACTION_LENGTH = 10_000;
 
 /** What is seen with the last steps before it. */
 function withHistory(space: Space, turns: number, action: Space): Space {
-  const longest = Math.max(LONGEST_ACTION, action.type === 'Text' ? action.maxLength : 0);
+  const longest = Math.max(MAX_ACTION_LENGTH, action.type === 'Text' ? action.maxLength : 0);
   const names = action.type === 'Discrete' ? (action.names?.join('') ?? '') : '';
   const charset = action.type === 'Text' ? action.charset : names;
   if (space.type === 'Text') {
-    return longerText(space, turns * (space.maxLength + longest + LONGEST_LINES), charset);
+    return longerText(space, turns * (space.maxLength + longest + MAX_LINES_LENGTH), charset);
   }
   const written = charset === undefined ? anyText(longest) : text(longest, charactersOf(LINES, charset));
   return dict({

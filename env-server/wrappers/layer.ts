@@ -39,17 +39,17 @@ export function altered(environment: AnyEnvironment, changes: Partial<AnyEnviron
 }
 
 /** A layer's own part of the state beside the state of the environment that it wraps. */
-export type Nested<Own> = Own & { readonly inner: Json };
+export type NestedState<Own> = Own & { readonly inner: Json };
 
 export interface NestedParts<Own> {
   readonly spec?: Partial<EnvironmentSpec>;
   /** The layer's own part of the first state of an episode. */
   begin(config: JsonObject, options: JsonObject): Own;
   /** The same for an episode that a wrapped `auto_reset` begins; absent where nothing of it tells of the episode. */
-  again?(state: Nested<Own>): Own;
-  step(state: Nested<Own>, action: Json, rng: Random): MaybePromise<Transition<Nested<Own>>>;
+  again?(state: NestedState<Own>): Own;
+  step(state: NestedState<Own>, action: Json, rng: Random): MaybePromise<Transition<NestedState<Own>>>;
   readonly describe?: AnyEnvironment['describe'];
-  observe?(state: Nested<Own>, format: ObservationFormat): Json;
+  observe?(state: NestedState<Own>, format: ObservationFormat): Json;
   readonly observationSpaces?: AnyEnvironment['observationSpaces'];
   readonly references?: { readonly [name: string]: ReferencePolicy<Json> };
   /** Another list of valid actions, from a state of the wrapped environment; null takes the list away. */
@@ -61,21 +61,23 @@ export function nested<Own extends JsonObject>(
   environment: AnyEnvironment,
   parts: NestedParts<Own>,
 ): AnyEnvironment {
-  const base = forwarding(environment, state => (state as Nested<Own>).inner);
+  const base = forwarding(environment, state => (state as NestedState<Own>).inner);
   const { observe, validActions } = parts;
   return {
     ...base,
     ...(parts.spec && { spec: { ...environment.spec, ...parts.spec } }),
+    // Tools are for the actions of the wrapped environment.
+    ...(parts.spec?.actionSpace && { tools: undefined }),
     ...(parts.describe && { describe: parts.describe }),
     ...(parts.observationSpaces && { observationSpaces: parts.observationSpaces }),
     ...(parts.references && { references: parts.references }),
     ...(validActions === null && { validActions: undefined }),
-    ...(validActions && { validActions: state => validActions((state as Nested<Own>).inner) }),
-    ...(observe && { observe: (state, format) => observe(state as Nested<Own>, format) }),
+    ...(validActions && { validActions: state => validActions((state as NestedState<Own>).inner) }),
+    ...(observe && { observe: (state, format) => observe(state as NestedState<Own>, format) }),
     reset: (config, rng, options) =>
       chain(environment.reset(config, rng, options), inner => ({ ...parts.begin(config, options), inner })),
     step: (state, action, rng) =>
-      chain(parts.step(state as Nested<Own>, action, rng), transition =>
+      chain(parts.step(state as NestedState<Own>, action, rng), transition =>
         transition.restarted && parts.again
           ? { ...transition, state: { ...parts.again(transition.state), inner: transition.state.inner } }
           : transition,
@@ -84,13 +86,13 @@ export function nested<Own extends JsonObject>(
 }
 
 /** How an episode began. */
-export type Beginning = { readonly config: JsonObject; readonly options: JsonObject };
+export type ResetArguments = { readonly config: JsonObject; readonly options: JsonObject };
 
 /** Ends an episode with a transition and begins the next one; the last observation and info go into the new info. */
 export function restart(
   environment: AnyEnvironment,
   { state, reward, terminated, truncated, info }: Transition<Json>,
-  { config, options }: Beginning,
+  { config, options }: ResetArguments,
   rng: Random,
 ): MaybePromise<Transition<Json>> {
   const last = environment.observe(state, 'text');
@@ -122,6 +124,7 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
     ...(environment.validActions && {
       validActions: state => environment.validActions?.(unwrap(state)) ?? [],
     }),
+    ...(environment.tools && { tools: environment.tools }),
     ...(environment.render && { render: state => environment.render!(unwrap(state)) }),
     ...(environment.condition && { condition: () => environment.condition!() }),
     ...(environment.playFor && { playFor: (owner, play) => environment.playFor!(owner, play) }),

@@ -29,10 +29,10 @@ export const observeValidActions: Wrapper = {
 };
 
 /** Most characters of the actions that are listed. */
-const LONGEST_LIST = 100_000;
+const MAX_LIST_LENGTH = 100_000;
 
 function withActions(space: Space): Space {
-  if (space.type === 'Text') return longerText(space, LONGEST_LIST, '');
+  if (space.type === 'Text') return longerText(space, MAX_LIST_LENGTH, '');
   if (space.type !== 'Dict') return space;
-  return dict({ ...space.spaces, valid_actions: list(anyText(LONGEST_LIST)) });
+  return dict({ ...space.spaces, valid_actions: list(anyText(MAX_LIST_LENGTH)) });
 }

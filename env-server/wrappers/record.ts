@@ -14,17 +14,17 @@ const optionsSchema = Type.Object(
 );
 type Options = Static<typeof optionsSchema>;
 
-type Entry = { readonly action: Json; readonly reward: number; readonly observation?: Json };
-type Own = {
+type RecordedStep = { readonly action: Json; readonly reward: number; readonly observation?: Json };
+type RecordState = {
   readonly limit: number;
   /** The latest steps. */
-  readonly entries: readonly Entry[];
+  readonly entries: readonly RecordedStep[];
   /** The steps before those, in lists that no step copies. */
-  readonly earlier?: readonly (readonly Entry[])[];
+  readonly earlier?: readonly (readonly RecordedStep[])[];
 };
 
 /** Steps that are copied with every step at most. */
-const MOST_LATEST = 128;
+const MAX_LATEST = 128;
 
 /** Like Gymnasium's RecordEpisodeStatistics, with the steps themselves. */
 export const record: Wrapper = {
@@ -33,7 +33,7 @@ export const record: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { observations } = options as Options;
-    return nested<Own>(environment, {
+    return nested<RecordState>(environment, {
       begin: config => ({ limit: stepLimit(environment.spec, config), entries: [] }),
       again: ({ limit }) => ({ limit, entries: [] }),
       step: ({ inner, ...before }, action, rng) =>
@@ -60,14 +60,14 @@ export const record: Wrapper = {
   },
 };
 
-function withEntry({ limit, entries, earlier }: Own, entry: Entry): Own {
-  if (entries.length < MOST_LATEST) {
+function withEntry({ limit, entries, earlier }: RecordState, entry: RecordedStep): RecordState {
+  if (entries.length < MAX_LATEST) {
     return { limit, entries: [...entries, entry], ...(earlier && { earlier }) };
   }
   return { limit, entries: [entry], earlier: [...(earlier ?? []), entries] };
 }
 
-function lengthOf({ entries, earlier = [] }: Own): number {
+function lengthOf({ entries, earlier = [] }: RecordState): number {
   let length = entries.length;
   for (const list of earlier) length += list.length;
   return length;

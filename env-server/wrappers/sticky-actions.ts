@@ -15,7 +15,7 @@ const optionsSchema = Type.Object(
 );
 type Options = Static<typeof optionsSchema>;
 /** The last valid action that was done. */
-type Own = { readonly last: Json };
+type StickyState = { readonly last: Json };
 
 /** Sticky actions (Machado et al. 2018); `info.executed_action` says what was done. */
 export const stickyActions: Wrapper = {
@@ -24,7 +24,7 @@ export const stickyActions: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { probability } = options as Options;
-    return nested<Own>(environment, {
+    return nested<StickyState>(environment, {
       describe: alsoTold(environment, 'Now and then the previous action is done again instead of yours.'),
       begin: () => ({ last: null }),
       again: () => ({ last: null }),

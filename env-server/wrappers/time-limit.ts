@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
-import { type Beginning, type Nested, nested, restart, type Wrapper } from './layer.ts';
+import { type NestedState, nested, type ResetArguments, restart, type Wrapper } from './layer.ts';
 
 const optionsSchema = Type.Object(
   { max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }) },
@@ -10,7 +10,7 @@ const optionsSchema = Type.Object(
 );
 type Options = Static<typeof optionsSchema>;
 /** Steps of this episode; around `auto_reset` also what the next one needs. */
-type Own = { readonly steps: number; readonly beginning?: Beginning };
+type TimeLimitState = { readonly steps: number; readonly beginning?: ResetArguments };
 
 /**
  * Counts the steps of what it wraps: actions when inside `action_text`, turns when outside. Around `auto_reset` it
@@ -22,7 +22,7 @@ export const timeLimit: Wrapper = {
   optionsSchema,
   wrap(environment, options) {
     const { max_steps: limit } = options as Options;
-    return nested<Own>(environment, {
+    return nested<TimeLimitState>(environment, {
       spec: {
         maxEpisodeSteps: Math.min(limit, environment.spec.maxEpisodeSteps),
         timeLimit: Math.min(limit, environment.spec.timeLimit ?? limit),
@@ -34,7 +34,7 @@ export const timeLimit: Wrapper = {
       again: ({ beginning }) => ({ steps: 0, ...(beginning && { beginning }) }),
       step: ({ steps: before, beginning, inner }, action, rng) => {
         const steps = before + 1;
-        const own = (transition: Transition<Json>): Transition<Nested<Own>> => ({
+        const own = (transition: Transition<Json>): Transition<NestedState<TimeLimitState>> => ({
           ...transition,
           state: { steps, ...(beginning && { beginning }), inner: transition.state },
         });

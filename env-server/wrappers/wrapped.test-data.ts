@@ -9,7 +9,7 @@ import { type WrapperChoice, wrap } from './wrap.ts';
 const STRAIGHT: JsonObject = { layout: ['P__G', 'O___'] };
 
 /** A wrapped environment in play. */
-export interface Play {
+export interface WrappedPlay {
   readonly environment: AnyEnvironment;
   readonly config: JsonObject;
   state: Json;
@@ -27,11 +27,11 @@ export async function begin(
     options = STRAIGHT,
     seed = 1,
   }: { environment?: AnyEnvironment; config?: JsonObject; options?: JsonObject; seed?: number } = {},
-): Promise<Play> {
+): Promise<WrappedPlay> {
   const environment = wrap(base, wrappers);
   const config = resolveConfig(environment, given);
   const rng = Random.fromSeed(seed);
-  const play: Play = {
+  const play: WrappedPlay = {
     environment,
     config,
     rng,

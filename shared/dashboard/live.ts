@@ -8,10 +8,10 @@ import { RUN_FILES } from './run-files.ts';
 const LOOK_EVERY_MS = 250;
 /** A line without meaning that keeps the connection open through proxies. */
 const KEEP_OPEN_MS = 15_000;
-const MOST_STREAMS = 64;
+const MAX_STREAMS = 64;
 const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
 /** A reader that does not read is waited for from here on. */
-const MOST_WAITING_BYTES = 4 * 1024 * 1024;
+const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
 /** What happens in a run, as server-sent events: `metrics` (rows), `row` (of the table of runs), `files`. */
 export class LiveRun {
@@ -77,13 +77,13 @@ export class LiveRuns {
 
   /** Starts to look at a run; undefined when too many are looked at. Looking ends with the stream. */
   open(run: LiveRun): PassThrough | undefined {
-    if (this.#streams.size >= MOST_STREAMS) return undefined;
+    if (this.#streams.size >= MAX_STREAMS) return undefined;
     const stream = new PassThrough();
     this.#streams.add(stream);
     let looking = false;
     let wroteAt = performance.now();
     const look = async () => {
-      if (looking || stream.destroyed || stream.writableLength > MOST_WAITING_BYTES) return;
+      if (looking || stream.destroyed || stream.writableLength > MAX_WAITING_BYTES) return;
       looking = true;
       try {
         const text = await run.look();

@@ -8,7 +8,7 @@ const PAGE = 'shared/dashboard/page';
 const LOOK = 'shared/web';
 const PREFIX = '/runs';
 const LONGEST_QUERY = 1000;
-const MOST_NAMES = 200;
+const MAX_NAMES = 200;
 
 /** What the pages about runs are made of. */
 export interface DashboardParts {
@@ -73,7 +73,7 @@ type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => 
 const READERS: { readonly [name: string]: Reader } = {
   runs: (reader, { limit }) => reader.runs(limit === undefined ? undefined : count(limit)),
   run: (reader, { id }) => reader.run(id),
-  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',').slice(0, MOST_NAMES)),
+  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',').slice(0, MAX_NAMES)),
   groups: (reader, { id }) => reader.groups(id),
   episodes: (reader, { id, file }) => reader.episodes(id, file),
   episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),

@@ -5,6 +5,8 @@ export const RUN_FILES = {
   config: 'config.yaml',
   status: 'status.json',
   metrics: 'metrics.jsonl',
+  /** What one number does not say: `{ step, name, columns, rows }` a line. */
+  tables: 'tables.jsonl',
   groups: 'groups.jsonl',
   summary: 'summary.json',
   trajectories: 'trajectories',

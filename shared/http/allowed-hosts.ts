@@ -15,7 +15,7 @@ export type HostProblem = (code: 'bad_request' | 'host_not_allowed', detail: str
 const HOST_NAME = /^(?!-)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/;
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(\d{0,5}))?$/;
 const ABSOLUTE = /^https?:\/\/([^/?#]*)/i;
-const LARGEST_PORT = 65_535;
+const MAX_PORT = 65_535;
 const IPV4_IN_IPV6 = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 /** Values of `Host` whose host name is remembered, so that a client's is read once and not for every request. */
 const VALUES_REMEMBERED = 1024;
@@ -139,7 +139,7 @@ function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
 
 function hostIn(value: string): string | undefined {
   const [, host, port = ''] = AUTHORITY.exec(value.toLowerCase()) ?? [];
-  if (host === undefined || Number(port) > LARGEST_PORT) return undefined;
+  if (host === undefined || Number(port) > MAX_PORT) return undefined;
   if (host.startsWith('[')) return isIPv6(host.slice(1, -1)) ? canonical(host) : undefined;
   return HOST_NAME.test(host) ? canonical(host) : undefined;
 }
@@ -156,8 +156,8 @@ function canonical(host: string): string {
     .join('.');
 }
 
-const LONGEST_SHOWN = 100;
+const MAX_SHOWN_LENGTH = 100;
 
 function shown(text: string): string {
-  return JSON.stringify(text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text);
+  return JSON.stringify(text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, MAX_SHOWN_LENGTH)}…` : text);
 }

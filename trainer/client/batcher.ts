@@ -1,7 +1,7 @@
 import type { Request } from './operations.ts';
 import type { BatchReply } from './reply.ts';
 
-interface Unit {
+interface BatchUnit {
   readonly requests: readonly Request[];
   readonly resolve: (replies: BatchReply[]) => void;
   readonly reject: (error: unknown) => void;
@@ -14,7 +14,7 @@ interface Unit {
 export class Batcher {
   readonly #exchange: (requests: readonly Request[]) => Promise<BatchReply[]>;
   readonly #maxItems: number;
-  #waiting: Unit[] = [];
+  #waiting: BatchUnit[] = [];
 
   /** @param maxItems a batch that would hold more is sent as several */
   constructor(exchange: (requests: readonly Request[]) => Promise<BatchReply[]>, maxItems: number) {
@@ -33,7 +33,7 @@ export class Batcher {
   #flush(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    let units: Unit[] = [];
+    let units: BatchUnit[] = [];
     let size = 0;
     for (const unit of waiting) {
       if (size > 0 && size + unit.requests.length > this.#maxItems) {
@@ -47,7 +47,7 @@ export class Batcher {
     this.#send(units);
   }
 
-  #send(units: readonly Unit[]): void {
+  #send(units: readonly BatchUnit[]): void {
     this.#exchange(units.flatMap(unit => unit.requests)).then(
       replies => {
         let start = 0;

@@ -3,7 +3,7 @@ import type { components } from '../../openapi/schema.d.ts';
 /** Everything that crosses the wire, as the server's contract has it. */
 export type Schemas = components['schemas'];
 
-interface Results {
+interface OperationResults {
   readonly create: Schemas['CreatedSession'];
   readonly get: Schemas['SessionDetail'];
   readonly list: Schemas['SessionPage'];
@@ -22,8 +22,8 @@ interface Results {
 }
 
 /** Name of an operation, `op` of frames and batch items. */
-export type Operation = keyof Results;
-export type OperationResult<O extends Operation> = Results[O];
+export type Operation = keyof OperationResults;
+export type OperationResult<O extends Operation> = OperationResults[O];
 
 type Item = Schemas['BatchItem'];
 /** What an operation is given: its path, query and body in one flat object. */

@@ -17,7 +17,7 @@ const STEPS = 8;
 /** Where the trainer is killed. */
 const KILLED_AT = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 /** The command `train` in a process of its own, which is halted at a step if it is to be. */
 function trainer(t: Test, args: readonly string[], haltAt?: number): ChildProcess {
@@ -33,7 +33,7 @@ function trainer(t: Test, args: readonly string[], haltAt?: number): ChildProces
 const ended = async (child: ChildProcess) => child.exitCode ?? (await once(child, 'exit'))[0];
 
 /** Rows of a run's metrics without what depends on the clock and on where its episodes were played. */
-const learnt = (file: string) =>
+const learned = (file: string) =>
   (readJsonLines(file) as Row[])
     .map(row =>
       Object.fromEntries(
@@ -46,7 +46,7 @@ const learnt = (file: string) =>
 
 t.test(
   'a server removed for good, another killed and restarted, the trainer killed and resumed: as if nothing had been',
-  { timeout: LONGEST_MS },
+  { timeout: MAX_MS },
   async t => {
     const folder = t.testdir();
     const open = async (port: string) => (await startEnvServer(['--port', port])).child;
@@ -92,6 +92,6 @@ t.test(
 
     const { run } = openRunFolder(path);
     t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
-    t.same(learnt(run.metrics), learnt(whole.metrics), 'metrics, each step once');
+    t.same(learned(run.metrics), learned(whole.metrics), 'metrics, each step once');
   },
 );

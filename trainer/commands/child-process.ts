@@ -7,7 +7,7 @@ const KILLED_STATUS = 143;
  * A program of ours in a process of its own, outside our process group: Ctrl-C reaches it only through us. A channel to us
  * tells it when we are gone, in whatever way, and it ends.
  */
-export interface Child {
+export interface ChildProgram {
   readonly pid: number;
   /** Its exit status, once it has ended. */
   readonly ended: Promise<number>;
@@ -18,7 +18,7 @@ export interface Child {
 }
 
 /** What we hold of a process that was started with a channel. */
-export function childOf(process: ChildProcess): Child {
+export function childOf(process: ChildProcess): ChildProgram {
   const ended = new Promise<number>((resolve, reject) => {
     process.once('error', reject);
     process.once('exit', code => resolve(code ?? KILLED_STATUS));

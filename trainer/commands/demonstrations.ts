@@ -10,7 +10,7 @@ import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, shownShare } from '../tracking/progress.ts';
-import { openTextBench } from '../training/setup/workbench.ts';
+import { openTextRunContext } from '../training/setup/run-context.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface DemonstrationsOptions {
@@ -35,7 +35,7 @@ export async function demonstrations(
   const settings = loadRunSettings(config, overrides, 'play');
   const player = settings.warm_start ?? validateConfig({ policy: 'optimal' }, WarmStart);
   const stop = stopSignal(() => progress.note('stopping'));
-  const bench = await openTextBench(settings, progress.warn, stop);
+  const context = await openTextRunContext(settings, progress.warn, stop);
   try {
     const plans = planGroups({
       tags: splitGroups(settings.train_tags, player.episodes),
@@ -43,7 +43,7 @@ export async function demonstrations(
       firstSeed: player.start_seed,
     });
     const { episodes } = await demonstrate(
-      bench.collector,
+      context.collector,
       plans,
       { policy: player.policy, randomTurns: player.random_turns },
       mixSeed(settings.seed, PURPOSE.demonstrations),
@@ -52,14 +52,16 @@ export async function demonstrations(
     const { context_mode: mode, max_context_window: window } = settings.rollout;
     const kept = options.onlySuccess ? episodes.filter(({ success }) => success) : episodes;
     const lines = kept.flatMap(episode =>
-      episodeConversations(episode, bench.collector.prompt(episode.tag), { mode, window }).map(messages => ({
-        messages,
-        tag: episode.tag,
-        env_id: episode.environmentId,
-        seed: episode.seed,
-        success: episode.success,
-        return: episodeReturn(episode),
-      })),
+      episodeConversations(episode, context.collector.prompt(episode.tag), { mode, window }).map(
+        messages => ({
+          messages,
+          tag: episode.tag,
+          env_id: episode.environmentId,
+          seed: episode.seed,
+          success: episode.success,
+          return: episodeReturn(episode),
+        }),
+      ),
     );
     writeJsonLines(options.out, lines);
     const success = episodes.filter(episode => episode.success).length / episodes.length;
@@ -68,6 +70,6 @@ export async function demonstrations(
     );
     return 0;
   } finally {
-    await bench.close();
+    await context.close();
   }
 }

@@ -29,5 +29,5 @@ t.test('without a server the vocabulary is left open, and a folder needs none', 
   t.match(await dryRun(folder, never), new RegExp(`from ${init}`));
   const lora = { rank: 2, alpha: 4, rank_stabilized: false, target_modules: ['q_proj' as const], dropout: 0 };
   const adapted = { ...folder, policy: { ...folder.policy, lora } };
-  t.match(await dryRun(adapted, never), /# learnt: \d+ of them \(.*\), adapters and value head/);
+  t.match(await dryRun(adapted, never), /# learned: \d+ of them \(.*\), adapters and value head/);
 });

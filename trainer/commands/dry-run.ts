@@ -7,7 +7,7 @@ import { runSizes } from '../config/sizes.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { shownBytes, shownCount } from '../tracking/progress.ts';
 import { freshModel } from '../training/setup/open-policy.ts';
-import { openWorkbench } from '../training/setup/workbench.ts';
+import { openRunContext } from '../training/setup/run-context.ts';
 
 /** How long a server is waited for that is to name the words of a vocabulary, in seconds. */
 const PATIENCE_S = 1;
@@ -27,10 +27,10 @@ export async function dryRun(settings: RunSettings, signal: AbortSignal): Promis
     `policy: ${parameters} parameters (${shownCount(parameters)})${vocabulary.remark}`,
     ...(trained < parameters
       ? [
-          `learnt: ${trained} of them (${shownCount(trained)}), adapters${hasValueHead(settings) ? ' and value head' : ''}`,
+          `learned: ${trained} of them (${shownCount(trained)}), adapters${hasValueHead(settings) ? ' and value head' : ''}`,
         ]
       : []),
-    ...(critic === undefined ? [] : [`critic: ${critic} parameters learnt (${shownCount(critic)})`]),
+    ...(critic === undefined ? [] : [`critic: ${critic} parameters learned (${shownCount(critic)})`]),
     `episodes: ${episodesPerIteration} an iteration, ${episodes} in ${settings.training.steps} iterations`,
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
@@ -48,13 +48,13 @@ async function modelOf(settings: RunSettings, signal: AbortSignal): Promise<Mode
   if (init !== 'scratch') return { config: await readShape(init, settings), remark: ` from ${init}` };
   const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
   try {
-    const bench = await openWorkbench({ ...settings, rollout }, undefined, () => {}, signal);
+    const context = await openRunContext({ ...settings, rollout }, undefined, () => {}, signal);
     try {
-      const { tokenizer } = bench;
+      const { tokenizer } = context;
       const remark = ` from scratch, ${tokenizer.vocabularySize} words`;
       return { config: freshModel(settings, tokenizer), remark };
     } finally {
-      await bench.close();
+      await context.close();
     }
   } catch (error) {
     if (!(error instanceof ServerUnavailable)) throw error;

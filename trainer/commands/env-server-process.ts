@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { type Child, childOf } from './child-process.ts';
+import { type ChildProgram, childOf } from './child-process.ts';
 
 const ENV_SERVER = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
 const LISTENING = /listening on (http:\/\/\S+)/;
@@ -12,7 +12,7 @@ const LISTENING = /listening on (http:\/\/\S+)/;
  */
 export async function startEnvServer(
   args: readonly string[] = [],
-): Promise<{ readonly child: Child; readonly url: string }> {
+): Promise<{ readonly child: ChildProgram; readonly url: string }> {
   const server = spawn(process.execPath, [ENV_SERVER, ...args], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,

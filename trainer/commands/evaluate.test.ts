@@ -16,7 +16,7 @@ interface Written {
   readonly usage: { readonly [key: string]: unknown }[];
 }
 
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 /** A chat model that always goes the same way. */
 async function chatModel(t: Test, answer: string) {
@@ -33,75 +33,71 @@ async function chatModel(t: Test, answer: string) {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, conversations };
 }
 
-t.test(
-  'players are compared on the same levels, and everything is written',
-  { timeout: LONGEST_MS },
-  async t => {
-    const [server] = (await serve(t)).servers;
-    const folder = t.testdir();
-    const config = join(folder, 'lakes.yaml');
-    writeFileSync(
-      config,
-      stringify(tinySettings(server.name, folder, 'lakes', { validation: { episodes: 12 } })),
-    );
-    const model = await chatModel(t, '<answer>Right || Down</answer> or <answer>Up</answer>');
-    const output = join(folder, 'out');
-    const printed = t.capture(console, 'log');
-    const place = [
-      'rollout.prompt=chat',
-      'rollout.stop_strings=[</answer>]',
-      `endpoint.url=${model.url}`,
-      'endpoint.model=tiny',
-      'endpoint.price_per_million={prompt: 1, completion: 10}',
-      'validation.temperature=0.5',
-    ];
-    const policy = ['endpoint', 'random', 'optimal'];
-    t.equal(await evaluate(config, place, { policy, attempts: 3, output, quiet: true }), 0);
-    t.match(printed()[0].args[0], /pass@k %/);
+t.test('players are compared on the same levels, and everything is written', { timeout: MAX_MS }, async t => {
+  const [server] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const config = join(folder, 'lakes.yaml');
+  writeFileSync(
+    config,
+    stringify(tinySettings(server.name, folder, 'lakes', { validation: { episodes: 12 } })),
+  );
+  const model = await chatModel(t, '<answer>Right || Down</answer> or <answer>Up</answer>');
+  const output = join(folder, 'out');
+  const printed = t.capture(console, 'log');
+  const place = [
+    'rollout.prompt=chat',
+    'rollout.stop_strings=[</answer>]',
+    `endpoint.url=${model.url}`,
+    'endpoint.model=tiny',
+    'endpoint.price_per_million={prompt: 1, completion: 10}',
+    'validation.temperature=0.5',
+  ];
+  const policy = ['endpoint', 'random', 'optimal'];
+  t.equal(await evaluate(config, place, { policy, attempts: 3, output, quiet: true }), 0);
+  t.match(printed()[0].args[0], /pass@k %/);
 
-    const { rows, usage } = JSON.parse(readFileSync(join(output, 'evaluation.json'), 'utf8')) as Written;
-    t.same(
-      rows.map(row => [row.policy, row.mode, row.episodes]),
-      [
-        ['endpoint', 'greedy', 12],
-        ['endpoint', 'temperature 0.5', 36],
-        ['random', 'reference', 36],
-        ['optimal', 'reference', 12],
-      ],
-    );
-    const [greedy, , random, optimal] = rows;
-    t.equal(greedy.format_valid, 1);
-    t.equal(greedy.pass_at, undefined);
-    t.same(Object.keys(random.pass_at!), ['1', '2', '3']);
-    t.ok(Math.abs(random.pass_at![1] - random.success) < 1e-12 && random.pass_at![3] >= random.pass_at![1]);
-    t.ok(optimal.success > greedy.success);
-    const asked = model.conversations.length;
-    t.match(usage, [
-      { policy: 'endpoint', model: 'tiny', requests: asked, retries: 0, prompt_tokens: 100 * asked },
-    ]);
-    t.ok(Math.abs((usage[0].cost as number) - (asked * (100 + 100)) / 1e6) < 1e-12);
-    t.same(readdirSync(output).sort(), [
-      'endpoint-greedy.jsonl',
-      'endpoint-temperature_0.5.jsonl',
-      'evaluation.json',
-      'evaluation.txt',
-      'optimal-reference.jsonl',
-      'random-reference.jsonl',
-    ]);
-    t.equal(readJsonLines(join(output, 'random-reference.jsonl')).length, 36);
-    const [first] = readJsonLines(join(output, 'endpoint-greedy.jsonl'));
-    t.match(first, { turns: [{ llm_raw_response: /^<answer>Right \|\| Down<\/answer>$/ }] });
+  const { rows, usage } = JSON.parse(readFileSync(join(output, 'evaluation.json'), 'utf8')) as Written;
+  t.same(
+    rows.map(row => [row.policy, row.mode, row.episodes]),
+    [
+      ['endpoint', 'greedy', 12],
+      ['endpoint', 'temperature 0.5', 36],
+      ['random', 'reference', 36],
+      ['optimal', 'reference', 12],
+    ],
+  );
+  const [greedy, , random, optimal] = rows;
+  t.equal(greedy.format_valid, 1);
+  t.equal(greedy.pass_at, undefined);
+  t.same(Object.keys(random.pass_at!), ['1', '2', '3']);
+  t.ok(Math.abs(random.pass_at![1] - random.success) < 1e-12 && random.pass_at![3] >= random.pass_at![1]);
+  t.ok(optimal.success > greedy.success);
+  const asked = model.conversations.length;
+  t.match(usage, [
+    { policy: 'endpoint', model: 'tiny', requests: asked, retries: 0, prompt_tokens: 100 * asked },
+  ]);
+  t.ok(Math.abs((usage[0].cost as number) - (asked * (100 + 100)) / 1e6) < 1e-12);
+  t.same(readdirSync(output).sort(), [
+    'endpoint-greedy.jsonl',
+    'endpoint-temperature_0.5.jsonl',
+    'evaluation.json',
+    'evaluation.txt',
+    'optimal-reference.jsonl',
+    'random-reference.jsonl',
+  ]);
+  t.equal(readJsonLines(join(output, 'random-reference.jsonl')).length, 36);
+  const [first] = readJsonLines(join(output, 'endpoint-greedy.jsonl'));
+  t.match(first, { turns: [{ llm_raw_response: /^<answer>Right \|\| Down<\/answer>$/ }] });
 
-    const longest = model.conversations.toSorted((a, b) => b.length - a.length)[0];
-    t.same(
-      longest.slice(0, 4).map(({ role }) => role),
-      ['system', 'user', 'assistant', 'user'],
-    );
-    t.equal(longest[2].content, '<answer>Right || Down</answer>');
-  },
-);
+  const longest = model.conversations.toSorted((a, b) => b.length - a.length)[0];
+  t.same(
+    longest.slice(0, 4).map(({ role }) => role),
+    ['system', 'user', 'assistant', 'user'],
+  );
+  t.equal(longest[2].content, '<answer>Right || Down</answer>');
+});
 
-t.test('a run is evaluated from its folder; what is missing is said', { timeout: LONGEST_MS }, async t => {
+t.test('a run is evaluated from its folder; what is missing is said', { timeout: MAX_MS }, async t => {
   const [server] = (await serve(t)).servers;
   const folder = t.testdir();
   const run = await trainTiny(tinySettings(server.name, folder, 'run', { training: { steps: 0 } }));

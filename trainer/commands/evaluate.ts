@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { readLogLevel } from '../../shared/log.ts';
-import { loadRunSettings, overriddenSettings, type Purpose } from '../config/load.ts';
+import { loadRunSettings, overriddenSettings, type SettingsPurpose } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { EndpointUsage } from '../generation/endpoint/completions.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
@@ -9,7 +9,7 @@ import { openProgress } from '../tracking/progress.ts';
 import { writeEpisodes } from '../tracking/trajectories.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { openRunFolder } from '../training/run-folder.ts';
-import { agentRollouts } from '../training/setup/workbench.ts';
+import { agentRollouts } from '../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../training/validation.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { hasWeights, openPlayer } from './players.ts';
@@ -69,7 +69,7 @@ export async function evaluate(
         note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
         const plan = { ...validationPlan(settings), temperature: mode.temperature, groupSize };
         const { episodes } = await playValidation(
-          agentRollouts(player.bench, mode.agent, progress.warn),
+          agentRollouts(player.context, mode.agent, progress.warn),
           plan,
           stop,
         );
@@ -98,7 +98,7 @@ export async function evaluate(
 function readTarget(
   target: string,
   overrides: readonly string[],
-  purpose: Purpose,
+  purpose: SettingsPurpose,
 ): { settings: RunSettings; checkpoint?: string } {
   if (!existsSync(target)) {
     throw new Error(`${target} does not exist; evaluate takes a run folder or a config file`);

@@ -10,7 +10,12 @@ import type { Agent } from '../rollout/agents/agent.ts';
 import { endpointAgent } from '../rollout/agents/endpoint-agent.ts';
 import { referenceAgent } from '../rollout/agents/reference-agent.ts';
 import { openPolicy } from '../training/setup/open-policy.ts';
-import { benchAgent, openTextBench, openWorkbench, type TextBench } from '../training/setup/workbench.ts';
+import {
+  openRunContext,
+  openTextRunContext,
+  sampledAgent,
+  type TextRunContext,
+} from '../training/setup/run-context.ts';
 
 const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';
@@ -18,7 +23,7 @@ const RANDOM = 'random';
 
 /** Somebody who can be evaluated, and the ways in which they play. */
 export interface Player {
-  readonly bench: TextBench;
+  readonly context: TextRunContext;
   readonly modes: readonly PlayerMode[];
   /** What an endpoint was asked so far. */
   readonly usage?: () => EndpointUsage;
@@ -65,18 +70,18 @@ export function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
 }
 
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
-  const bench = await openWorkbench(settings, folder, note, stop);
-  return closingOnFailure(bench, async () => {
+  const context = await openRunContext(settings, folder, note, stop);
+  return closingOnFailure(context, async () => {
     // A player is what its folder holds: an adapter brings its own settings, and a critic does not play.
     const alone = { lora: null, critic: null, value_head: hasValueHead(settings) };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
-    const policy = await openPolicy(own, bench, folder);
+    const policy = await openPolicy(own, context, folder);
     return {
-      bench,
-      modes: sampledModes(benchAgent(bench, policy), settings),
+      context,
+      modes: sampledModes(sampledAgent(context, policy), settings),
       close: async () => {
         await policy.close();
-        await bench.close();
+        await context.close();
       },
     };
   });
@@ -92,25 +97,25 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
   if (rollout.prompt !== 'chat') {
     throw new Error('--policy endpoint: a chat model needs whole sentences: rollout.prompt=chat');
   }
-  const bench = await openTextBench(settings, note, stop);
-  return closingOnFailure(bench, async () => {
+  const context = await openTextRunContext(settings, note, stop);
+  return closingOnFailure(context, async () => {
     const completions = new Completions(clientSettings(endpoint));
     return {
-      bench,
+      context,
       modes: sampledModes(endpointAgent(completions), settings),
       usage: () => completions.usage,
       close: async () => {
         await completions.close();
-        await bench.close();
+        await context.close();
       },
     };
   });
 }
 
 async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
-  const bench = await openTextBench(settings, note, stop);
-  return closingOnFailure(bench, async () => {
-    for (const { tag, references } of bench.tags) {
+  const context = await openTextRunContext(settings, note, stop);
+  return closingOnFailure(context, async () => {
+    for (const { tag, references } of context.tags) {
       if (name === RANDOM || references.includes(name)) continue;
       throw new Error(
         `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +
@@ -119,7 +124,7 @@ async function referencePlayer(name: string, { settings, note, stop }: PlayerPar
     }
     const agent = referenceAgent({ policy: name, randomCount: 'full' });
     const mode = { name: 'reference', agent, temperature: 0, varied: name === RANDOM };
-    return { bench, modes: [mode], close: () => bench.close() };
+    return { context, modes: [mode], close: () => context.close() };
   });
 }
 
@@ -151,11 +156,11 @@ function clientSettings(endpoint: EndpointSection) {
   };
 }
 
-async function closingOnFailure<T>(bench: TextBench, make: () => Promise<T>): Promise<T> {
+async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<T>): Promise<T> {
   try {
     return await make();
   } catch (error) {
-    await bench.close();
+    await context.close();
     throw error;
   }
 }

@@ -78,14 +78,14 @@ export function sweepRuns({
   );
 }
 
-interface Point {
+interface SweepPoint {
   readonly label: string;
   readonly override: string;
 }
 
 /** Every combination of one value of each key; a single empty one without keys. */
-function combinations(grid: readonly (readonly [key: string, values: readonly Json[]])[]): Point[][] {
-  return grid.reduce<Point[][]>(
+function combinations(grid: readonly (readonly [key: string, values: readonly Json[]])[]): SweepPoint[][] {
+  return grid.reduce<SweepPoint[][]>(
     (points, [key, values]) =>
       points.flatMap(point =>
         values.map(value => {

@@ -7,7 +7,7 @@ import type { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import type { RunSummary } from '../training/report.ts';
 import { openRunFolder, runFolderAt } from '../training/run-folder.ts';
-import type { Child } from './child-process.ts';
+import type { ChildProgram } from './child-process.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
@@ -105,14 +105,14 @@ function canChange(override: string): boolean {
 
 /** Passes requests to stop on to the run that is going on: the first asks it for a checkpoint, the second ends it. */
 function stopping() {
-  let child: Child | undefined;
+  let child: ChildProgram | undefined;
   const signal = stopSignal(() => child?.stop());
   process.on('exit', () => child?.kill());
   return {
     get asked(): boolean {
       return signal.aborted;
     },
-    async during(running: Child): Promise<number> {
+    async during(running: ChildProgram): Promise<number> {
       child = running;
       const status = await running.ended;
       child = undefined;

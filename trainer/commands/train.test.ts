@@ -9,14 +9,14 @@ import type { Progress } from '../tracking/progress.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, type RunFolder } from '../training/run-folder.ts';
-import type { Child } from './child-process.ts';
+import type { ChildProgram } from './child-process.ts';
 import { startEnvServer } from './env-server-process.ts';
 
 const STEPS = 4;
 /** Time the server is away in the test that kills it. */
 const AWAY_MS = 300;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
 const settingsFor = (folder: string, url: string) =>
   validateConfig(
@@ -86,7 +86,7 @@ const trajectories = (run: RunFolder, step: number) =>
     ({ server, ...rest }) => rest,
   );
 
-t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
+t.test('runs against a server', { timeout: MAX_MS }, async t => {
   let { child, url } = await startEnvServer(['--port', '0']);
   const port = new URL(url).port;
   t.teardown(async () => {
@@ -181,7 +181,7 @@ t.test('runs against a server', { timeout: LONGEST_MS }, async t => {
 
   await t.test('a server that is killed is waited for, and the run comes out the same', async t => {
     const { run, settings } = create('killed');
-    let restarted: Promise<Child> | undefined;
+    let restarted: Promise<ChildProgram> | undefined;
     const progress = watching(step => {
       if (step !== 1 || restarted) return;
       child.kill();

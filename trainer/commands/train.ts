@@ -48,17 +48,19 @@ export async function supervise(
   const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
   const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
   if (!prepared.settings.warm_start) {
-    throw new Error(`${config} has no \`warm_start\`, which says what is learnt from whom; train needs none`);
+    throw new Error(
+      `${config} has no \`warm_start\`, which says what is learned from whom; train needs none`,
+    );
   }
   return trainPrepared(prepared, options);
 }
 
-interface Prepared {
+interface PreparedRun {
   readonly settings: RunSettings;
   readonly openRun: () => RunFolder;
 }
 
-async function trainPrepared({ settings, openRun }: Prepared, options: TrainOptions): Promise<number> {
+async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
     const text = await dryRun(
@@ -79,7 +81,11 @@ async function trainPrepared({ settings, openRun }: Prepared, options: TrainOpti
   return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
 }
 
-function prepare(config: string | undefined, overrides: readonly string[], options: TrainOptions): Prepared {
+function prepare(
+  config: string | undefined,
+  overrides: readonly string[],
+  options: TrainOptions,
+): PreparedRun {
   if (options.resume !== undefined) {
     const more = config === undefined ? overrides : [config, ...overrides];
     const { run, settings } = openRunFolder(options.resume);

@@ -6,19 +6,19 @@ import { filterSettings, lossSettings, needsProximal } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
 /** A setting that cannot stand beside the others, and why. */
-export interface Clash {
+export interface SettingConflict {
   readonly key: string;
   readonly message: string;
 }
 
 /** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
-export function clashes(settings: RunSettings): Clash[] {
+export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return taskClashes(settings);
   return [...algorithmClashes(settings), ...rolloutClashes(settings), ...groupClashes(settings)];
 }
 
 /** A run without environments can only learn from files. */
-function taskClashes({ training, policy, warm_start }: RunSettings): Clash[] {
+function taskClashes({ training, policy, warm_start }: RunSettings): SettingConflict[] {
   const key = 'train_tags';
   if (training.steps > 0)
     return [{ key, message: 'names no environment to train in; only sft does without' }];
@@ -35,9 +35,9 @@ function taskClashes({ training, policy, warm_start }: RunSettings): Clash[] {
   return [];
 }
 
-function algorithmClashes(settings: RunSettings): Clash[] {
+function algorithmClashes(settings: RunSettings): SettingConflict[] {
   const { algorithm, loss, rollout, policy } = settings;
-  const found: Clash[] = [];
+  const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
   const refused = (key: string, check: () => void) => {
     try {
@@ -93,9 +93,9 @@ function algorithmClashes(settings: RunSettings): Clash[] {
   return found;
 }
 
-function rolloutClashes(settings: RunSettings): Clash[] {
+function rolloutClashes(settings: RunSettings): SettingConflict[] {
   const { rollout, policy, training } = settings;
-  const found: Clash[] = [];
+  const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
   if (training.steps > 0 && rollout.temperature === 0) {
     add(
@@ -151,7 +151,7 @@ function rolloutClashes(settings: RunSettings): Clash[] {
   if (policy.lora && policy.init === 'scratch') {
     add(
       'policy.lora',
-      'adapters are learnt beside a model that can do something already: name one with policy.init: <folder>',
+      'adapters are learned beside a model that can do something already: name one with policy.init: <folder>',
     );
   }
   if (policy.lora && policy.lora.dropout !== 0) {
@@ -169,9 +169,9 @@ function rolloutClashes(settings: RunSettings): Clash[] {
   return found;
 }
 
-function groupClashes({ rollout, train_tags }: RunSettings): Clash[] {
+function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
   const { env_groups, n_groups, curriculum } = rollout;
-  const found: Clash[] = [];
+  const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
   const named = Object.keys(n_groups);
   if (curriculum) {

@@ -2,7 +2,7 @@ import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
-import type { DrawSettings } from '../generation/generation.ts';
+import type { SamplingDistribution } from '../generation/generation.ts';
 import { apportion, curriculumShares } from '../rollout/curriculum.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -32,11 +32,11 @@ export function splitGroups(
 }
 
 /** How tokens are drawn. */
-export function drawSettings(section: {
+export function samplingDistribution(section: {
   readonly temperature: number;
   readonly top_k: number;
   readonly top_p: number;
-}): DrawSettings {
+}): SamplingDistribution {
   return { temperature: section.temperature, topK: section.top_k, topP: section.top_p };
 }
 

@@ -8,11 +8,11 @@ import {
   validateConfig,
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { type Clash, clashes } from './combinations.ts';
+import { type SettingConflict, settingConflicts } from './combinations.ts';
 import { RunSettings } from './settings.ts';
 
 /** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
-export type Purpose = 'train' | 'play';
+export type SettingsPurpose = 'train' | 'play';
 
 /** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
 export const RECIPES = {
@@ -27,7 +27,7 @@ export const RECIPES = {
 export function loadRunSettings(
   file: string,
   overrides: readonly string[] = [],
-  purpose: Purpose = 'train',
+  purpose: SettingsPurpose = 'train',
 ): RunSettings {
   const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES });
   const workers = loaded.policy.workers ?? availableParallelism();
@@ -72,7 +72,7 @@ export function overriddenSettings(
   settings: RunSettings,
   overrides: readonly string[],
   where: string,
-  purpose: Purpose = 'train',
+  purpose: SettingsPurpose = 'train',
 ): RunSettings {
   const origins = new Map<string, string>();
   const value = overrideConfig(settings as Json, overrides, origins);
@@ -85,7 +85,11 @@ export function overriddenSettings(
  * What the schema cannot say: names that must exist, sums that must match, parts that exclude each other.
  * @throws ConfigError
  */
-export function checkRunSettings(settings: RunSettings, where: string, purpose: Purpose = 'train'): void {
+export function checkRunSettings(
+  settings: RunSettings,
+  where: string,
+  purpose: SettingsPurpose = 'train',
+): void {
   const problems: { key: string; where: string; message: string }[] = [];
   const add = (key: string, message: string) => problems.push({ key, where, message });
   const known = Object.keys(settings.tags);
@@ -105,13 +109,13 @@ export function checkRunSettings(settings: RunSettings, where: string, purpose: 
   settings.servers.forEach(({ tag_weights }, i) => {
     tagsOf(`servers.${i}.tag_weights`, Object.keys(tag_weights));
   });
-  for (const { key, message } of purpose === 'train' ? clashes(settings) : []) add(key, message);
+  for (const { key, message } of purpose === 'train' ? settingConflicts(settings) : []) add(key, message);
   for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
 /** Seeds of levels that two of training, validation and warm start would share. */
-function overlappingSeeds(settings: RunSettings): Clash[] {
+function overlappingSeeds(settings: RunSettings): SettingConflict[] {
   const { rollout, training, validation, warm_start, algorithm } = settings;
   const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
   const ahead = rollout.asynchronous ? rollout.asynchronous.max_staleness + 1 : 0;

@@ -27,7 +27,7 @@ export const RunSettings = Type.Object(
     endpoint: orNull(EndpointSection),
     /** Every environment that can be named; `rollout.n_groups` and `train_tags` choose. */
     tags: Type.Record(Type.String(), TagSettings, { default: {} }),
-    /** Environments to train in; none where only files are learnt from. */
+    /** Environments to train in; none where only files are learned from. */
     train_tags: Type.Array(Type.String(), { default: [] }),
     rollout: RolloutSettings,
     warm_start: orNull(WarmStart),

@@ -13,7 +13,7 @@ t.test('parameters are counted tensor by tensor', async t => {
   t.equal(runSizes(settingsOf({ policy: { value_head: false } }), config).parameters, parameters - head);
 });
 
-t.test('with adapters only these and the value head are learnt', async t => {
+t.test('with adapters only these and the value head are learned', async t => {
   const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj', 'down_proj'] as const };
   const adapted = { ...config, lora };
   const whole = runSizes(settingsOf(), config);
@@ -24,7 +24,7 @@ t.test('with adapters only these and the value head are learnt', async t => {
   t.equal(whole.trained, whole.parameters);
   const bytes = (what: RegExp) => sizes.memory.find(part => what.test(part.what))?.bytes;
   t.equal(bytes(/weights/), 4 * sizes.parameters);
-  t.equal(bytes(/optimiser/), 8 * sizes.trained);
+  t.equal(bytes(/optimizer/), 8 * sizes.trained);
   t.equal(bytes(/gradients/), 8 * sizes.trained);
   t.equal(bytes(/reference/), 4 * sizes.trained);
 });
@@ -63,8 +63,8 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   const { parameters, episodes, episodesPerIteration } = sizes();
   t.equal(bytes({}, /weights/), 4 * parameters);
   t.equal(bytes({ policy: { workers: 3 } }, /gradients/), 3 * bytes({ policy: { workers: 1 } }, /gradients/));
-  const page = 16 * 2 * 2 * 64 * 4;
-  t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * page);
+  const block = 16 * 2 * 2 * 64 * 4;
+  t.equal(bytes({ rollout: { concurrency: 10 }, policy: { workers: 1 } }, /cache/), 10 * 11 * block);
   const activations = (policy: object) => bytes({ policy: { workers: 1, ...policy } }, /activations/);
   t.equal(activations({ micro_batch_tokens: 512 }), activations({}) / 4);
   t.equal(activations({}) - activations({ recompute: true }), 4 * 2048 * (10 * 64 + 4 * 160 - 2 * 64));

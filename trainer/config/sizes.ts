@@ -1,5 +1,5 @@
-import { pageBytes } from '../generation/cache/page-layout.ts';
-import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
+import { blockBytes } from '../generation/cache/block-layout.ts';
+import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { hasValueHead, needsReference } from './derived.ts';
@@ -17,7 +17,7 @@ const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
 export interface RunSizes {
   /** Weights of the policy, its adapters and value head included. */
   readonly parameters: number;
-  /** Those that are learnt: all, or with adapters these and the value head. */
+  /** Those that are learned: all, or with adapters these and the value head. */
   readonly trained: number;
   /** Weights that the critic learns; absent where there is none. */
   readonly critic?: number;
@@ -42,19 +42,19 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
   const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
   const parameters = frozen + trained;
   const weights = FLOAT_BYTES * parameters;
-  const learnt = FLOAT_BYTES * trained;
-  const reference = adapted && policy.reference === null ? learnt : weights;
-  const pages = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / PAGE_POSITIONS);
-  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, pages * pageBytes(config, config.layers));
+  const learned = FLOAT_BYTES * trained;
+  const reference = adapted && policy.reference === null ? learned : weights;
+  const blocks = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / BLOCK_SIZE);
+  const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
   const tokens = workers * policy.micro_batch_tokens;
   const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
-    { what: 'optimiser (two moments)', bytes: 2 * learnt },
+    { what: 'optimizer (two moments)', bytes: 2 * learned },
     onGpu
-      ? { what: 'gradients', bytes: learnt }
-      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learnt },
+      ? { what: 'gradients', bytes: learned }
+      : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learned },
     { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
     { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
     ...(criticSizes?.memory ?? []),

@@ -3,7 +3,7 @@ import { request } from 'undici';
 
 /** What pages about runs ask of an environment server: to open a session, and to bring it to where an episode was. */
 const ROUTES = ['v1/sessions', 'v1/batch'];
-const MOST_BODY_BYTES = 4 * 1024 * 1024;
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const TIMEOUT_MS = 60_000;
 const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 
@@ -15,7 +15,7 @@ const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 export function addServerProxy(app: FastifyInstance, server: string): void {
   const token = process.env[TOKEN_VARIABLE];
   for (const route of ROUTES) {
-    app.post(`/server/${route}`, { bodyLimit: MOST_BODY_BYTES }, async (incoming, reply) => {
+    app.post(`/server/${route}`, { bodyLimit: MAX_BODY_BYTES }, async (incoming, reply) => {
       try {
         const { statusCode, headers, body } = await request(`${server}${route}`, {
           method: 'POST',

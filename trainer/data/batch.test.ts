@@ -2,7 +2,7 @@ import t from 'tap';
 import { settingsOf } from '../config/settings.test-data.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Episode } from '../rollout/episode.ts';
-import { makeBatch } from './batch.ts';
+import { fillBatch, keptSequences } from './batch.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
 import { filterEpisodes, mergeFiltered } from './filtering.ts';
 
@@ -15,7 +15,7 @@ const groupsOf = (returns: readonly (readonly number[])[]) =>
         groupId,
         member,
         tokenIds: Int32Array.of(1, 2),
-        mask: Uint8Array.of(0, 1),
+        lossMask: Uint8Array.of(0, 1),
         values: new Float32Array(2),
         turns: [turnOf({ reward, tokens: [1, 2] })],
       }),
@@ -24,7 +24,11 @@ const groupsOf = (returns: readonly (readonly number[])[]) =>
 const grpo = (filter: { [key: string]: string | number | boolean } = {}) =>
   settingsOf({ policy: { value_head: false }, algorithm: { advantage: 'dr_grpo', filter } });
 const batchOf = (episodes: readonly Episode[], settings: RunSettings) =>
-  makeBatch(filterEpisodes(episodes, settings), settings, { actionTokens: new Map(), seed: 1 });
+  fillBatch(
+    keptSequences(filterEpisodes(episodes, settings), settings, { actionTokens: new Map() }),
+    settings,
+    1,
+  );
 const advantagesOf = (episodes: readonly Episode[], settings: RunSettings) =>
   batchOf(episodes, settings).map(({ advantages }) => advantages[1]);
 
@@ -61,7 +65,7 @@ t.test('nothing kept is an empty batch', async t => {
   t.same(batchOf([], grpo()), []);
 });
 
-t.test('returns are normalised over all episodes before groups go', async t => {
+t.test('returns are normalized over all episodes before groups go', async t => {
   const settings = settingsOf({
     algorithm: {
       whiten: false,

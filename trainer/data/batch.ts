@@ -10,30 +10,38 @@ import type { TrainingSequence } from './sequences/training-sequence.ts';
 export interface BatchParts extends LaterScores {
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** Seeds the choice of sequences that are repeated or left out. */
-  readonly seed: number;
 }
 
-/**
- * Kept episodes as the sequences to train on: advantages estimated, weighed by the share of groups that were kept, and
- * made to fill whole mini-batches where `filter.fill` says so.
- */
-export function makeBatch(filtered: Filtered, settings: RunSettings, parts: BatchParts): TrainingSequence[] {
-  const { filter, mini_batch_size } = settings.algorithm;
+/** Kept episodes as sequences: advantages estimated, and weighed by the share of groups that were kept. */
+export function keptSequences(
+  filtered: Filtered,
+  settings: RunSettings,
+  parts: BatchParts,
+): TrainingSequence[] {
+  const { filter } = settings.algorithm;
   const scale = lossScale(
     filter.loss_scaling,
     filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
   );
-  const sequences = trainingSequences(
-    filtered.kept.flat(),
-    experienceSettings(settings, parts.actionTokens),
-    parts,
-  ).map(sequence => weighed(sequence, scale));
+  return trainingSequences(filtered.kept.flat(), experienceSettings(settings, parts.actionTokens), parts).map(
+    sequence => weighed(sequence, scale),
+  );
+}
+
+/**
+ * Sequences made to fill whole mini-batches where `filter.fill` says so.
+ * @param seed of the choice of sequences that are repeated or left out
+ */
+export function fillBatch(
+  sequences: readonly TrainingSequence[],
+  { algorithm: { filter, mini_batch_size } }: RunSettings,
+  seed: number,
+): readonly TrainingSequence[] {
   if (filter.fill === 'none' || filter.fill === 'refill') return sequences;
   const plan = planFill(
     filter.fill,
     { count: sequences.length, wanted: sequences.length, multiple: mini_batch_size },
-    Random.fromSeed(parts.seed),
+    Random.fromSeed(seed),
   );
   return plan.indices.map((index, i) => weighed(sequences[index], plan.weights[i]));
 }

@@ -3,10 +3,10 @@ import type { Collector } from '../rollout/collector.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 
-/** A token sequence for supervised training: the mask is 1 on the tokens of responses. */
+/** A token sequence for supervised training: the loss mask is 1 on the tokens of responses. */
 export interface Demonstration {
   readonly tokenIds: Int32Array;
-  readonly mask: Uint8Array;
+  readonly lossMask: Uint8Array;
 }
 
 /** Scripts sample nothing; the collector asks for settings all the same. */

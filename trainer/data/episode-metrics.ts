@@ -12,7 +12,7 @@ function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => b
 
 /**
  * What one episode counts as, under the names of RAGEN's state manager: the last four are shares of its turns;
- * `manager_invalid_action` counts turns without any valid action, `format_penalty` all that were penalised.
+ * `manager_invalid_action` counts turns without any valid action, `format_penalty` all that were penalized.
  */
 export function episodeMetrics(episode: Episode): Metrics {
   return {

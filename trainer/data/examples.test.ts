@@ -19,7 +19,7 @@ t.test('conversations are read from several files, and those that do not fit are
   const files = ['x.jsonl', 'y.jsonl'].map(name => join(folder, name));
   const { examples, tooLong } = readExamples(files, tokenizer, { prime: '', maxLength: 4 });
   t.same(
-    examples.map(({ mask }) => [...mask]),
+    examples.map(({ lossMask }) => [...lossMask]),
     [
       [0, 0, 1],
       [0, 1, 1],

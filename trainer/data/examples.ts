@@ -16,7 +16,7 @@ const ROLES: readonly string[] = ['system', 'user', 'assistant'];
 
 /**
  * Reads conversations from JSON Lines files, `{"messages": [{"role", "content", "weight"?}, …]}` a line; other keys are of
- * no concern. A message of weight 0 is not learnt.
+ * no concern. A message of weight 0 is not learned.
  * @param prime see {@link tokenizeConversation}
  * @throws Error naming the file and line of an example that cannot be used
  */

@@ -35,7 +35,7 @@ const rounded = (values: ArrayLike<number>) => Array.from(values, value => Numbe
 const twoTurns = (part: Partial<Episode> = {}) =>
   episodeOf({
     tokenIds: Int32Array.of(9, 1, 2, 8, 3),
-    mask: Uint8Array.of(0, 1, 1, 0, 1),
+    lossMask: Uint8Array.of(0, 1, 1, 0, 1),
     values: Float32Array.of(0, 0.5, 0.25, 0, 0.125),
     turns: [
       turnOf({ tokens: [1, 3], reward: 0.5, penalty: -0.25, state: 'a' }),
@@ -58,7 +58,7 @@ t.test('lambda 0 between turns stops the trace at the turn end', async t => {
   t.equal(rounded(sequence.returns!)[1], 0.25 + 0.125, 'reward of the turn + value of the next');
 });
 
-t.test('a normalised return takes the place of the turn rewards', async t => {
+t.test('a normalized return takes the place of the turn rewards', async t => {
   const [sequence] = trainingSequences([{ episode: twoTurns(), normalized: 3 }], settings);
   const returns = rounded(sequence.returns!);
   t.same([returns[1], returns[4]], [3, 3]);
@@ -72,9 +72,9 @@ t.test('a turn cut off before its first token gives its reward to the turn befor
 });
 
 t.test('samples of one episode all carry its return, and one without trained tokens is left out', async t => {
-  const sample = (mask: number[]) => ({
+  const sample = (lossMask: number[]) => ({
     tokenIds: Int32Array.of(9, 1),
-    mask: Uint8Array.from(mask),
+    lossMask: Uint8Array.from(lossMask),
     logProbs: new Float32Array(2),
     versions: new Int32Array(2),
   });

@@ -6,13 +6,13 @@ import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import type { LaterScores } from './scoring.ts';
-import { countOnes } from './sequences/mask.ts';
+import { countOnes } from './sequences/loss-mask.ts';
 import type { TrainingSequence } from './sequences/training-sequence.ts';
 
 /** An episode that is trained on. */
 export interface KeptEpisode {
   readonly episode: Episode;
-  /** Its normalised return; absent where rewards stay as they are. */
+  /** Its normalized return; absent where rewards stay as they are. */
   readonly normalized?: number;
 }
 
@@ -52,7 +52,7 @@ export interface ExperienceSettings {
 
 /**
  * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
- * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalised, or an
+ * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalized, or an
  * episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
  * Samples without a trained token are left out.
  */
@@ -74,7 +74,7 @@ export function trainingSequences(
   if (settings.zeroTask) advantages = zeroTaskAdvantage(advantages);
   return pieces.map(({ episode, sample }, i) => ({
     tokenIds: sample.tokenIds,
-    mask: sample.mask,
+    lossMask: sample.lossMask,
     logProbs: sample.logProbs,
     advantages: Float32Array.from(advantages[i]),
     ...valueTargets(valuesOf(sample, later), estimated.returns[i]),
@@ -93,14 +93,14 @@ function advantageSequence(
   { klInReward }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
-  const { mask, logProbs } = sample;
+  const { lossMask, logProbs } = sample;
   const { reference } = later;
   return {
-    mask,
+    lossMask: lossMask,
     rewards:
       klInReward && reference
         ? penalizeRewards(
-            { mask, rewards, logProbs, referenceLogProbs: known(reference, sample) },
+            { lossMask, rewards, logProbs, referenceLogProbs: known(reference, sample) },
             klInReward.estimator,
             klInReward.coefficient,
           )
@@ -135,14 +135,14 @@ function wasCut({ turns }: Episode): boolean {
   return turns.some(({ finishReason }) => finishReason === 'length' || finishReason === 'context');
 }
 
-function piecesOf(episode: Episode, scale: number, normalised: number | undefined): Piece[] {
-  const whole = normalised ?? scale * episodeReturn(episode);
+function piecesOf(episode: Episode, scale: number, normalized: number | undefined): Piece[] {
+  const whole = normalized ?? scale * episodeReturn(episode);
   const samples = samplesOf(episode);
-  const atTurns = normalised === undefined && samples.length === 1;
+  const atTurns = normalized === undefined && samples.length === 1;
   return samples.flatMap((sample, index) => {
-    if (countOnes(sample.mask) === 0) return [];
+    if (countOnes(sample.lossMask) === 0) return [];
     const turns = episode.turns.filter(
-      turn => (turn.sample ?? 0) === index && sample.mask[turn.tokens[1] - 1] === 1,
+      turn => (turn.sample ?? 0) === index && sample.lossMask[turn.tokens[1] - 1] === 1,
     );
     const turnEnds = turns.map(turn => turn.tokens[1] - 1);
     const rewards = new Float64Array(sample.tokenIds.length);
@@ -151,7 +151,7 @@ function piecesOf(episode: Episode, scale: number, normalised: number | undefine
       let last = turnEnds[0];
       for (const turn of episode.turns) {
         const end = turn.tokens[1] - 1;
-        if (turn.tokens[1] > turn.tokens[0] && sample.mask[end] === 1) last = end;
+        if (turn.tokens[1] > turn.tokens[0] && sample.lossMask[end] === 1) last = end;
         rewards[last] += scale * (turn.reward + turn.penalty);
       }
     }
@@ -160,7 +160,7 @@ function piecesOf(episode: Episode, scale: number, normalised: number | undefine
 }
 
 function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {
-  return sample.mask.map((on, t) => (on && ids.has(sample.tokenIds[t]) ? 1 : 0));
+  return sample.lossMask.map((on, t) => (on && ids.has(sample.tokenIds[t]) ? 1 : 0));
 }
 
 /** @param actionTokens ids of the tokens that actions are made of, per tag */

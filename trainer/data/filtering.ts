@@ -1,6 +1,6 @@
 import { filterGroups } from '../algorithms/filters/rollout-filter.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
-import { mean, unbiasedStd } from '../algorithms/statistics.ts';
+import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
 import { filterSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -8,7 +8,9 @@ import { groupBy } from './episode-metrics.ts';
 import type { KeptEpisode } from './experience.ts';
 import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
-import { countOnes } from './sequences/mask.ts';
+import { countOnes } from './sequences/loss-mask.ts';
+
+const STD_CV = 'rollout/in_group_reward_std_cv';
 
 /** What the filter made of the groups of one collection. */
 export interface Filtered {
@@ -31,8 +33,13 @@ export interface ScoredGroup {
   readonly std: number;
 }
 
+/** The episodes of the groups that are kept, in their order. */
+export function keptEpisodes({ kept }: Filtered): Episode[] {
+  return kept.flat().map(({ episode }) => episode);
+}
+
 /**
- * Normalises the returns of a collection and keeps the groups that are worth training on.
+ * Normalizes the returns of a collection and keeps the groups that are worth training on.
  * @param scores of all samples, where the filter goes by entropy
  */
 export function filterEpisodes(
@@ -45,7 +52,7 @@ export function filterEpisodes(
     groups.map(group => ({
       rewards: group.map(episodeReturn),
       lengths: group.map(episode =>
-        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.mask), 0),
+        samplesOf(episode).reduce((sum, sample) => sum + countOnes(sample.lossMask), 0),
       ),
       ...(scores ? { entropies: group.map(episode => episodeEntropy(episode, scores)) } : {}),
     })),
@@ -57,7 +64,7 @@ export function filterEpisodes(
     kept: filtered.kept.map(position => groups[position].map(episode => all.get(episode)!)),
     groups: groups.length,
     groupStd: groups.length === 0 ? 0 : mean(stds),
-    metrics: { ...filtered.metrics },
+    metrics: { ...filtered.metrics, [STD_CV]: variation(stds) },
     scored: groups.map((episodes, i) => ({ episodes, score: filtered.scores[i], std: stds[i] })),
   };
 }
@@ -81,11 +88,13 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   for (const name of ['rollout/filter_kept_count', 'rollout/filter_zero_count']) {
     metrics[name] = rounds.reduce((sum, round) => sum + round.metrics[name], 0);
   }
+  const scored = rounds.flatMap(round => round.scored);
+  metrics[STD_CV] = variation(scored.map(({ std }) => std));
   return {
     kept,
     groups,
     metrics,
-    scored: rounds.flatMap(round => round.scored),
+    scored,
     groupStd: weighted(
       round => round.groupStd,
       round => round.groups,
@@ -93,7 +102,7 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   };
 }
 
-/** Episodes with their normalised returns, as they are trained on without a filter. */
+/** Episodes with their normalized returns, as they are trained on without a filter. */
 export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSettings): KeptEpisode[] {
   const { reward_normalization: normalization, reward_scale: scale } = algorithm;
   if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));
@@ -104,4 +113,10 @@ export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSett
   }));
   const values = normalizeRewards(rewards, normalization);
   return episodes.map((episode, i) => ({ episode, normalized: values[i] }));
+}
+
+/** Coefficient of variation: population standard deviation / mean; 0 where the mean is. */
+function variation(values: readonly number[]): number {
+  const center = values.length === 0 ? 0 : mean(values);
+  return center === 0 ? 0 : populationStd(values) / center;
 }

@@ -2,7 +2,7 @@ import { needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
-import { countOnes } from './sequences/mask.ts';
+import { countOnes } from './sequences/loss-mask.ts';
 
 /** Scores of samples that have sampled tokens. */
 export type SampleScores = ReadonlyMap<EpisodeSample, Score>;
@@ -22,9 +22,9 @@ export async function scoreEpisodes(
   const items = sampledOf(episodes);
   if (items.length === 0) return new Map();
   const scores = await policy.score(
-    items.map(({ sample: { tokenIds, mask }, tag }) => ({
+    items.map(({ sample: { tokenIds, lossMask }, tag }) => ({
       tokenIds,
-      mask,
+      lossMask,
       ...(rollout.constrained ? { grammar: tag } : {}),
     })),
     { temperature: rollout.temperature },
@@ -39,8 +39,8 @@ export function episodeEntropy(episode: Episode, scores: SampleScores): number {
   for (const sample of samplesOf(episode)) {
     const score = scores.get(sample);
     if (!score) continue;
-    for (let t = 0; t < sample.mask.length; t++) {
-      if (!sample.mask[t]) continue;
+    for (let t = 0; t < sample.lossMask.length; t++) {
+      if (!sample.lossMask[t]) continue;
       sum += score.entropies[t];
       tokens++;
     }
@@ -90,7 +90,7 @@ async function estimateEpisodes(
 ): Promise<SampleValues> {
   if (policy.estimate === undefined) throw new Error('policy.critic is set, but the policy has no critic');
   const samples = sampledOf(episodes).map(({ sample }) => sample);
-  const values = await policy.estimate(samples.map(({ tokenIds, mask }) => ({ tokenIds, mask })));
+  const values = await policy.estimate(samples.map(({ tokenIds, lossMask }) => ({ tokenIds, lossMask })));
   return new Map(samples.map((sample, i) => [sample, values[i]]));
 }
 
@@ -98,7 +98,7 @@ async function estimateEpisodes(
 function sampledOf(episodes: readonly Episode[]): { readonly sample: EpisodeSample; readonly tag: string }[] {
   return episodes.flatMap(episode =>
     samplesOf(episode)
-      .filter(sample => countOnes(sample.mask) > 0)
+      .filter(sample => countOnes(sample.lossMask) > 0)
       .map(sample => ({ sample, tag: episode.tag })),
   );
 }

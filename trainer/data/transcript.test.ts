@@ -44,11 +44,15 @@ t.test('conversations of demonstrations become the tokens that rollouts would ha
     );
     t.equal(conversations.length, sequences.length);
     conversations.forEach((messages, i) => {
-      const { tokenIds, mask } = tokenizeConversation(messages, tokenizer, '<think>');
+      const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, '<think>');
       const { length } = sequences[i].tokenIds;
       t.equal(tokenizer.decode(tokenIds.slice(0, length)), tokenizer.decode(sequences[i].tokenIds));
       t.same([...tokenIds.slice(0, length)], [...sequences[i].tokenIds], `${prompt} ${mode}`);
-      t.same([...mask.slice(0, length)], [...sequences[i].mask], `${prompt} ${mode}: what is learnt`);
+      t.same(
+        [...lossMask.slice(0, length)],
+        [...sequences[i].lossMask],
+        `${prompt} ${mode}: what is learned`,
+      );
     });
   }
 });

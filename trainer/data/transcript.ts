@@ -6,7 +6,7 @@ import { nextView } from '../rollout/play.ts';
 
 /**
  * An episode as conversations to learn from: one of the whole in full context; otherwise one for each turn with what its
- * prompt shows, of which only that turn's response is to be learnt.
+ * prompt shows, of which only that turn's response is to be learned.
  */
 export function episodeConversations(
   episode: Pick<Episode, 'turns'>,

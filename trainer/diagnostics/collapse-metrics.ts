@@ -18,9 +18,14 @@ export interface CollapseState {
   readonly marginalStdSeq: number;
 }
 
-/** Added to standard deviations before dividing by them. */
-const STD_FLOOR = 1e-3;
-const EMA_DECAY = 0.9;
+/** Constants of a measurement. */
+export interface CollapseConstants {
+  /** Added to standard deviations before dividing by them. */
+  readonly stdEps: number;
+  /** Of moving averages. */
+  readonly emaDecay: number;
+}
+
 /** Retrieval is also measured as a hit among the best 2, 4 and 8 prompts. */
 const RETRIEVAL_RANKS = [2, 4, 8];
 
@@ -34,10 +39,11 @@ interface LogProbs {
  *
  * matched_i = ℓ_i,own; marginal_i = logsumexp_j ℓ_ij − log N. mi_estimate = mean(matched − marginal) ≤ log N is low
  * when the same reasoning fits every prompt (template collapse); conditional_entropy_est = −mean matched is low when
- * the policy always says the same (entropy collapse). z-scores divide by std(marginal) + 1e-3, of this measurement
- * or of its moving average (decay 0.9). `_seq` takes sums over tokens instead of means.
+ * the policy always says the same (entropy collapse). z-scores divide by std(marginal) + ε, of this measurement
+ * or of its moving average. `_seq` takes sums over tokens instead of means; mi_seq_share = mi_seq_estimate / log N does not
+ * shrink with the length of the reasoning, as mi_estimate does.
  *
- * Source: RAGEN V2 `collapse_metrics.py`.
+ * Source: RAGEN V2 `collapse_metrics.py`; `mi_seq_share` is our addition.
  * @param previous the state of the last measurement of the same series; absent at the first
  * @param series prefix of the metrics, e.g. `collapse_first_turn_sample`
  * @throws RangeError with fewer than two prompts, for which nothing can be compared
@@ -46,6 +52,7 @@ export function collapseMetrics(
   scores: CrossScores,
   previous: CollapseState | undefined,
   series: string,
+  { stdEps, emaDecay }: CollapseConstants,
 ): { readonly metrics: Record<string, number>; readonly state: CollapseState } {
   const columns = scores.prompts.length;
   if (columns < 2)
@@ -55,8 +62,8 @@ export function collapseMetrics(
   const std = populationStd(token.marginal);
   const stdSeq = populationStd(sequence.marginal);
   const state: CollapseState = {
-    marginalStd: decay(previous?.marginalStd, std),
-    marginalStdSeq: decay(previous?.marginalStdSeq, stdSeq),
+    marginalStd: decay(emaDecay, previous?.marginalStd, std),
+    marginalStdSeq: decay(emaDecay, previous?.marginalStdSeq, stdSeq),
   };
   const matched = mean(token.matched);
   const marginal = mean(token.marginal);
@@ -66,6 +73,7 @@ export function collapseMetrics(
     mi_estimate: matched - marginal,
     mi_seq_estimate: matchedSeq - marginalSeq,
     mi_upper_bound: Math.log(columns),
+    mi_seq_share: (matchedSeq - marginalSeq) / Math.log(columns),
     matched_log_prob_mean: matched,
     marginal_log_prob_mean: marginal,
     conditional_entropy_est: -matched,
@@ -76,10 +84,10 @@ export function collapseMetrics(
     marginal_std_seq: stdSeq,
     marginal_std_ema: state.marginalStd,
     marginal_std_ema_seq: state.marginalStdSeq,
-    mi_zscore: (matched - marginal) / (std + STD_FLOOR),
-    mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + STD_FLOOR),
-    mi_zscore_ema: (matched - marginal) / (state.marginalStd + STD_FLOOR),
-    mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + STD_FLOOR),
+    mi_zscore: (matched - marginal) / (std + stdEps),
+    mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + stdEps),
+    mi_zscore_ema: (matched - marginal) / (state.marginalStd + stdEps),
+    mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + stdEps),
     ...retrieval(scores),
   };
   const metrics = Object.fromEntries(
@@ -88,8 +96,8 @@ export function collapseMetrics(
   return { metrics, state };
 }
 
-function decay(previous: number | undefined, current: number): number {
-  return previous === undefined ? current : EMA_DECAY * previous + (1 - EMA_DECAY) * current;
+function decay(share: number, previous: number | undefined, current: number): number {
+  return previous === undefined ? current : share * previous + (1 - share) * current;
 }
 
 function logProbs(rows: readonly ArrayLike<number>[], matchedColumn: readonly number[]): LogProbs {

@@ -1,56 +1,132 @@
 import type { RunSettings } from '../config/settings.ts';
-import type { Metrics } from '../data/metrics.ts';
+import { experienceSettings, trainingSequences } from '../data/experience.ts';
+import { allEpisodes, type Filtered, keptEpisodes } from '../data/filtering.ts';
 import { laterScores } from '../data/scoring.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { type CollapseMemory, measureCollapse } from './collapse.ts';
-import { decomposeGradients } from './gradient-decomposition.ts';
+import { type CollapseMemory, type CollapseResult, measureCollapse } from './collapse.ts';
+import { type DecompositionResult, decomposeGradients } from './gradient-decomposition.ts';
 
 export interface DiagnosingParts {
   readonly settings: RunSettings;
-  readonly policy: Pick<Policy, 'score' | 'measure' | 'estimate'>;
+  readonly policy: Pick<Policy, 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate'>;
   readonly reference?: Pick<Policy, 'score'>;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
   readonly decode: (ids: ArrayLike<number>) => string;
+  /** Seconds on a clock that only rises. */
+  readonly clock: () => number;
+}
+
+/** The batch of an iteration. */
+export interface DiagnosedBatch {
+  /** Before the filter. */
+  readonly episodes: readonly Episode[];
+  readonly filtered: Filtered;
+  /** The kept episodes as they are trained on, in their order. */
+  readonly sequences: readonly TrainingSequence[];
+}
+
+export interface Diagnosis extends DecompositionResult {
+  readonly memory: CollapseMemory | undefined;
+  /** What a person should be told of the policy's health. */
+  readonly alarms: readonly string[];
 }
 
 /**
- * What is due of the measurements at an iteration, counted from 1: on its episodes before the filter, with the weights they
- * are about to change. Draws and weights of the run stay what they would be without.
+ * What is due of the measurements at an iteration, counted from 1, under the weights that it is about to change. Draws and
+ * weights of the run stay what they would be without.
  */
 export async function diagnose(
   parts: DiagnosingParts,
+  batch: DiagnosedBatch,
+  step: number,
+  memory: CollapseMemory | undefined,
+): Promise<Diagnosis> {
+  const { collapse, gradients } = parts.settings.diagnostics;
+  const present = batch.episodes.length > 0;
+  const collapseDue = collapse.every > 0 && (step === 1 || step % collapse.every === 0);
+  const gradientsDue = gradients.every > 0 && (step - 1) % gradients.every === 0;
+  const measured =
+    present && collapseDue ? await diagnoseCollapse(parts, batch.episodes, step, memory) : undefined;
+  const decomposed = present && gradientsDue ? await diagnoseGradients(parts, batch) : undefined;
+  return {
+    metrics: { ...measured?.metrics, ...decomposed?.metrics },
+    tables: decomposed?.tables ?? {},
+    memory: measured?.memory ?? memory,
+    alarms: measured?.alarms ?? [],
+  };
+}
+
+/** The collapse metrics of episodes before the filter. */
+export function diagnoseCollapse(
+  { settings, policy, decode, clock }: DiagnosingParts,
   episodes: readonly Episode[],
   step: number,
   memory: CollapseMemory | undefined,
-): Promise<{ readonly metrics: Metrics; readonly memory: CollapseMemory | undefined }> {
-  const { settings, policy, actionTokens, decode } = parts;
-  const { diagnostics, rollout } = settings;
-  const due = (every: number) => every > 0 && step % every === 0 && episodes.length > 0;
-  const collapse =
-    rollout.think && due(diagnostics.collapse.every)
-      ? await measureCollapse(
+): Promise<CollapseResult> {
+  const { samples, max_tokens, std_eps, ema_decay, thresholds } = settings.diagnostics.collapse;
+  const parts = {
+    policy,
+    decode,
+    clock,
+    part: settings.rollout.think ? 'thought' : 'actions',
+    samples,
+    maxTokens: max_tokens,
+    stdEps: std_eps,
+    emaDecay: ema_decay,
+    thresholds,
+    seed: mixSeed(settings.seed, PURPOSE.diagnostics, step),
+    temperature: settings.rollout.temperature,
+    maxSequenceLength: settings.policy.context,
+  } as const;
+  return measureCollapse(parts, episodes, step, memory);
+}
+
+const AFTER_FILTER = 'grad_norm';
+const BEFORE_FILTER = 'grad_norm_prefilter';
+
+/** The gradient decomposition after the filter, and before it under a prefix of its own where the settings say so. */
+export async function diagnoseGradients(
+  parts: DiagnosingParts,
+  { episodes, filtered, sequences }: DiagnosedBatch,
+): Promise<DecompositionResult> {
+  const { settings, actionTokens } = parts;
+  const after = await decomposeGradients(
+    parts,
+    { episodes: keptEpisodes(filtered), sequences },
+    AFTER_FILTER,
+  );
+  if (!settings.diagnostics.gradients.prefilter) return after;
+  const before =
+    filtered.kept.length === filtered.groups
+      ? renamed(after)
+      : await decomposeGradients(
+          parts,
           {
-            policy,
-            decode,
-            samples: diagnostics.collapse.samples,
-            seed: mixSeed(settings.seed, PURPOSE.diagnostics, step),
-            temperature: rollout.temperature,
-            maxSequenceLength: settings.policy.context,
+            episodes,
+            sequences: trainingSequences(
+              allEpisodes(episodes, settings),
+              experienceSettings(settings, actionTokens),
+              await laterScores(parts, episodes),
+            ),
           },
-          episodes,
-          step,
-          memory,
-        )
-      : { metrics: {}, memory };
-  const gradients = due(diagnostics.gradients.every)
-    ? await decomposeGradients(
-        { policy, settings, actionTokens, later: await laterScores(parts, episodes) },
-        episodes,
-      )
-    : {};
-  return { metrics: { ...collapse.metrics, ...gradients }, memory: collapse.memory };
+          BEFORE_FILTER,
+        );
+  return {
+    metrics: { ...after.metrics, ...before.metrics },
+    tables: { ...after.tables, ...before.tables },
+  };
+}
+
+/** A filter that keeps everything leaves the gradients what they were. */
+function renamed({ metrics, tables }: DecompositionResult): DecompositionResult {
+  const rename = <T>(values: { readonly [name: string]: T }): { [name: string]: T } =>
+    Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [name.replace(AFTER_FILTER, BEFORE_FILTER), value]),
+    );
+  return { metrics: rename(metrics), tables: rename(tables) };
 }

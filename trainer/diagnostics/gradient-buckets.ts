@@ -1,109 +1,103 @@
-import type { LossSettings } from '../algorithms/losses/settings.ts';
 import { mean } from '../algorithms/statistics.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
-import type { UpdateBatch } from '../policy/policy.ts';
 
-/** A group of the batch: the spread of its rewards and where its sequences stand. */
+/** A group of the batch: the spread of its returns and where its sequences stand. */
 export interface GradientGroup {
   readonly groupId: number;
+  /** Standard deviation of its episodes' returns before the filter; 0 for a group of one. */
   readonly rewardStd: number;
   readonly sequences: readonly number[];
 }
 
-/** A set of groups of similar spread whose gradient is measured on its own. */
+/** Groups of like spread whose gradients are measured together. */
 export interface GradientBucket {
   /** `bucket_1` (smallest spread) to `bucket_6`, and `all`. */
   readonly name: string;
-  readonly groupIds: readonly number[];
-  readonly sequences: readonly number[];
-  readonly metrics: Readonly<Record<string, number>>;
+  readonly groups: readonly GradientGroup[];
 }
 
-const BUCKETS = 6;
+export type BucketMode = 'quantile' | 'fixed_rv';
+
+/** Lower borders of the buckets of `fixed_rv`. */
+const FIXED_BORDERS = [0, 1, 2, 3, 4, 5];
+/** Standard deviations of returns that differ by less are 0. */
+const ZERO_STD = 1e-10;
 
 /**
- * Six equal parts of the groups by the spread of their rewards, the last with the remainder, and `all`. Buckets that
- * come out empty are left out. Their metrics are `grad_norm/<bucket>/{sample_count,sample_pct,group_count,
- * reward_std_mean,reward_std_min,reward_std_max}`.
+ * Groups sorted by the spread of their returns, ties by their number, in buckets. `quantile`: as many as asked for, or as groups
+ * where there are fewer, of equal size, the last with the remainder. `fixed_rv`: with borders at 0, 1, 2, 3, 4 and 5; those that
+ * come out empty are left out.
  *
- * Source: RAGEN V2 `split_into_buckets` (mode quantile).
+ * Source: RAGEN V2 `split_into_buckets`, which sorts ties at will.
  */
-export function planBuckets(groups: readonly GradientGroup[]): GradientBucket[] {
-  const sorted = groups.toSorted((a, b) => a.rewardStd - b.rewardStd);
-  const size = Math.floor(groups.length / BUCKETS);
-  const parts = Array.from({ length: BUCKETS }, (_, i) =>
-    sorted.slice(i * size, i === BUCKETS - 1 ? undefined : (i + 1) * size),
-  );
-  const total = countSequences(groups);
-  return [
-    bucket('all', groups, total),
-    ...parts.map((part, i) => bucket(`bucket_${i + 1}`, part, total)),
-  ].filter(({ sequences }) => sequences.length > 0);
+export function planBuckets(
+  groups: readonly GradientGroup[],
+  { count, mode }: { readonly count: number; readonly mode: BucketMode },
+): GradientBucket[] {
+  const sorted = groups.toSorted((a, b) => a.rewardStd - b.rewardStd || a.groupId - b.groupId);
+  if (mode === 'fixed_rv') {
+    return FIXED_BORDERS.map((low, i) => ({
+      name: `bucket_${i + 1}`,
+      groups: sorted.filter(
+        ({ rewardStd }) => rewardStd >= low && rewardStd < (FIXED_BORDERS[i + 1] ?? Infinity),
+      ),
+    })).filter(bucket => bucket.groups.length > 0);
+  }
+  const buckets = Math.min(count, groups.length);
+  const size = Math.floor(groups.length / buckets);
+  return Array.from({ length: buckets }, (_, i) => ({
+    name: `bucket_${i + 1}`,
+    groups: sorted.slice(i * size, i === buckets - 1 ? undefined : (i + 1) * size),
+  }));
 }
 
-function bucket(name: string, groups: readonly GradientGroup[], total: number): GradientBucket {
-  const stds = groups.map(group => group.rewardStd);
-  const count = countSequences(groups);
-  return {
-    name,
-    groupIds: groups.map(group => group.groupId),
-    sequences: groups.flatMap(group => group.sequences),
-    metrics: {
-      [`grad_norm/${name}/sample_count`]: count,
-      [`grad_norm/${name}/sample_pct`]: count / total,
-      [`grad_norm/${name}/group_count`]: groups.length,
-      [`grad_norm/${name}/reward_std_mean`]: mean(stds),
-      [`grad_norm/${name}/reward_std_min`]: Math.min(...stds),
-      [`grad_norm/${name}/reward_std_max`]: Math.max(...stds),
-    },
-  };
-}
-
-function countSequences(groups: readonly GradientGroup[]): number {
-  return groups.reduce((sum, group) => sum + group.sequences.length, 0);
-}
-
-/** Parts of the loss whose gradients are told apart. */
-export type GradientComponent = (typeof GRADIENT_COMPONENTS)[number];
-export const GRADIENT_COMPONENTS = ['task', 'entropy', 'kl'] as const;
-
-/** Batch and settings of a backward pass that holds one component only; the value loss is off in all of them. */
-export function componentPass(
-  component: GradientComponent,
-  batch: UpdateBatch,
-  settings: LossSettings,
-): { readonly batch: UpdateBatch; readonly settings: LossSettings } {
-  const silent = (sequence: TrainingSequence): TrainingSequence => ({
-    ...sequence,
-    advantages: new Float32Array(sequence.advantages.length),
-  });
-  return {
-    batch: component === 'task' ? batch : { sequences: batch.sequences.map(silent) },
-    settings: {
-      ...settings,
-      entropyCoefficient: component === 'entropy' ? settings.entropyCoefficient : 0,
-      kl: { ...settings.kl, coefficient: component === 'kl' ? settings.kl.coefficient : 0 },
-      value: { ...settings.value, coefficient: 0 },
-    },
-  };
+/** Groups whose gradient is taken in one pass: all that is asked for is put together from these. */
+export interface GradientCell {
+  /** Which of the buckets. */
+  readonly bucket: number;
+  readonly groups: readonly GradientGroup[];
 }
 
 /**
- * `grad_norm/<bucket>/{<component>,per_sample/<component>,per_token/<component>,loss/<component>}` of one backward pass.
- * @param norm global norm of the gradient
- * @param sizes sequences and trained tokens of the bucket
+ * Cuts buckets so that every sequence is passed once: up to `singles` groups, evenly over the order of spread, are cells by
+ * themselves, and what is left of each bucket is another.
  */
-export function componentMetrics(
-  bucketName: string,
-  component: GradientComponent,
-  measured: { readonly norm: number; readonly loss: number },
-  sizes: { readonly sequences: number; readonly tokens: number },
+export function planCells(buckets: readonly GradientBucket[], singles: number): GradientCell[] {
+  const sorted = buckets.flatMap(({ groups }) => groups);
+  const count = Math.min(singles, sorted.length);
+  const single = new Set(
+    Array.from({ length: count }, (_, i) => sorted[Math.floor(((i + 0.5) * sorted.length) / count)]),
+  );
+  return buckets.flatMap(({ groups }, bucket) => {
+    const rest = groups.filter(group => !single.has(group));
+    const alone = groups.filter(group => single.has(group));
+    return [
+      ...alone.map(group => ({ bucket, groups: [group] })),
+      ...(rest.length > 0 ? [{ bucket, groups: rest }] : []),
+    ];
+  });
+}
+
+/**
+ * `<prefix>/<bucket>/{sample_count,sample_pct,group_rv_count,zero_std_share,reward_std_mean,reward_std_min,reward_std_max}`.
+ * @param total sequences of all buckets
+ */
+export function bucketMetrics(
+  prefix: string,
+  { name, groups }: GradientBucket,
+  total: number,
 ): Record<string, number> {
-  const prefix = `grad_norm/${bucketName}`;
-  return {
-    [`${prefix}/${component}`]: measured.norm,
-    [`${prefix}/per_sample/${component}`]: measured.norm / sizes.sequences,
-    [`${prefix}/per_token/${component}`]: measured.norm / sizes.tokens,
-    [`${prefix}/loss/${component}`]: measured.loss,
+  const stds = groups.map(group => group.rewardStd);
+  const count = groups.reduce((sum, { sequences }) => sum + sequences.length, 0);
+  const metrics = {
+    sample_count: count,
+    sample_pct: count / total,
+    group_rv_count: groups.length,
+    zero_std_share: stds.filter(std => std <= ZERO_STD).length / stds.length,
+    reward_std_mean: mean(stds),
+    reward_std_min: Math.min(...stds),
+    reward_std_max: Math.max(...stds),
   };
+  return Object.fromEntries(
+    Object.entries(metrics).map(([metric, value]) => [`${prefix}/${name}/${metric}`, value]),
+  );
 }

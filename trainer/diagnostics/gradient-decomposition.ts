@@ -1,98 +1,89 @@
-import type { LossSettings } from '../algorithms/losses/settings.ts';
+import { countLossTokens } from '../algorithms/losses/aggregation.ts';
 import { unbiasedStd } from '../algorithms/statistics.ts';
 import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { groupBy } from '../data/episode-metrics.ts';
-import { experienceSettings, trainingSequences } from '../data/experience.ts';
-import { allEpisodes } from '../data/filtering.ts';
 import type { Metrics } from '../data/metrics.ts';
-import type { LaterScores } from '../data/scoring.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
-import type { Policy, UpdateMetrics } from '../policy/policy.ts';
+import type { Policy } from '../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import {
-  componentMetrics,
-  componentPass,
-  GRADIENT_COMPONENTS,
-  type GradientComponent,
-  type GradientGroup,
-  planBuckets,
-} from './gradient-buckets.ts';
+import type { MetricTable } from '../tracking/tracker.ts';
+import { bucketMetrics, type GradientGroup, planBuckets, planCells } from './gradient-buckets.ts';
+import { GradientGeometry } from './gradient-metrics.ts';
 
 export interface DecompositionParts {
-  readonly policy: Pick<Policy, 'measure'>;
+  readonly policy: Pick<Policy, 'decomposeGradients'>;
   readonly settings: RunSettings;
-  /** Ids of the tokens that actions are made of, per tag. */
-  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** What the loss wants to know of the episodes' samples besides what came with them. */
-  readonly later: LaterScores;
+}
+
+/** What is decomposed: whole groups of episodes and the sequences that they are trained on as. */
+export interface DecomposedBatch {
+  readonly episodes: readonly Episode[];
+  /** In the order of episodes and their samples, without samples that have no trained token. */
+  readonly sequences: readonly TrainingSequence[];
+}
+
+export interface DecompositionResult {
+  readonly metrics: Metrics;
+  /** `<prefix>/<bucket>/group_rv_table`: the groups of each bucket with the spread of their returns. */
+  readonly tables: { readonly [name: string]: MetricTable };
 }
 
 /**
- * Gradients of task, entropy and KL apart, over all groups before the filter: of each bucket of groups of like spread, and of
- * all. No step is taken. Each is the gradient of the loss as if its bucket were the whole mini-batch.
+ * Gradients of task, entropy and KL apart, of each bucket of groups of like spread and of all, under a prefix such as `grad_norm`.
+ * No step is taken.
  */
 export async function decomposeGradients(
-  { policy, settings, actionTokens, later }: DecompositionParts,
-  episodes: readonly Episode[],
-): Promise<Metrics> {
-  const { temperature } = settings.rollout;
+  { policy, settings }: DecompositionParts,
+  { episodes, sequences }: DecomposedBatch,
+  prefix: string,
+): Promise<DecompositionResult> {
+  const { buckets: count, bucket_mode: mode, snr_groups } = settings.diagnostics.gradients;
   const loss = lossSettings(settings);
-  const sequences = trainingSequences(
-    allEpisodes(episodes, settings),
-    experienceSettings(settings, actionTokens),
-    later,
-  );
+  const groups = gradientGroups(episodes);
+  if (groups.length === 0) return { metrics: {}, tables: {} };
+  const buckets = planBuckets(groups, { count, mode });
+  const cells = planCells(buckets, snr_groups)
+    .map(cell => {
+      const members = cell.groups.flatMap(group => group.sequences).map(index => sequences[index]);
+      return {
+        bucket: cell.bucket,
+        single: snr_groups > 0 && cell.groups.length === 1,
+        counts: countLossTokens(members),
+        sequences: members,
+      };
+    })
+    .filter(({ counts }) => counts.tokens > 0);
+  const { temperature } = settings.rollout;
+  const measured = await policy.decomposeGradients(cells, { loss, temperature });
+  const geometry = new GradientGeometry(cells, measured, loss.aggregation);
   const metrics: Metrics = {};
-  for (const bucket of planBuckets(gradientGroups(episodes))) {
-    const members = bucket.sequences.map(index => sequences[index]);
-    const tokens = members.reduce((sum, { mask }) => sum + countOnes(mask), 0);
+  const tables: { [name: string]: MetricTable } = {};
+  const whole = [{ name: 'all', groups: buckets.flatMap(bucket => bucket.groups) }, ...buckets];
+  whole.forEach((bucket, i) => {
+    const members = bucket.groups.flatMap(group => group.sequences).map(index => sequences[index]);
+    const tokens = members.reduce((sum, { lossMask }) => sum + countOnes(lossMask), 0);
     const sizes = { sequences: members.length, tokens };
-    Object.assign(metrics, bucket.metrics);
-    for (const component of GRADIENT_COMPONENTS) {
-      const measured = await gradientOf(component, policy, members, loss, temperature);
-      Object.assign(metrics, componentMetrics(bucket.name, component, measured, sizes));
+    Object.assign(metrics, bucketMetrics(prefix, bucket, sequences.length));
+    if (members.length > 0) {
+      const found = geometry.metrics(i === 0 ? undefined : i - 1, sizes);
+      for (const [name, value] of Object.entries(found)) metrics[`${prefix}/${bucket.name}/${name}`] = value;
     }
-  }
-  return metrics;
+    tables[`${prefix}/${bucket.name}/group_rv_table`] = {
+      columns: ['group', 'std'],
+      rows: bucket.groups.map(({ groupId, rewardStd }) => [groupId, rewardStd]),
+    };
+  });
+  return { metrics, tables };
 }
-
-/** Norm of one component's gradient, and that part of the loss; 0 where nothing weighs or the part is turned off. */
-async function gradientOf(
-  component: GradientComponent,
-  policy: Pick<Policy, 'measure'>,
-  sequences: readonly TrainingSequence[],
-  settings: LossSettings,
-  temperature: number,
-): Promise<{ readonly norm: number; readonly loss: number }> {
-  const weighs = sequences.some(({ weight }) => weight !== 0);
-  if (!weighs || COEFFICIENTS[component](settings) === 0) return { norm: 0, loss: 0 };
-  const pass = componentPass(component, { sequences }, settings);
-  const metrics = await policy.measure(pass.batch, { loss: pass.settings, temperature });
-  return { norm: metrics['actor/grad_norm'], loss: LOSSES[component](metrics, settings) };
-}
-
-const COEFFICIENTS: { readonly [component in GradientComponent]: (settings: LossSettings) => number } = {
-  task: () => 1,
-  entropy: settings => settings.entropyCoefficient,
-  kl: settings => settings.kl.coefficient,
-};
-
-const LOSSES: {
-  readonly [component in GradientComponent]: (metrics: UpdateMetrics, settings: LossSettings) => number;
-} = {
-  task: metrics => metrics['actor/pg_loss'],
-  entropy: (metrics, { entropyCoefficient }) => -entropyCoefficient * metrics['actor/entropy'],
-  kl: (metrics, { kl }) => kl.coefficient * metrics['actor/kl_loss'],
-};
 
 /** Groups with the places of their sequences, which stand in the order of episodes and samples. */
 function gradientGroups(episodes: readonly Episode[]): GradientGroup[] {
   const places = new Map<Episode, number[]>();
   let next = 0;
   for (const episode of episodes) {
-    const trained = samplesOf(episode).filter(({ mask }) => countOnes(mask) > 0);
+    const trained = samplesOf(episode).filter(({ lossMask }) => countOnes(lossMask) > 0);
     places.set(
       episode,
       trained.map(() => next++),

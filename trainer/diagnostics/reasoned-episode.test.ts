@@ -2,7 +2,20 @@ import t from 'tap';
 import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
 import { reasonedEpisode } from './reasoned-episode.ts';
 
-const WORDS = ['<think>', '</think>', '<answer>', '</answer>', 'go ', 'up ', 'Up', '</thi', 'nk>', 'grid'];
+const WORDS = [
+  '<think>',
+  '</think>',
+  '<answer>',
+  '</answer>',
+  'go ',
+  'up ',
+  'Up',
+  '</thi',
+  'nk>',
+  'grid',
+  ' ',
+  '\n',
+];
 const decode = (ids: ArrayLike<number>) => Array.from(ids, id => WORDS[id]).join('');
 
 /** An episode of one turn, its response primed with the opening tag. */
@@ -16,10 +29,10 @@ const played = (response: number[]) => {
   });
 };
 const reasoningOf = (response: number[]) =>
-  Array.from(reasonedEpisode(played(response), decode).turns[0].reasoning);
+  Array.from(reasonedEpisode(played(response), decode, 'thought').turns[0].reasoning);
 
 t.test('the prompt ends with the opening tag, the reasoning before the closing one', async t => {
-  const { groupId, turns } = reasonedEpisode(played([4, 5, 1, 2, 6, 3]), decode);
+  const { groupId, turns } = reasonedEpisode(played([4, 5, 1, 2, 6, 3]), decode, 'thought');
   t.equal(groupId, 3);
   t.same(Array.from(turns[0].prompt), [9, 0]);
   t.same(Array.from(turns[0].reasoning), [4, 5]);
@@ -41,9 +54,28 @@ t.test('a turn is looked up in the sample it stands in', async t => {
   const { turns } = reasonedEpisode(
     { ...second, samples: [first, second], turns: [first.turns[0], { ...second.turns[0], sample: 1 }] },
     decode,
+    'thought',
   );
   t.same(
     turns.map(({ reasoning }) => Array.from(reasoning)),
     [[4], [5, 5]],
   );
+});
+
+t.test('white space around the thought is no part of it', async t => {
+  t.same(reasoningOf([10, 11, 4, 10, 5, 11, 1, 2, 6, 3]), [4, 10, 5]);
+  t.same(reasoningOf([10, 11, 1, 2, 6, 3]), []);
+});
+
+t.test('of policies that do not think, the actions are measured', async t => {
+  const actionsOf = (response: number[]) => {
+    const tokenIds = Int32Array.of(9, 2, ...response);
+    const rawResponse = `<answer>${decode(response)}`;
+    const turns = [turnOf({ rawResponse, tokens: [2, tokenIds.length] })];
+    const reasoned = reasonedEpisode(episodeOf({ tokenIds, turns }), decode, 'actions');
+    return Array.from(reasoned.turns[0].reasoning);
+  };
+  t.same(actionsOf([6, 10, 5, 3]), [6, 10, 5]);
+  t.same(actionsOf([3]), []);
+  t.same(actionsOf([6, 5]), []);
 });

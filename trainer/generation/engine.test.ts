@@ -166,7 +166,7 @@ for (const program of PROGRAMS) {
       }));
     const engine = engineWith({ program, maxRows: 32 });
     const first = await runAll(engine, group([0, 1, 2, 3, 4]));
-    t.equal(engine.statistics.shared, 4 * 32, 'two full pages of each of the others');
+    t.equal(engine.statistics.shared, 4 * 32, 'two full blocks of each of the others');
     engine.release(0);
     const later = await runAll(engine, group([5]));
     t.equal(engine.statistics.shared, 5 * 32, 'also of one that comes later, and the first is gone');
@@ -188,7 +188,7 @@ for (const program of PROGRAMS) {
   });
 }
 
-t.test('shared pages are computed anew under other weights, and not shared when they are stale', async t => {
+t.test('shared blocks are computed anew under other weights, and not shared when they are stale', async t => {
   const common = prompt(70, 40);
   const of = (...ids: readonly number[]) =>
     ids.map(n => ({ sequenceId: n, append: [...common, n], sampling: sampled, seed: n }));
@@ -205,7 +205,7 @@ t.test('shared pages are computed anew under other weights, and not shared when 
     t.strictSame(fresh.logProbs, expected.logProbs);
     t.equal(engine.statistics.shared - shared, keepStaleCache ? 0 : 32);
     await runAll(engine, of(4, 6));
-    t.equal(engine.statistics.evictions, 2, 'room is found while pages are shared');
+    t.equal(engine.statistics.evictions, 2, 'room is found while blocks are shared');
   }
 });
 

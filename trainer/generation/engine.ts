@@ -1,11 +1,16 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { Residents } from './cache/residents.ts';
-import type { GenerateRequest, Generation } from './generation.ts';
-import type { CompiledGrammar } from './grammar.ts';
+import { SequenceCache } from './cache/sequence-cache.ts';
+import {
+  type GenerateRequest,
+  type Generation,
+  MAX_TOP_LOG_PROBS,
+  type StreamedToken,
+} from './generation.ts';
+import { type CompiledGrammar, compileGrammar, type TokenGrammar } from './grammar.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
-import { checkSampling, type Draw, Sampler } from './sampling.ts';
+import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
 import type { EngineStatistics } from './statistics.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
@@ -38,13 +43,13 @@ export class GenerationEngine {
   version = 0;
   readonly #options: EngineOptions;
   readonly #program: DecodeProgram;
-  /** Null where the program draws tokens itself. */
+  /** Null where the program samples tokens itself. */
   readonly #sampler: Sampler | null;
   readonly #maxRows: number;
   readonly #sequences = new Map<number, Sequence>();
   readonly #waiting: ActiveRequest[] = [];
   readonly #active: ActiveRequest[] = [];
-  readonly #residents: Residents;
+  readonly #sequenceCache: SequenceCache;
   readonly #headRows: Int32Array;
   readonly #headRequests: ActiveRequest[] = [];
 
@@ -52,10 +57,10 @@ export class GenerationEngine {
     this.#options = options;
     this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
     this.#program = createProgram(options, this.#maxRows);
-    this.#sampler = this.#program.draws === null ? new Sampler(options.config.vocabularySize) : null;
+    this.#sampler = this.#program.sampler === null ? new Sampler(options.config.vocabularySize) : null;
     this.#headRows = new Int32Array(this.#maxRows);
-    this.#residents = new Residents({
-      cache: this.#program.pages,
+    this.#sequenceCache = new SequenceCache({
+      cache: this.#program.blockTable,
       maxOpenSequences: options.maxOpenSequences,
       sequences: this.#sequences,
       waiting: this.#waiting,
@@ -72,16 +77,19 @@ export class GenerationEngine {
    * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
    * the request at once with reason `context`, and nothing is appended.
    *
+   * @param watch told of each token as soon as it is sampled
    * @throws RangeError when the request is malformed, or its sequence is being continued already
    */
   submit(
     request: GenerateRequest,
     finish: (generation: Generation) => void,
     fail: (error: Error) => void,
+    watch?: (token: StreamedToken) => void,
   ): void {
-    const { append, sampling } = request;
+    const { append, sampling, topLogProbs } = request;
     const { maxSequenceLength, config } = this.#options;
     checkSampling(sampling);
+    this.#checkTopLogProbs(topLogProbs);
     const grammar = this.#grammar(request.grammar);
     const { stopStrings = [] } = sampling;
     const stops = stopStrings.length === 0 ? null : new StopStrings(stopStrings, this.#options.decode);
@@ -114,6 +122,8 @@ export class GenerationEngine {
       stops,
       room,
       values: this.#options.valueHead,
+      topLogProbs,
+      watch,
       finish,
       fail,
     });
@@ -137,7 +147,7 @@ export class GenerationEngine {
       remove(this.#active, request);
       request.fail(new Error(`sequence ${sequenceId} was released while it was being continued`));
     }
-    this.#residents.drop(sequence);
+    this.#sequenceCache.drop(sequence);
     this.#sequences.delete(sequenceId);
   }
 
@@ -149,13 +159,13 @@ export class GenerationEngine {
   weightsChanged(version: number, keepStaleCache = false): void {
     this.version = version;
     this.#program.weightsChanged();
-    this.#residents.weightsChanged(keepStaleCache);
+    this.#sequenceCache.weightsChanged(keepStaleCache);
   }
 
   /** Fails every open request, after an error that leaves the engine's batch in an unknown state. */
   failAll(error: Error): void {
     const requests = [...this.#waiting.splice(0), ...this.#active.splice(0)];
-    this.#residents.distrust(requests.map(({ sequence }) => sequence));
+    this.#sequenceCache.distrust(requests.map(({ sequence }) => sequence));
     for (const request of requests) {
       request.sequence.request = null;
       request.fail(error);
@@ -171,17 +181,17 @@ export class GenerationEngine {
     let rows = 0;
     let runs = 0;
     for (const { sequence } of this.#active) {
-      this.#residents.catchUp(sequence);
+      this.#sequenceCache.catchUp(sequence);
       const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
       if (count === 0) break;
       this.#program.setRun(runs++, rows, count, sequence.cached, sequence.slot);
       for (let i = 0; i < count; i++) ids[rows + i] = sequence.tokens[sequence.cached + i];
       rows += count;
-      this.#residents.advance(sequence, count);
+      this.#sequenceCache.advance(sequence, count);
       sequence.lastUsed = this.statistics.ticks;
       if (sequence.cached < sequence.length) break;
       this.#headRows[headRequests.length] = rows - 1;
-      this.#program.draws?.set(headRequests.length, sequence.request!);
+      this.#program.sampler?.set(headRequests.length, sequence.request!);
       headRequests.push(sequence.request!);
     }
     if (rows === 0) return;
@@ -199,10 +209,19 @@ export class GenerationEngine {
     const { values, valuesStride } = this.#program;
     let done: boolean;
     try {
-      const draw =
-        this.#sampler === null ? this.#program.draws!.get(row) : this.#draw(this.#sampler, request, row);
+      const sampled =
+        this.#sampler === null
+          ? this.#program.sampler!.get(row)
+          : this.#sampleFromLogits(this.#sampler, request, row);
+      const { token, logProb } = sampled;
       this.statistics.sampled++;
-      done = request.take(draw.token, draw.logProb, values[row * valuesStride], version);
+      done = request.take(
+        token,
+        logProb,
+        values[row * valuesStride],
+        version,
+        this.#top(request, row, token),
+      );
     } catch (error) {
       request.fail(error as Error);
       done = true;
@@ -212,24 +231,54 @@ export class GenerationEngine {
     remove(this.#active, request);
   }
 
-  #draw(sampler: Sampler, { sampling, rng, grammar, grammarState }: ActiveRequest, row: number): Draw {
+  #sampleFromLogits(
+    sampler: Sampler,
+    { sampling, rng, grammar, grammarState }: ActiveRequest,
+    row: number,
+  ): SampledToken {
     const { logits, logitsStride } = this.#program;
     const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
-    return sampler.draw(logits, row * logitsStride, sampling, rng, allowed);
+    return sampler.sample(logits, row * logitsStride, sampling, rng, allowed);
   }
 
   /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */
   #admit(): void {
     while (this.#waiting.length > 0) {
       const request = this.#waiting[0];
-      if (!this.#residents.reserve(request.sequence, request.limit)) return;
+      if (!this.#sequenceCache.reserve(request.sequence, request.limit)) return;
       this.#waiting.shift();
       this.#active.push(request);
     }
   }
 
-  #grammar(name: string | undefined): CompiledGrammar | null {
+  /** The most probable tokens of the row that `token` was sampled from, where the request wants them. */
+  #top({ sampling, grammar, grammarState, topLogProbs }: ActiveRequest, row: number, token: number) {
+    if (topLogProbs === undefined || this.#sampler === null) return undefined;
+    const { logits, logitsStride } = this.#program;
+    const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
+    const start = row * logitsStride;
+    return this.#sampler.top({ logits, start, sampling, allowed, token, count: topLogProbs });
+  }
+
+  #checkTopLogProbs(count: number | undefined): void {
+    if (count === undefined) return;
+    if (!Number.isInteger(count) || count < 0 || count > MAX_TOP_LOG_PROBS) {
+      throw new RangeError(`topLogProbs must be an integer from 0 to ${MAX_TOP_LOG_PROBS}, got ${count}`);
+    }
+    if (this.#sampler !== null) return;
+    throw new RangeError('top log-probabilities need logits, which stay on the GPU: use the ONNX runtime');
+  }
+
+  #grammar(name: string | TokenGrammar | undefined): CompiledGrammar | null {
     if (name === undefined) return null;
+    if (typeof name !== 'string') {
+      if (this.#sampler === null) {
+        throw new RangeError(
+          'a grammar of a request needs logits, which stay on the GPU: use the ONNX runtime',
+        );
+      }
+      return compileGrammar('of the request', name, this.#options.config.vocabularySize);
+    }
     const grammar = this.#options.grammars?.get(name);
     if (grammar === undefined) {
       const known = [...(this.#options.grammars?.keys() ?? [])].join(', ') || 'none';

@@ -1,3 +1,5 @@
+import type { TokenGrammar } from './grammar.ts';
+
 export interface SamplingSettings {
   /** 0 is greedy. Log-probabilities are reported under the distribution that was sampled from. */
   readonly temperature: number;
@@ -18,10 +20,34 @@ export interface GenerateRequest {
   /** Tokens to append before sampling: the whole prompt first, later only what is new. */
   readonly append: ArrayLike<number>;
   readonly sampling: SamplingSettings;
-  /** Seeds this request's draws: the result does not depend on what else is in the batch. */
+  /** Seeds this request's samples: the result does not depend on what else is in the batch. */
   readonly seed: number;
-  /** Name of a grammar given to the policy at start; only tokens it allows can be sampled. */
-  readonly grammar?: string;
+  /** Name of a grammar given to the policy at start, or a grammar; only tokens it allows can be sampled. */
+  readonly grammar?: string | TokenGrammar;
+  /** Most probable tokens to report at each position, 0 to {@link MAX_TOP_LOG_PROBS}; absent: none. */
+  readonly topLogProbs?: number;
+}
+
+export const MAX_TOP_LOG_PROBS = 20;
+
+/** The most probable tokens of a position, the most probable first. */
+export interface TopLogProbs {
+  /**
+   * log-probability of the sampled token under the distribution it was sampled from; at temperature 0 under that of
+   * temperature 1.
+   */
+  readonly logProb: number;
+  readonly tokenIds: Int32Array;
+  /** Under the same distribution as `logProb`, same length as `tokenIds`. */
+  readonly logProbs: Float32Array;
+}
+
+/** A token as soon as it is sampled. */
+export interface StreamedToken {
+  readonly tokenId: number;
+  readonly logProb: number;
+  readonly version: number;
+  readonly top?: TopLogProbs;
 }
 
 export interface Generation {
@@ -32,11 +58,13 @@ export interface Generation {
   readonly values?: Float32Array;
   /** Policy version under which each token was sampled. */
   readonly versions: Int32Array;
+  /** Of each token; absent unless asked for. */
+  readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
 }
 
-/** How the tokens of a collection are drawn. */
-export interface DrawSettings {
+/** How the tokens of a collection are sampled. */
+export interface SamplingDistribution {
   readonly temperature: number;
   readonly topK: number;
   readonly topP: number;

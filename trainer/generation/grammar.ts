@@ -61,21 +61,21 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
 }
 
 /**
- * State in which each masked token was sampled, for a loss under the same mask: responses are the runs of the mask.
+ * State in which each trained token was sampled, for a loss under the same mask: responses are the runs of ones in the loss mask.
  * @param free what unmasked tokens get
  * @throws RangeError when the grammar does not allow a token
  */
 export function grammarStates(
   grammar: CompiledGrammar,
   tokenIds: ArrayLike<number>,
-  mask: ArrayLike<number>,
+  lossMask: ArrayLike<number>,
   free: number,
 ): Int32Array {
   const vocabularySize = grammar.next.length / grammar.stateCount;
   const states = new Int32Array(tokenIds.length).fill(free);
   let state = grammar.start;
   for (let t = 0; t < tokenIds.length; t++) {
-    if (!mask[t]) {
+    if (!lossMask[t]) {
       state = grammar.start;
       continue;
     }

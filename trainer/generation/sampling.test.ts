@@ -8,15 +8,15 @@ const plain: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens
 const logits = Float32Array.of(99, Math.log(0.3), Math.log(0.1), Math.log(0.4), Math.log(0.2));
 const START = 1;
 
-/** Shares of many draws, and the log-probability each token was reported with. */
-function drawMany(settings: SamplingSettings, allowed: Uint8Array | null = null) {
+/** Shares of many samples, and the log-probability each token was reported with. */
+function sampleMany(settings: SamplingSettings, allowed: Uint8Array | null = null) {
   const sampler = new Sampler(4);
   const rng = Random.fromSeed(7);
   const count = 20_000;
   const shares = [0, 0, 0, 0];
   const logProbs = [NaN, NaN, NaN, NaN];
   for (let i = 0; i < count; i++) {
-    const { token, logProb } = sampler.draw(logits, START, settings, rng, allowed);
+    const { token, logProb } = sampler.sample(logits, START, settings, rng, allowed);
     shares[token] += 1 / count;
     logProbs[token] = logProb;
   }
@@ -33,8 +33,8 @@ const cases: [string, Partial<SamplingSettings>, number[], Uint8Array?][] = [
   ['a mask takes tokens out before all else', { topK: 2 }, [0, 1 / 3, 0, 2 / 3], Uint8Array.of(0, 1, 0, 1)],
 ];
 for (const [name, change, expected, allowed] of cases) {
-  t.test(`draws from ${name}`, async t => {
-    const { shares, logProbs } = drawMany({ ...plain, ...change }, allowed ?? null);
+  t.test(`samples from ${name}`, async t => {
+    const { shares, logProbs } = sampleMany({ ...plain, ...change }, allowed ?? null);
     expected.forEach((p, token) => {
       t.ok(Math.abs(shares[token] - p) < 0.015, `share of ${token}: ${shares[token]}, expected ${p}`);
       if (p > 0) t.ok(Math.abs(logProbs[token] - Math.log(p)) < 1e-6, `log-probability of ${token}`);
@@ -47,17 +47,17 @@ t.test('of equals at the edge of top-k the first stay', async t => {
   const rng = Random.fromSeed(3);
   const seen = new Set<number>();
   for (let i = 0; i < 200; i++) {
-    seen.add(sampler.draw(Float32Array.of(1, 2, 1, 1), 0, { ...plain, topK: 2 }, rng).token);
+    seen.add(sampler.sample(Float32Array.of(1, 2, 1, 1), 0, { ...plain, topK: 2 }, rng).token);
   }
   t.same([...seen].sort(), [0, 1]);
 });
 
 t.test('temperature 0 takes the largest, the first of equals', async t => {
   const sampler = new Sampler(3);
-  const draw = (row: number[]) =>
-    sampler.draw(Float32Array.from(row), 0, { ...plain, temperature: 0 }, Random.fromSeed(1));
-  t.match(draw([1, 5, 5]), { token: 1, logProb: 0 });
-  t.throws(() => draw([1, NaN, 5]), /logits are NaN/);
+  const sample = (row: number[]) =>
+    sampler.sample(Float32Array.from(row), 0, { ...plain, temperature: 0 }, Random.fromSeed(1));
+  t.match(sample([1, 5, 5]), { token: 1, logProb: 0 });
+  t.throws(() => sample([1, NaN, 5]), /logits are NaN/);
 });
 
 t.test('settings out of range are refused by name', async t => {

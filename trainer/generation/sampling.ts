@@ -2,22 +2,32 @@ import type { Random } from '../../shared/random.ts';
 import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
 import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
 import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
-import type { SamplingSettings } from './generation.ts';
+import type { SamplingSettings, TopLogProbs } from './generation.ts';
 
 const LANES = 4;
 
-/** The token drawn and its log-probability under the distribution it was drawn from. */
-export interface Draw {
+/** The token sampled and its log-probability under the distribution it was sampled from. */
+export interface SampledToken {
   token: number;
   logProb: number;
 }
 
+/** A row that a token was sampled from, and how many of its most probable tokens are wanted. */
+export interface TopRequest {
+  readonly logits: Float32Array;
+  readonly start: number;
+  readonly sampling: SamplingSettings;
+  readonly allowed: Uint8Array | null;
+  readonly token: number;
+  readonly count: number;
+}
+
 /**
- * Draws tokens from rows of logits. The arrays it works in are its own and reused, so that a draw allocates next to
+ * Samples tokens from rows of logits. The arrays it works in are its own and reused, so that a sample allocates next to
  * nothing; top-k and top-p cost a sort.
  *
  * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
- * logit (the first of equals) with log-probability 0, as the distribution it draws from is a single point.
+ * logit (the first of equals) with log-probability 0, as the distribution it samples from is a single point.
  */
 export class Sampler {
   /** Probabilities but for a factor. */
@@ -28,15 +38,17 @@ export class Sampler {
   /** Room for top-k, and for top-p. */
   readonly #sorted: Float32Array;
   readonly #order: Int32Array;
-  readonly #draw: Draw = { token: 0, logProb: 0 };
+  readonly #sample: SampledToken = { token: 0, logProb: 0 };
+  /** Sum of the weights of the last sample. */
+  #total = 0;
 
   constructor(vocabularySize: number) {
     const plan = new MemoryPlan();
     const padding = (LANES - (vocabularySize % LANES)) % LANES;
     const weights = plan.place(vocabularySize + padding);
     const scratch = plan.place(LANES);
-    const pages = Math.ceil(plan.end / PAGE_BYTES);
-    const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+    const blocks = Math.ceil(plan.end / PAGE_BYTES);
+    const memory = new WebAssembly.Memory({ initial: blocks, maximum: blocks });
     this.#weights = new Float32Array(memory.buffer, weights, vocabularySize);
     this.#padding = new Float32Array(memory.buffer, weights + this.#weights.byteLength, padding);
     this.#exponentials = compileExponentials(memory, scratch);
@@ -46,30 +58,32 @@ export class Sampler {
 
   /**
    * @param logits a row begins at `start`
-   * @param allowed 1 where a token may be drawn; null allows all
+   * @param allowed 1 where a token may be sampled; null allows all
    * @returns an object that the next call overwrites
    * @throws RangeError when a logit that counts is NaN, or no token is left
    */
-  draw(
+  sample(
     logits: Float32Array,
     start: number,
     settings: SamplingSettings,
     rng: Random,
     allowed: Uint8Array | null = null,
-  ): Draw {
+  ): SampledToken {
     const weights = this.#weights;
     const count = weights.length;
     const best = largest(logits, start, count, allowed);
-    if (best === -1) throw new RangeError('no token can be drawn: logits are NaN or the grammar allows none');
-    const draw = this.#draw;
+    if (best === -1)
+      throw new RangeError('no token can be sampled: logits are NaN or the grammar allows none');
+    const sample = this.#sample;
     if (settings.temperature === 0) {
-      draw.token = best;
-      draw.logProb = 0;
-      return draw;
+      sample.token = best;
+      sample.logProb = 0;
+      return sample;
     }
     let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
     if (allowed !== null) total = this.#forbid(allowed);
     if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
+    this.#total = total;
     let rest = rng.float() * total;
     let token = best;
     for (let i = 0; i < count; i++) {
@@ -79,9 +93,37 @@ export class Sampler {
       if (rest < weight) break;
       rest -= weight;
     }
-    draw.token = token;
-    draw.logProb = Math.log(weights[token] / total);
-    return draw;
+    sample.token = token;
+    sample.logProb = Math.log(weights[token] / total);
+    return sample;
+  }
+
+  /** The most probable tokens of the row that the last {@link sample} took its token from. */
+  top({ logits, start, sampling, allowed, token, count }: TopRequest): TopLogProbs {
+    const weights = this.#weights;
+    if (sampling.temperature === 0) {
+      this.#total = this.#weigh(
+        logits,
+        start,
+        logits[start + largest(logits, start, weights.length, allowed)],
+        1,
+      );
+      if (allowed !== null) this.#total = this.#forbid(allowed);
+    }
+    const logProb = (id: number): number => Math.log(weights[id] / this.#total);
+    const best: number[] = [];
+    for (let id = 0; id < weights.length && count > 0; id++) {
+      if (weights[id] === 0 || (best.length === count && weights[id] <= weights[best[count - 1]])) continue;
+      let at = best.length;
+      while (at > 0 && weights[best[at - 1]] < weights[id]) at--;
+      best.splice(at, 0, id);
+      if (best.length > count) best.pop();
+    }
+    return {
+      logProb: logProb(token),
+      tokenIds: Int32Array.from(best),
+      logProbs: Float32Array.from(best, logProb),
+    };
   }
 
   /** Sets all weights and gives their sum. */

@@ -1,5 +1,5 @@
 import type { Random } from '../../shared/random.ts';
-import type { Generation, SamplingSettings } from './generation.ts';
+import type { Generation, SamplingSettings, StreamedToken, TopLogProbs } from './generation.ts';
 import type { CompiledGrammar } from './grammar.ts';
 import type { StopStrings } from './stop-strings.ts';
 
@@ -10,10 +10,10 @@ export class Sequence {
   length = 0;
   /** Positions whose keys and values are in the cache under the present weights. */
   cached = 0;
-  /** Where its list of pages stands; −1 without a cache. */
+  /** Where its list of blocks stands; −1 without a cache. */
   slot = -1;
-  /** Pages it has. */
-  pages = 0;
+  /** Blocks it has. */
+  blocks = 0;
   /** Under which of the engine's weights its cache was begun. */
   generation = 0;
   /** Number of the engine's tick it was last used in. */
@@ -50,6 +50,10 @@ export class ActiveRequest {
   readonly #logProbs: Float32Array;
   readonly #values: Float32Array | null;
   readonly #versions: Int32Array;
+  /** Most probable tokens to report; undefined for none. */
+  readonly topLogProbs: number | undefined;
+  readonly #top: TopLogProbs[] = [];
+  readonly #watch: ((token: StreamedToken) => void) | undefined;
   readonly #finish: (generation: Generation) => void;
   readonly fail: (error: Error) => void;
 
@@ -61,6 +65,8 @@ export class ActiveRequest {
     readonly stops: StopStrings | null;
     readonly room: number;
     readonly values: boolean;
+    readonly topLogProbs: number | undefined;
+    readonly watch: ((token: StreamedToken) => void) | undefined;
     readonly finish: (generation: Generation) => void;
     readonly fail: (error: Error) => void;
   }) {
@@ -76,17 +82,21 @@ export class ActiveRequest {
     this.#logProbs = new Float32Array(this.limit);
     this.#values = options.values ? new Float32Array(this.limit) : null;
     this.#versions = new Int32Array(this.limit);
+    this.topLogProbs = options.topLogProbs;
+    this.#watch = options.watch;
     this.#finish = options.finish;
     this.fail = options.fail;
   }
 
   /** Takes a sampled token; true when the request is done with it. */
-  take(token: number, logProb: number, value: number, version: number): boolean {
+  take(token: number, logProb: number, value: number, version: number, top?: TopLogProbs): boolean {
     const at = this.count++;
     this.#tokenIds[at] = token;
     this.#logProbs[at] = logProb;
     if (this.#values !== null) this.#values[at] = value;
     this.#versions[at] = version;
+    if (top !== undefined) this.#top.push(top);
+    this.#watch?.({ tokenId: token, logProb, version, ...(top === undefined ? {} : { top }) });
     this.sequence.push(token);
     if (this.grammar !== null) {
       const vocabularySize = this.grammar.next.length / this.grammar.stateCount;
@@ -105,6 +115,7 @@ export class ActiveRequest {
       logProbs: this.#logProbs.slice(0, this.count),
       ...values,
       versions: this.#versions.slice(0, this.count),
+      ...(this.topLogProbs === undefined ? {} : { top: this.#top }),
       finishReason,
     });
     return true;

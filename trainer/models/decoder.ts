@@ -2,10 +2,10 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import type { DecoderConfig } from './config.ts';
 import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
-import { collect, type Selection, type SequenceLayout, spread } from './sequence-layout.ts';
+import { collect, type SelectedPositions, type SequenceLayout, spread } from './sequence-layout.ts';
 
 /**
- * Final hidden states, normalised, of padded or packed rows. With a selection only those of the selected positions: the last
+ * Final hidden states, normalized, of padded or packed rows. With a selection only those of the selected positions: the last
  * layer then computes keys and values of all tokens and everything else of the selected ones.
  *
  * @param ids int32 [rows, time], or [tokens] where rows are packed
@@ -16,7 +16,7 @@ export function decoderHidden(
   config: DecoderConfig,
   ids: Tensor,
   layout: SequenceLayout,
-  selection?: Selection,
+  selection?: SelectedPositions,
 ): Tensor {
   const segments = decoderSegments(config);
   const all: QueryLayout = { ...layout, causal: true };
@@ -48,7 +48,7 @@ export function decoderValues(g: GraphBuilder, config: DecoderConfig, hidden: Te
   return g.reshape(g.add(g.matmul(hidden, weight, { transposeB: true }), bias), [hidden.shape[0]]);
 }
 
-/** What attention of one layer reads: rows of normalised, projected and not yet rotated heads. */
+/** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
 export interface Projections {
   /** [rows, heads · headDimension] */
   readonly query: Tensor;
@@ -65,7 +65,7 @@ export interface DecoderSegments {
   project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
   /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
   finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
-  /** Hidden states after the last layer → normalised, as logits and values read them. */
+  /** Hidden states after the last layer → normalized, as logits and values read them. */
   finish(g: GraphBuilder, hidden: Tensor): Tensor;
 }
 
@@ -102,7 +102,7 @@ function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
   return g.parameter('model.embed_tokens.weight', [config.vocabularySize, config.hiddenSize]);
 }
 
-function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: Selection): Tensor {
+function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: SelectedPositions): Tensor {
   return inverse === undefined ? g.gather(hidden, tokens) : g.rearrange(hidden, tokens, inverse);
 }
 

@@ -62,7 +62,7 @@ export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   ];
 }
 
-/** What is learnt of a model: all of it, or where it has adapters those and the value head. */
+/** What is learned of a model: all of it, or where it has adapters those and the value head. */
 export function trainedSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
   if (config.lora === undefined) return parameterSpecs(config, valueHead);
   return [...loraSpecs(config, config.lora), ...(valueHead ? valueHeadSpecs(config) : [])];

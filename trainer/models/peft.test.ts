@@ -15,9 +15,9 @@ t.test(
       base: 'shared/qwen2-tiny',
     });
     t.same(parsePeftConfig(peftConfigToJson(adapter)), adapter);
-    const stabilised = parsePeftConfig({ ...golden, use_rslora: true, target_modules: ['v_proj', 'q_proj'] });
-    t.same(stabilised.lora.modules, ['q_proj', 'v_proj']);
-    t.equal(loraScale(stabilised.lora), 4);
+    const stabilized = parsePeftConfig({ ...golden, use_rslora: true, target_modules: ['v_proj', 'q_proj'] });
+    t.same(stabilized.lora.modules, ['q_proj', 'v_proj']);
+    t.equal(loraScale(stabilized.lora), 4);
     t.equal(loraScale(adapter.lora), 2);
     t.same(parsePeftConfig({ ...golden, target_modules: 'all-linear' }).lora.modules, [...LORA_MODULES]);
     t.same(parsePeftConfig({ ...golden, lora_dropout: 0.05 }), adapter, 'dropout is of training');

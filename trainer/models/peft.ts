@@ -37,7 +37,7 @@ export interface PeftAdapter {
 }
 
 /**
- * Reads PEFT's `adapter_config.json`: LoRA with one rank on some of {@link LORA_MODULES}, plain or rank-stabilised.
+ * Reads PEFT's `adapter_config.json`: LoRA with one rank on some of {@link LORA_MODULES}, plain or rank-stabilized.
  * @throws ModelConfigError naming an option that is not supported, and what is
  */
 export function parsePeftConfig(json: JsonObject): PeftAdapter {

@@ -2,7 +2,7 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { type DecoderConfig, ropeFrequencies } from './config.ts';
 
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
-const MASKED_SCORE = -1e9;
+export const MASKED_SCORE = -1e9;
 
 /** Which positions a batch of rows stands at, and what each may attend to. */
 export interface SequenceLayout {
@@ -12,14 +12,14 @@ export interface SequenceLayout {
   /** Added to the scores beyond the causal mask, broadcast to [rows, 1, time, time]; nothing when absent. */
   readonly attentionBias?: Tensor;
   /** Tokens come without padding, which only attention puts between them; with it when absent. */
-  readonly packing?: Packing;
+  readonly packing?: PackedLayout;
 }
 
 /**
  * Where tokens without padding stand in padded rows, and the other way round. At least one token is padding, the last, and
  * at least one place: what has no other side is at those, and no gradient comes from there.
  */
-export interface Packing {
+export interface PackedLayout {
   /** int32 [rows · time]: the token at each place. */
   readonly places: Tensor;
   /** int32 [tokens]: the place of each token. */
@@ -27,12 +27,12 @@ export interface Packing {
 }
 
 /** Tokens [tokens, width] at their places in padded rows, [rows · time, width]. */
-export function spread(g: GraphBuilder, x: Tensor, { places, tokens }: Packing): Tensor {
+export function spread(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLayout): Tensor {
   return g.rearrange(x, places, tokens);
 }
 
 /** What {@link spread} undoes: padded rows [rows · time, width] without their padding, [tokens, width]. */
-export function collect(g: GraphBuilder, x: Tensor, { places, tokens }: Packing): Tensor {
+export function collect(g: GraphBuilder, x: Tensor, { places, tokens }: PackedLayout): Tensor {
   return g.rearrange(x, tokens, places);
 }
 
@@ -71,7 +71,7 @@ export function paddedAnywhere(
  * Positions whose final states are wanted, of rows that start at position 0 and are padded on the right: `count` of every
  * row, with angles [rows, count, headDimension / 2] and a bias that hides what comes after each, [rows, 1, count, time].
  */
-export interface Selection extends SequenceLayout {
+export interface SelectedPositions extends SequenceLayout {
   /** int32, indices of the selected tokens among all: [rows · count], or without padding as many as there are. */
   readonly tokens: Tensor;
   /** Where rows are packed, int32 [tokens of all]: where each stands among the selected, the last of which is padding. */
@@ -87,7 +87,7 @@ export function selectPositions(
   config: DecoderConfig,
   positions: Tensor,
   time: number,
-): Selection {
+): SelectedPositions {
   const [rows, count] = positions.shape;
   const half = config.headDimension / 2;
   const sequence = Int32Array.from({ length: time }, (_, t) => t);

@@ -2,6 +2,8 @@ import { join } from 'node:path';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 import type { LocalPolicy } from './local-policy.ts';
 import type {
+  ContinuationRequest,
+  GradientDecomposition,
   GradientSettings,
   Policy,
   Score,
@@ -17,7 +19,7 @@ export const CRITIC_FOLDER = 'critic';
 
 /**
  * A policy whose values a critic of its own estimates: a second model that learns beside it, from the same mini-batches, at a
- * rate of its own. Its weights and its optimiser's state are kept in a folder within the policy's.
+ * rate of its own. Its weights and its optimizer's state are kept in a folder within the policy's.
  */
 export class ActorCritic implements Policy {
   readonly actor: LocalPolicy;
@@ -52,25 +54,35 @@ export class ActorCritic implements Policy {
     return this.actor.score(sequences, settings);
   }
 
+  scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]> {
+    return this.actor.scoreContinuations(requests, settings);
+  }
+
   estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
     return this.critic.estimate(sequences);
   }
 
   /**
-   * One optimiser step of each.
-   * @throws RangeError where the settings hold no optimiser for the critic; else as the policy's own
+   * One optimizer step of each.
+   * @throws RangeError where the settings hold no optimizer for the critic; else as the policy's own
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     const { critic: optimizer } = settings;
     if (optimizer === undefined) {
-      throw new RangeError('the settings of an update with a critic need its optimiser (`critic`)');
+      throw new RangeError('the settings of an update with a critic need its optimizer (`critic`)');
     }
-    const learnt = await this.critic.update(batch, { ...settings, optimizer });
-    return { ...criticMetrics(learnt), ...(await this.actor.update(batch, settings)) };
+    const learned = await this.critic.update(batch, { ...settings, optimizer });
+    return { ...criticMetrics(learned), ...(await this.actor.update(batch, settings)) };
   }
 
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
-    return this.actor.measure(batch, settings);
+  decomposeGradients(
+    batches: readonly UpdateBatch[],
+    settings: GradientSettings,
+  ): Promise<GradientDecomposition> {
+    return this.actor.decomposeGradients(batches, settings);
   }
 
   holdingGeneration<T>(work: () => Promise<T>): Promise<T> {

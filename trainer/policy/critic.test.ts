@@ -39,19 +39,19 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       const last = losses[STEPS - 1];
       t.ok(last < 0.2 * losses[0], `the loss falls from ${losses[0]} to ${last}`);
       const estimates = await critic.estimate(sequences);
-      const off = sequences.flatMap(({ mask, returns }, i) =>
-        Array.from(mask).flatMap((on, at) => (on ? [(estimates[i][at] - returns![at]) ** 2 / 2] : [])),
+      const off = sequences.flatMap(({ lossMask, returns }, i) =>
+        Array.from(lossMask).flatMap((on, at) => (on ? [(estimates[i][at] - returns![at]) ** 2 / 2] : [])),
       );
       const mean = off.reduce((sum, x) => sum + x, 0) / off.length;
-      t.ok(Math.abs(mean - last) < 0.2 * losses[0], 'what it estimates is what it learnt');
+      t.ok(Math.abs(mean - last) < 0.2 * losses[0], 'what it estimates is what it learned');
       (await actor.score(sequences)).forEach(({ logProbs }, i) => {
         t.same(logProbs, scores[i].logProbs);
       });
     });
 
-    await t.test('it needs returns, and its own optimiser', async t => {
+    await t.test('it needs returns, and its own optimizer', async t => {
       const [{ returns, ...sequence }] = sequences;
-      await t.rejects(pair.update({ sequences }, settingsWith()), /its optimiser/);
+      await t.rejects(pair.update({ sequences }, settingsWith()), /its optimizer/);
       await t.rejects(pair.update({ sequences: [sequence] }, together), /a critic learns returns/);
       await t.rejects(actor.estimate([sequence]), /no value head/);
     });

@@ -1,6 +1,8 @@
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
+import { countLossTokens } from '../algorithms/losses/aggregation.ts';
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import { AGGREGATIONS } from '../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { LocalPolicyOptions } from './local-policy.ts';
 import {
@@ -24,7 +26,7 @@ t.test(
       episodes.forEach(({ logProbs, values }, n) => {
         t.ok(largestDifference(scores[n].logProbs, logProbs) < 1e-4, `log-probabilities of ${n}`);
         t.ok(largestDifference(scores[n].values!, values!) < 1e-4, `values of ${n}`);
-        t.ok(scores[n].entropies.every((x, i) => (episodes[n].mask[i] ? x >= 0 : x === 0)));
+        t.ok(scores[n].entropies.every((x, i) => (episodes[n].lossMask[i] ? x >= 0 : x === 0)));
       });
       const bound = Math.log(grammar === undefined ? vocabularySize : 3);
       t.ok(
@@ -68,25 +70,85 @@ t.test('a step does not depend on workers, micro-batches or the order of sequenc
   }
 });
 
-t.test('a measured gradient is the one of the update, and changes nothing', async t => {
-  const [measured, other] = [await closing(t, policyWith()), await closing(t, policyWith())];
-  const sequences = await play(measured, 6);
-  const before = await weightsOf(measured);
-  const metrics = await measured.measure({ sequences }, settingsWith());
-  t.same(await weightsOf(measured), before, 'weights and moments');
-  t.equal(measured.version, 0);
-  const { 'actor/lr': _, ...wanted } = await other.update({ sequences }, settingsWith());
-  t.same(metrics, wanted);
-  const stepped = await measured.update({ sequences }, settingsWith());
-  t.equal(stepped['actor/grad_norm'], wanted['actor/grad_norm']);
-  t.same(await weightsOf(measured), await weightsOf(other), 'the step after it');
+const WITH_KL = { entropyCoefficient: 0.2, kl: { estimator: 'k3' as const, coefficient: 0.3 } };
+
+t.test(
+  'components of the gradient add up to the gradient of the update, and measuring changes nothing',
+  async t => {
+    for (const workers of [1, 2]) {
+      const policies = [await closing(t, policyWith({ workers })), await closing(t, policyWith({ workers }))];
+      const [measured, other] = policies;
+      const sequences = (await play(measured, 6)).map(({ returns: _, values: __, ...sequence }) => ({
+        ...sequence,
+        referenceLogProbs: sequence.logProbs.map(logProb => 0.7 * logProb),
+      }));
+      const batch = { sequences };
+      const before = await weightsOf(measured);
+      const { gradients, products } = await measured.decomposeGradients([batch], settingsWith(WITH_KL));
+      t.same(await weightsOf(measured), before, 'weights and moments');
+      t.equal(measured.version, 0);
+      t.same(
+        gradients.map(({ component }) => component),
+        ['task', 'entropy', 'kl'],
+      );
+      const only = async (loss: Parameters<typeof settingsWith>[0], zero: boolean) => {
+        const own = zero
+          ? sequences.map(sequence => ({ ...sequence, advantages: sequence.advantages.map(() => 0) }))
+          : sequences;
+        const policy = await closing(t, policyWith({ workers }));
+        return (await policy.update({ sequences: own }, settingsWith(loss)))['actor/grad_norm'];
+      };
+      const off = { estimator: 'k3' as const, coefficient: 0 };
+      const norms = [
+        await only({ entropyCoefficient: 0, kl: off }, false),
+        await only({ ...WITH_KL, kl: off }, true),
+        await only({ ...WITH_KL, entropyCoefficient: 0 }, true),
+      ];
+      norms.forEach((norm, i) => {
+        t.ok(
+          Math.abs(Math.sqrt(products[i * 4]) - norm) <= 1e-6 * norm,
+          `${gradients[i].component}: ${norm}`,
+        );
+      });
+      const whole = await other.update(batch, settingsWith(WITH_KL));
+      const total = gradients.reduce((sum, { loss }) => sum + loss, 0);
+      const wanted = whole['actor/pg_loss'] - 0.2 * whole['actor/entropy'] + 0.3 * whole['actor/kl_loss'];
+      t.ok(Math.abs(total - wanted) < 1e-6, 'the loss');
+      await measured.update(batch, settingsWith(WITH_KL));
+      t.same(await weightsOf(measured), await weightsOf(other), 'the step after it');
+    }
+  },
+);
+
+t.test('the gradient of a batch is the weighted sum of those of its parts', async t => {
+  const policy = await closing(t, policyWith({ workers: 2 }));
+  const sequences = (await play(policy, 7)).map(({ returns: _, values: __, ...sequence }) => sequence);
+  const parts = [sequences.slice(0, 2), sequences.slice(2, 3), sequences.slice(3)];
+  for (const aggregation of AGGREGATIONS) {
+    const batches = [sequences, ...parts].map(members => ({ sequences: members }));
+    const loss = { entropyCoefficient: 0, aggregation };
+    const { products } = await policy.decomposeGradients(batches, settingsWith(loss));
+    const share = ({ length }: { readonly length: number }) => length / sequences.length;
+    const tokens = (members: typeof sequences) => countLossTokens(members).tokens;
+    const weights = parts.map(part =>
+      aggregation === 'token_mean' ? tokens(part) / tokens(sequences) : share(part),
+    );
+    let difference = products[0];
+    weights.forEach((a, i) => {
+      difference -= 2 * a * products[i + 1];
+      weights.forEach((b, j) => {
+        difference += a * b * products[(i + 1) * 4 + j + 1];
+      });
+    });
+    t.ok(Math.abs(difference) <= 1e-8 * products[0], `${aggregation}: ${difference / products[0]}`);
+  }
 });
 
 t.test('what is masked out does not matter', async t => {
   const policies = [await closing(t, policyWith()), await closing(t, policyWith())];
   const sequences = await play(policies[0], 6);
   const poisoned = sequences.map(sequence => {
-    const spoil = (array: Float32Array) => array.map((x, i) => (sequence.mask[i] ? x : NaN));
+    const spoil = (array: Float32Array) => array.map((x, i) => (sequence.lossMask[i] ? x : NaN));
     return {
       ...sequence,
       advantages: spoil(sequence.advantages),
@@ -104,14 +166,14 @@ t.test('what is masked out does not matter', async t => {
   t.same(results[1], results[0]);
 });
 
-t.test('supervised updates memorise one sequence, which greedy generation then repeats', async t => {
+t.test('supervised updates memorize one sequence, which greedy generation then repeats', async t => {
   const policy = await closing(t, policyWith({ workers: 2 }));
   const rng = Random.fromSeed(1);
   const tokenIds = Int32Array.from({ length: 14 }, () => 10 + rng.integer(10));
   const zeros = new Float32Array(14);
   const sequence = {
     tokenIds,
-    mask: Uint8Array.from(tokenIds, (_, i) => (i < 4 ? 0 : 1)),
+    lossMask: Uint8Array.from(tokenIds, (_, i) => (i < 4 ? 0 : 1)),
     logProbs: zeros,
     advantages: zeros,
   };
@@ -186,8 +248,8 @@ t.test('wrong calls and learning rate 0 leave the weights as they are', async t 
   const [before, head] = await weightsOf(policy);
   const update = (change: Partial<TrainingSequence>, loss: Partial<LossSettings> = {}) =>
     policy.update({ sequences: [{ ...sequence, ...change }] }, settingsWith(loss));
-  await t.rejects(update({ mask: sequence.mask.map(() => 0) }), /nothing to train on/);
-  await t.rejects(update({ mask: sequence.mask.map(() => 1) }), /position 0/);
+  await t.rejects(update({ lossMask: sequence.lossMask.map(() => 0) }), /nothing to train on/);
+  await t.rejects(update({ lossMask: sequence.lossMask.map(() => 1) }), /position 0/);
   await t.rejects(update({ advantages: new Float32Array(1) }), /advantages has 1 entries/);
   await t.rejects(update({ tokenIds: sequence.tokenIds.map(() => 99) }), /outside the vocabulary of 24/);
   await t.rejects(update({ grammar: 'other' }), /no grammar is named other/);

@@ -1,17 +1,26 @@
-import { countLossTokens } from '../algorithms/losses/aggregation.ts';
+import { countLossTokens, type LossCounts } from '../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
-import type { GenerateRequest, Generation } from '../generation/generation.ts';
+import type { LossSettings } from '../algorithms/losses/settings.ts';
+import { LOSS_COMPONENTS, type LossComponent } from '../algorithms/losses/update-loss.ts';
+import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
-import { readOptimizer, readTrained, saveCheckpoint } from './checkpoint/checkpoint.ts';
-import { assertSameModel, type ModelPlace } from './checkpoint/model-folder.ts';
+import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
+import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
 import { LossScale } from './learning/loss-scale.ts';
-import { checkSequence, checkTemperature, haveReturns } from './learning/sequence-checks.ts';
+import {
+  checkContinuations,
+  checkSequence,
+  checkTemperature,
+  haveReturns,
+} from './learning/sequence-checks.ts';
+import { machineMemory, refuseGradients } from './memory.ts';
 import {
   type LocalPolicyOptions,
   type ModelState,
@@ -20,6 +29,8 @@ import {
   workerSetups,
 } from './parts.ts';
 import type {
+  ContinuationRequest,
+  GradientDecomposition,
   GradientSettings,
   Policy,
   Score,
@@ -29,7 +40,7 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
-import { Crew } from './workers/crew.ts';
+import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './parts.ts';
 
@@ -55,16 +66,16 @@ export class LocalPolicy implements Policy {
   readonly maxSequenceLength: number;
   /** Number of weights, the value head's and adapters' included. */
   readonly parameterCount: number;
-  /** Number of those that are learnt: all, or with adapters these and the value head. */
+  /** Number of those that are learned: all, or with adapters these and the value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
-  readonly #place: ModelPlace | null;
+  readonly #place: ModelFolders | null;
   readonly #base: ParameterStore | null;
   readonly #reference: ParameterStore | null;
   readonly #weights: ParameterStore;
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
-  readonly #crew: Crew;
+  readonly #pool: WorkerPool;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
   #version: number;
@@ -75,7 +86,7 @@ export class LocalPolicy implements Policy {
   /** Those who want nothing to be sampled now. */
   #holders = 0;
 
-  private constructor(parts: PolicyParts, crew: Crew) {
+  private constructor(parts: PolicyParts, pool: WorkerPool) {
     const { options, config, weights } = parts;
     this.config = config;
     this.#options = options;
@@ -88,7 +99,7 @@ export class LocalPolicy implements Policy {
     this.#weights = weights;
     this.#first = parts.first;
     this.#second = parts.second;
-    this.#crew = crew;
+    this.#pool = pool;
     this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
     this.#version = 0;
     this.#step = 0;
@@ -100,8 +111,8 @@ export class LocalPolicy implements Policy {
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
     const { weights, squares } = parts;
-    const crew = await Crew.start(workerSetups(parts), { length: weights.flat.length, squares });
-    return new LocalPolicy(parts, crew);
+    const pool = await WorkerPool.start(workerSetups(parts), { length: weights.flat.length, squares });
+    return new LocalPolicy(parts, pool);
   }
 
   get version(): number {
@@ -110,24 +121,30 @@ export class LocalPolicy implements Policy {
 
   /** What it runs on, for people. */
   get description(): string {
-    const where = this.#crew.description;
+    const where = this.#pool.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
-    const learnt = `${this.trainedCount} of ${this.parameterCount} weights learnt`;
-    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learnt}`;
+    const learned = `${this.trainedCount} of ${this.parameterCount} weights learned`;
+    return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }
 
   get vocabularySize(): number {
     return this.config.vocabularySize;
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled, before the result */
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     this.#assertOpen();
-    return this.#crew.generate(request);
+    return this.#pool.generate(request, watch);
   }
 
   release(sequenceId: number): void {
-    if (!this.#closed) this.#crew.release(sequenceId);
+    if (!this.#closed) this.#pool.release(sequenceId);
+  }
+
+  /** A sequence that may go on later: it keeps its cache while there is room, and new ones are dealt out without it. */
+  park(sequenceId: number): void {
+    if (!this.#closed) this.#pool.park(sequenceId);
   }
 
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -142,6 +159,18 @@ export class LocalPolicy implements Policy {
   scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#assertAdapted();
     return this.#score(sequences, settings, true);
+  }
+
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings: ScoreSettings = { temperature: 1 },
+  ): Promise<Float64Array[]> {
+    this.#assertOpen();
+    checkTemperature(settings.temperature);
+    requests.forEach((request, index) => {
+      checkContinuations(request, this, `request ${index}`);
+    });
+    return this.#inTurn(() => this.#pool.scoreContinuations(requests, settings.temperature));
   }
 
   /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */
@@ -161,53 +190,71 @@ export class LocalPolicy implements Policy {
     sequences.forEach((sequence, index) => {
       checkSequence(sequence, this, `sequence ${index} to score`);
     });
-    return this.#inTurn(() => this.#crew.score(sequences, settings.temperature, reference));
+    return this.#inTurn(() => this.#pool.score(sequences, settings.temperature, reference));
   }
 
   /**
-   * One optimiser step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
+   * One optimizer step. With products of float16 one whose gradient overflows is skipped: the loss is scaled less from then on,
    * and `actor/step_skipped` is 1.
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
    */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     const { optimizer } = settings;
-    return this.#withGradient(batch, settings, false, async norm => {
+    return this.#withGradient(batch, settings, async norm => {
       const step = this.#step + 1;
       const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
-      await this.#crew.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+      await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
       this.#step = step;
       this.#version++;
       return { 'actor/lr': optimizer.learningRate };
     });
   }
 
-  /** The metrics an optimiser step would have. @throws as {@link update} */
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics> {
-    return this.#withGradient(batch, settings, true, async () => ({}));
+  /**
+   * @throws RangeError for settings or sequences that do not fit, or where the gradients of all batches do not fit the machine's
+   * memory; Error when a gradient is not finite
+   */
+  async decomposeGradients(
+    batches: readonly UpdateBatch[],
+    { loss, temperature }: GradientSettings,
+  ): Promise<GradientDecomposition> {
+    const counts = batches.map(({ sequences }) => this.#checkedCounts(sequences, loss, temperature));
+    const components = LOSS_COMPONENTS.filter(component => isOn(component, loss));
+    const vectors = batches.length * components.length;
+    refuseGradients(vectors, this.trainedCount, machineMemory());
+    const structure = lossStructure(loss, { value: false, entropy: components.includes('entropy') });
+    return this.#inTurn(async () => {
+      for (let lossScale = this.#lossScale?.scale ?? 1; ; lossScale /= 2) {
+        const tasks = batches.map(({ sequences }, i) => {
+          return { sequences, loss, structure, counts: counts[i], temperature, lossScale };
+        });
+        const found = await this.#pool.decompose(tasks, components, () => this.#weights.emptyLike().share());
+        const products = found.products.map(product => product / lossScale ** 2);
+        if (products.every(Number.isFinite)) {
+          const gradients = found.losses.flatMap((losses, batch) =>
+            components.map(component => ({ batch, component, loss: losses[component] })),
+          );
+          return { gradients, products };
+        }
+        if (this.#lossScale === null || lossScale < 1) {
+          throw new Error('a gradient of a component of the loss is not finite');
+        }
+      }
+    });
   }
 
   /**
-   * Adds up the gradient of a batch, and lets nothing be sampled until it has been used.
-   * @param again computes one that overflows in float16 once more with a smaller scale, instead of leaving it
+   * Adds up the gradient of a batch, and lets nothing be sampled until it has been used. One that overflows in float16 is left.
    */
   async #withGradient(
     batch: UpdateBatch,
     { loss, temperature }: GradientSettings,
-    again: boolean,
     use: (norm: number) => Promise<UpdateMetrics>,
   ): Promise<UpdateMetrics> {
-    this.#assertOpen();
-    checkLossSettings(loss);
-    checkTemperature(temperature);
     const { sequences } = batch;
-    sequences.forEach((sequence, index) => {
-      checkSequence(sequence, this, `training sequence ${index}`);
-    });
+    const counts = this.#checkedCounts(sequences, loss, temperature);
     return this.#inTurn(async () => {
-      const counts = countLossTokens(sequences);
-      if (counts.tokens === 0)
-        throw new RangeError('nothing to train on: no sequence has a token under its mask');
       const { valueHead, critic = false } = this.#options;
       const value = valueHead && haveReturns(sequences);
       if (critic && !value) {
@@ -215,43 +262,59 @@ export class LocalPolicy implements Policy {
       }
       const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
       const structure = lossStructure(loss, { value, entropy, policy: !critic });
-      const compute = async () => {
-        const lossScale = this.#lossScale?.scale ?? 1;
-        const task = { sequences, loss, structure, counts, temperature, lossScale };
-        const { norm, metrics: parts } = await this.#crew.gradient(task);
-        const metrics = { ...parts, ...batchMetrics(sequences, loss) };
-        return {
-          norm: norm / lossScale,
-          metrics: this.#lossScale ? { ...metrics, 'actor/loss_scale': lossScale } : metrics,
-        };
-      };
+      const lossScale = this.#lossScale?.scale ?? 1;
+      const task = { sequences, loss, structure, counts, temperature, lossScale };
       try {
-        let { norm, metrics } = await compute();
-        while (!Number.isFinite(norm)) {
-          if (this.#lossScale === null) {
+        const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
+        const norm = scaledNorm / lossScale;
+        const metrics = { ...parts, ...batchMetrics(sequences, loss) };
+        if (this.#lossScale === null) {
+          if (!Number.isFinite(norm)) {
             throw new Error(
               `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
             );
           }
+          return { ...(await use(norm)), ...metrics, 'actor/grad_norm': norm };
+        }
+        const scaled = { ...metrics, 'actor/loss_scale': lossScale };
+        if (!Number.isFinite(norm)) {
           this.#lossScale.overflowed();
-          if (!again) return { ...finiteOnly(metrics), 'actor/step_skipped': 1 };
-          ({ norm, metrics } = await compute());
+          return { ...finiteOnly(scaled), 'actor/step_skipped': 1 };
         }
         const used = await use(norm);
-        if (this.#lossScale === null) return { ...used, ...metrics, 'actor/grad_norm': norm };
-        if (!again) this.#lossScale.succeeded();
-        return { ...used, ...metrics, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
+        this.#lossScale.succeeded();
+        return { ...used, ...scaled, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
       } finally {
         await this.#resume();
       }
     });
   }
 
+  /** Tokens and sequences of a batch that fits. @throws RangeError otherwise */
+  #checkedCounts(
+    sequences: readonly TrainingSequence[],
+    loss: LossSettings,
+    temperature: number,
+  ): LossCounts {
+    this.#assertOpen();
+    if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
+    checkLossSettings(loss);
+    checkTemperature(temperature);
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this, `training sequence ${index}`);
+    });
+    const counts = countLossTokens(sequences);
+    if (counts.tokens === 0) {
+      throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
+    }
+    return counts;
+  }
+
   async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOpen();
     this.#holders++;
     try {
-      await this.#crew.all({ kind: 'hold' });
+      await this.#pool.all({ kind: 'hold' });
       return await work();
     } finally {
       this.#holders--;
@@ -259,11 +322,11 @@ export class LocalPolicy implements Policy {
     }
   }
 
-  /** Writes weights, config, optimiser state and the given files in the Hugging Face layout. */
+  /** Writes weights, config, optimizer state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#inTurn(async () => {
-      await this.#crew.all({ kind: 'download' });
+      await this.#pool.all({ kind: 'download' });
       await saveCheckpoint(folder, {
         config: this.config,
         base: this.#place?.base ?? null,
@@ -279,15 +342,29 @@ export class LocalPolicy implements Policy {
     });
   }
 
+  /** Writes weights, config and the given files for others to generate with: without optimizer state and value head. */
+  async publish(folder: string): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      await this.#pool.all({ kind: 'download' });
+      await saveModel(folder, {
+        config: this.config,
+        base: this.#place?.base ?? null,
+        weights: this.#weights,
+        files: this.#options.files ?? {},
+      });
+    });
+  }
+
   /** The model as it is now, not a copy: for a policy that begins as this one. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
-    await this.#inTurn(() => this.#crew.all({ kind: 'download' }));
-    return { config: this.config, place: this.#place, base: this.#base, weights: this.#weights };
+    await this.#inTurn(() => this.#pool.all({ kind: 'download' }));
+    return { config: this.config, folders: this.#place, base: this.#base, weights: this.#weights };
   }
 
   /**
-   * Takes weights and optimiser state from a folder, as {@link save} wrote them; without optimiser state learning
+   * Takes weights and optimizer state from a folder, as {@link save} wrote them; without optimizer state learning
    * starts anew. Open sequences go on under the new weights.
    * @throws RangeError when the folder's model has another shape
    */
@@ -296,10 +373,11 @@ export class LocalPolicy implements Policy {
     await this.#inTurn(async () => {
       await assertSameModel(folder, this.config);
       try {
-        await this.#crew.all({ kind: 'hold' });
+        await this.#pool.all({ kind: 'hold' });
         const adapter = this.config.lora === undefined ? null : folder;
         await readTrained({ base: folder, adapter }, this.config, this.#weights);
-        const progress = await readOptimizer(folder, { first: this.#first, second: this.#second });
+        const moments = { first: this.#first, second: this.#second };
+        const progress = this.#options.generationOnly ? null : await readOptimizer(folder, moments);
         this.#step = progress?.step ?? 0;
         this.#lossScale?.restore(progress?.lossScale);
         this.#version = progress?.version ?? this.#version + 1;
@@ -328,14 +406,14 @@ export class LocalPolicy implements Policy {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await this.#crew.close();
+    await this.#pool.close();
   }
 
   /** Lets the workers generate again, under what the weights are now. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.#version, weightsReplaced } as const;
-    await this.#crew.all(task);
+    await this.#pool.all(task);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -352,6 +430,11 @@ export class LocalPolicy implements Policy {
   #assertOpen(): void {
     if (this.#closed) throw new Error('the policy was closed');
   }
+}
+
+function isOn(component: LossComponent, { entropyCoefficient, kl }: LossSettings): boolean {
+  if (component === 'entropy') return entropyCoefficient > 0;
+  return component === 'task' || kl.coefficient > 0;
 }
 
 function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {

@@ -47,11 +47,11 @@ t.test('a fresh adapter changes nothing; what it learns, the reference and the b
   const policy = await closing(t, adapted({ workers: 2 }));
   t.equal(policy.parameterCount - whole.parameterCount, 2 * (2 * 16 + 16 + 8 + 16 + 40));
   t.equal(policy.trainedCount, policy.parameterCount - whole.parameterCount + 17);
-  t.match(policy.description, /LoRA of rank 2 on q_proj, v_proj, up_proj, \d+ of \d+ weights learnt$/);
+  t.match(policy.description, /LoRA of rank 2 on q_proj, v_proj, up_proj, \d+ of \d+ weights learned$/);
   const sequences: readonly ScoreRequest[] = await play(policy, 5);
   t.ok((await scoresDiffer(policy.score(sequences), whole.score(sequences))) < 1e-6);
   for (let i = 0; i < 3; i++) await step(policy);
-  t.ok((await scoresDiffer(policy.score(sequences), whole.score(sequences))) > 1e-3, 'it has learnt');
+  t.ok((await scoresDiffer(policy.score(sequences), whole.score(sequences))) > 1e-3, 'it has learned');
   t.equal(await scoresDiffer(policy.scoreReference(sequences), whole.score(sequences)), 0);
   t.notOk('values' in (await policy.scoreReference(sequences))[0]);
   const episodes = await play(policy, 5);
@@ -59,7 +59,7 @@ t.test('a fresh adapter changes nothing; what it learns, the reference and the b
   episodes.forEach(({ logProbs }, n) => {
     t.ok(largestDifference(scores[n].logProbs, logProbs) < 1e-4, `sampled as scored, episode ${n}`);
   });
-  const saved = join(folder, 'learnt');
+  const saved = join(folder, 'learned');
   await policy.save(saved);
   t.same((await readdir(saved)).sort(), [
     'adapter_config.json',
@@ -97,7 +97,7 @@ t.test("PEFT's adapter is scored as PEFT scores it", async t => {
   const policy = await closing(t, policyWith({ ...options, model: join(golden, 'lora') }));
   const rows = forward.input_ids.map((ids: number[], row: number) => {
     const tokenIds = Int32Array.from(ids.filter((_, i) => forward.attention_mask[row][i] === 1));
-    return { tokenIds, mask: Uint8Array.from(tokenIds, (_, i) => Math.min(i, 1)) };
+    return { tokenIds, lossMask: Uint8Array.from(tokenIds, (_, i) => Math.min(i, 1)) };
   });
   const scores = await policy.score(rows);
   const logProbs = scores.flatMap(score => [...score.logProbs.subarray(1)]);

@@ -5,7 +5,7 @@ const GIBIBYTE = 2 ** 30;
 
 /** Numbers of weights of a policy. */
 export interface WeightCounts {
-  /** Those that are learnt. */
+  /** Those that are learned. */
   readonly trained: number;
   /** Those that stay as they are beside adapters. */
   readonly frozen: number;
@@ -60,6 +60,20 @@ export function refuseWhatNoGpuHolds(
     'a smaller rollout.concurrency or policy.context (the cache)',
     ...(frozen === 0 ? [ADAPTERS] : []),
     'a smaller model',
+  ]);
+}
+
+/**
+ * Gradients that are kept to be compared with each other.
+ * @param available bytes of memory
+ * @throws RangeError with the size and what to change, when they cannot fit
+ */
+export function refuseGradients(vectors: number, trained: number, available: number): void {
+  const parts = { [`${vectors} gradients of ${trained} weights`]: FLOAT_BYTES * vectors * trained };
+  refuseMore(parts, 'the machine', available, [
+    'fewer diagnostics.gradients.snr_groups',
+    'fewer diagnostics.gradients.buckets',
+    ADAPTERS,
   ]);
 }
 

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
-import { pageBytes } from '../generation/cache/page-layout.ts';
-import { PAGE_POSITIONS } from '../generation/cache/page-table.ts';
+import { blockBytes } from '../generation/cache/block-layout.ts';
+import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { compileGrammar, type Grammars } from '../generation/grammar.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { LoraConfig } from '../models/lora.ts';
@@ -24,12 +24,12 @@ import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.t
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
 import { readTrained, readWeights } from './checkpoint/checkpoint.ts';
-import { findModel, type ModelPlace, readConfig } from './checkpoint/model-folder.ts';
+import { findModel, type ModelFolders, readConfig } from './checkpoint/model-folder.ts';
 import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from './learning/micro-batches.ts';
 import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
-import type { Slice, WorkerSetup } from './workers/protocol.ts';
+import type { WeightSlice, WorkerSetup } from './workers/protocol.ts';
 
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
@@ -39,17 +39,17 @@ const DOUBLE_BYTES = 8;
 export interface ModelState {
   readonly config: DecoderConfig;
   /** Where it was found; null from scratch. */
-  readonly place: ModelPlace | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly folders: ModelFolders | null;
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
 }
 
 export interface LocalPolicyOptions {
   /**
    * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
-   * policy's model, of which it shares what stays as it is and copies what is learnt.
+   * policy's model, of which it shares what stays as it is and copies what is learned.
    */
   readonly model: DecoderConfig | string | ModelState;
   /** Folder of the base where `model` is an adapter; where its config says, when absent. */
@@ -72,6 +72,8 @@ export interface LocalPolicyOptions {
   readonly lossScale?: LossScaleSettings;
   /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
   readonly valueHead: boolean;
+  /** Only generates and scores: there is no memory for gradients and moments, and an update is refused. */
+  readonly generationOnly?: boolean;
   /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
   readonly critic?: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
@@ -99,12 +101,12 @@ export interface PolicyParts {
   readonly runtime: RuntimeKind;
   readonly maxSequenceLength: number;
   /** Where the model was found; null from scratch. */
-  readonly place: ModelPlace | null;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  readonly place: ModelFolders | null;
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -142,15 +144,17 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   refusePrecision(kind, precision);
   const trained = count(trainedSpecs(config, options.valueHead));
   const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
-  refuseWhatCannotFit({ trained, frozen }, workerCount(options, kind), machineMemory());
+  const counts = options.generationOnly ? { trained: 0, frozen: trained + frozen } : { trained, frozen };
+  refuseWhatCannotFit(counts, workerCount(options, kind), machineMemory());
   if (kind === 'webgpu' && options.gpuMemory !== undefined) {
     const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
-    const pages = open * Math.ceil(maxSequenceLength / PAGE_POSITIONS);
-    refuseWhatNoGpuHolds({ trained, frozen }, pages * pageBytes(config, config.layers), options.gpuMemory);
+    const pages = open * Math.ceil(maxSequenceLength / BLOCK_SIZE);
+    refuseWhatNoGpuHolds({ trained, frozen }, pages * blockBytes(config, config.layers), options.gpuMemory);
   }
   const { base, weights } =
     state === null ? await loadWeights(config, place, options) : takenWeights(config, state, options);
-  const blocks = Math.ceil(weights.flat.length / NORM_BLOCK);
+  const learned = learnedStore(options, weights);
+  const blocks = Math.ceil(learned().flat.length / NORM_BLOCK);
   return {
     options,
     config,
@@ -160,23 +164,31 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
     base,
     reference: config.lora === undefined ? null : new ParameterStore(loraSpecs(config, config.lora)),
     weights,
-    first: weights.emptyLike(),
-    second: weights.emptyLike(),
+    first: learned(),
+    second: learned(),
     squares: new Float64Array(new SharedArrayBuffer(blocks * DOUBLE_BYTES)),
   };
+}
+
+/** Makes stores for what learning keeps of each weight; they are empty where nothing is learned. */
+function learnedStore(
+  { generationOnly = false }: LocalPolicyOptions,
+  weights: ParameterStore,
+): () => ParameterStore {
+  return () => (generationOnly ? new ParameterStore([]) : weights.emptyLike());
 }
 
 /** What `model` stands for. */
 async function givenModel({ model, base }: LocalPolicyOptions): Promise<{
   readonly config: DecoderConfig;
-  readonly place: ModelPlace | null;
+  readonly place: ModelFolders | null;
   readonly state: ModelState | null;
 }> {
   if (typeof model === 'string') {
     const place = await findModel(model, base);
     return { config: await readConfig(place.base), place, state: null };
   }
-  if ('weights' in model) return { config: model.config, place: model.place, state: model };
+  if ('weights' in model) return { config: model.config, place: model.folders, state: model };
   return { config: model, place: null, state: null };
 }
 
@@ -203,7 +215,7 @@ function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, se
 /** @throws RangeError when the folder's adapter is another than the one asked for */
 async function adaptedConfig(
   config: DecoderConfig,
-  place: ModelPlace | null,
+  place: ModelFolders | null,
   asked: LoraConfig | undefined,
 ): Promise<DecoderConfig> {
   const wanted = asked && checkedLora(asked);
@@ -217,10 +229,10 @@ async function adaptedConfig(
   return lora === undefined ? config : { ...config, lora };
 }
 
-/** Fresh weights, or those of the folder; what stays as it is apart from what is learnt. */
+/** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
 async function loadWeights(
   config: DecoderConfig,
-  place: ModelPlace | null,
+  place: ModelFolders | null,
   { seed, valueHead }: LocalPolicyOptions,
 ): Promise<Pick<PolicyParts, 'base' | 'weights'>> {
   const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
@@ -256,7 +268,8 @@ export function workerSetups({
 }: PolicyParts): WorkerSetup[] {
   const count = workerCount(options, runtime);
   const open = options.maxOpenSequences ?? DEFAULT_OPEN_SEQUENCES;
-  const gradients = Array.from({ length: count }, () => weights.emptyLike().share());
+  const learned = learnedStore(options, weights);
+  const gradients = Array.from({ length: count }, () => learned().share());
   return gradients.map((_, index) => ({
     index,
     config,
@@ -285,7 +298,7 @@ export function workerSetups({
 }
 
 /** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
-export function cutIntoSlices(length: number, workers: number): Slice[] {
+export function sliceWeights(length: number, workers: number): WeightSlice[] {
   const blocks = Math.ceil(length / NORM_BLOCK);
   const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
   return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));

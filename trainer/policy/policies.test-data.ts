@@ -76,7 +76,7 @@ export async function play(
     Array.from({ length: count }, async (_, n) => {
       const rng = Random.fromSeed(100 + n);
       const tokens: number[] = [];
-      const mask: number[] = [];
+      const lossMask: number[] = [];
       const logProbs: number[] = [];
       const values: number[] = [];
       for (let turn = 0; turn <= n % 2; turn++) {
@@ -84,14 +84,14 @@ export async function play(
         const request = { sequenceId: n, append, sampling, seed: n * 10 + turn };
         const generation = await policy.generate(grammar === undefined ? request : { ...request, grammar });
         tokens.push(...append, ...generation.tokenIds);
-        mask.push(...append.map(() => 0), ...generation.tokenIds.map(() => 1));
+        lossMask.push(...append.map(() => 0), ...generation.tokenIds.map(() => 1));
         logProbs.push(...append.map(() => 0), ...generation.logProbs);
         values.push(...append.map(() => 0), ...generation.values!);
       }
       policy.release(n);
       return {
         tokenIds: Int32Array.from(tokens),
-        mask: Uint8Array.from(mask),
+        lossMask: Uint8Array.from(lossMask),
         logProbs: Float32Array.from(logProbs),
         advantages: Float32Array.from(tokens, () => rng.normal()),
         returns: Float32Array.from(tokens, () => rng.normal()),

@@ -1,4 +1,5 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
+import type { LossComponent } from '../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { GenerateRequest, Generation } from '../generation/generation.ts';
 
@@ -26,14 +27,29 @@ export interface Policy {
   /** Log-probabilities, entropies and values of given sequences under the current weights. */
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
 
+  /**
+   * log p(continuation | prompt) in nats, summed over the continuation's tokens, under the current weights: an array for each
+   * request. Every prompt goes through the model once, whatever the number of its continuations. No grammar is applied.
+   */
+  scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    settings?: ScoreSettings,
+  ): Promise<Float64Array[]>;
+
   /** Values of the states before masked tokens, by a critic of its own; absent where there is none. */
   estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
 
-  /** One optimiser step on a mini-batch; micro-batching inside changes nothing. */
+  /** One optimizer step on a mini-batch; micro-batching inside changes nothing. */
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
-  /** The metrics that an update with this batch would have, `actor/grad_norm` among them. The weights stay as they are. */
-  measure(batch: UpdateBatch, settings: GradientSettings): Promise<UpdateMetrics>;
+  /**
+   * The gradients of the loss's components over each batch, as if it were the whole optimizer step, and their inner products.
+   * Weights, optimizer and what is sampled stay as they are.
+   */
+  decomposeGradients(
+    batches: readonly UpdateBatch[],
+    settings: GradientSettings,
+  ): Promise<GradientDecomposition>;
 
   /**
    * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
@@ -41,7 +57,7 @@ export interface Policy {
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Writes weights, config and tokenizer in the Hugging Face layout, optimiser state beside them. */
+  /** Writes weights, config and tokenizer in the Hugging Face layout, optimizer state beside them. */
   save(folder: string): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
@@ -50,9 +66,17 @@ export interface Policy {
 export interface ScoreRequest {
   readonly tokenIds: Int32Array;
   /** 1 where the token is to be scored; position 0 can never be. */
-  readonly mask: Uint8Array;
-  /** Grammar the masked tokens were sampled under; each run of the mask is one response. */
+  readonly lossMask: Uint8Array;
+  /** Grammar the trained tokens were sampled under; each run of ones in the loss mask is one response. */
   readonly grammar?: string;
+}
+
+/** Token sequences that follow one prompt. */
+export interface ContinuationRequest {
+  /** At least one token. */
+  readonly prompt: Int32Array;
+  /** At least one token each; prompt and continuation together fit the policy. */
+  readonly continuations: readonly Int32Array[];
 }
 
 export interface ScoreSettings {
@@ -60,7 +84,7 @@ export interface ScoreSettings {
   readonly temperature: number;
 }
 
-/** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the mask is 0. */
+/** Arrays run over tokens: entry t belongs to token t predicted from tokens < t; 0 where the loss mask is 0. */
 export interface Score {
   readonly logProbs: Float32Array;
   readonly entropies: Float32Array;
@@ -69,6 +93,22 @@ export interface Score {
 
 export interface UpdateBatch {
   readonly sequences: readonly TrainingSequence[];
+}
+
+/** Gradients by what they come from; the vectors themselves stay with the policy. */
+export interface GradientDecomposition {
+  /** Components whose coefficient is above 0, for each batch; batch after batch. */
+  readonly gradients: readonly ComponentGradient[];
+  /** ⟨g_i, g_j⟩ of all gradients, row-major; 0 between the task and a regularizer, which nobody asks for. */
+  readonly products: Float64Array;
+}
+
+export interface ComponentGradient {
+  /** Which of the batches. */
+  readonly batch: number;
+  readonly component: LossComponent;
+  /** This component of the loss, its coefficient included. */
+  readonly loss: number;
 }
 
 /** What a gradient depends on besides the batch. */

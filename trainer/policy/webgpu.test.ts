@@ -40,7 +40,7 @@ t.test('a policy on WebGPU generates, scores and learns as one on ONNX Runtime',
     await cpu.update({ sequences }, settingsWith()),
   ];
   const [norm, loaded] = third.map(metrics => metrics['actor/grad_norm']);
-  t.ok(Math.abs(norm / loaded - 1) < 1e-5, 'what was learnt on the device is saved');
+  t.ok(Math.abs(norm / loaded - 1) < 1e-5, 'what was learned on the device is saved');
   const after = [await gpu.score(sequences), await cpu.score(sequences)];
   after[0].forEach(({ logProbs }, i) => {
     t.ok(largestDifference(logProbs, after[1][i].logProbs) < 1e-4, `log-probabilities of ${i} a step later`);

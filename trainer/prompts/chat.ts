@@ -9,12 +9,12 @@ import {
   type Prompt,
   type PromptTask,
   type PromptTokens,
+  type PromptWording,
   responseRules,
   type TurnView,
-  type Wording,
 } from './prompt.ts';
 
-const MOST_DECIMALS = 4;
+const MAX_DECIMALS = 4;
 /** Stands for a response while a template is asked what comes after one. */
 export const PLACEHOLDER = '\u0001response\u0001';
 
@@ -31,7 +31,7 @@ export function chatPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
   };
 }
 
-function chatWording(task: PromptTask): Wording {
+function chatWording(task: PromptTask): PromptWording {
   const { description } = task;
   const several = task.maxActionsPerTurn > 1;
   const system = fill(CHAT_TEXT.system, {
@@ -86,10 +86,10 @@ function exampleAnswer(task: PromptTask): string {
 }
 
 function number(value: number): string {
-  return String(Number(value.toFixed(MOST_DECIMALS)));
+  return String(Number(value.toFixed(MAX_DECIMALS)));
 }
 
-function chatTokens(wording: Wording, prime: string, tokenizer: Tokenizer): PromptTokens {
+function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer): PromptTokens {
   const template = tokenizer.chatTemplate;
   if (!template) {
     throw new Error(

@@ -14,18 +14,18 @@ const conversation: readonly ExampleMessage[] = [
 ];
 
 for (const name of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
-  t.test(`${name}: the template's text, learnt where an assistant speaks`, async t => {
+  t.test(`${name}: the template's text, learned where an assistant speaks`, async t => {
     const tokenizer = await loadTokenizer(folder(name));
-    const { tokenIds, mask } = tokenizeConversation(conversation, tokenizer);
-    const learnt = [...tokenIds].filter((_, i) => mask[i]);
+    const { tokenIds, lossMask } = tokenizeConversation(conversation, tokenizer);
+    const learned = [...tokenIds].filter((_, i) => lossMask[i]);
     const text = tokenizer.decode(tokenIds);
     for (const { content } of conversation) t.match(text, content);
-    const said = tokenizer.decode(learnt);
+    const said = tokenizer.decode(learned);
     t.match(
       said,
       /^<think>go<\/think><answer>Up<\/answer><[^\n]+><think>on<\/think><answer>Down<\/answer><[^\n]+>$/,
     );
-    t.equal(mask[0], 0);
+    t.equal(lossMask[0], 0);
     const unprimed = tokenizer.encode(text);
     t.equal(tokenizer.decode(unprimed), text);
   });
@@ -46,11 +46,11 @@ t.test('the whole conversation reads as the template renders it', async t => {
   );
 });
 
-t.test('a prime stands in the prompt, and messages of weight 0 are not learnt', async t => {
+t.test('a prime stands in the prompt, and messages of weight 0 are not learned', async t => {
   const tokenizer = await loadTokenizer(folder('qwen2-tiny'));
   const said = (messages: readonly ExampleMessage[], prime: string) => {
-    const { tokenIds, mask } = tokenizeConversation(messages, tokenizer, prime);
-    return tokenizer.decode([...tokenIds].filter((_, i) => mask[i]));
+    const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, prime);
+    return tokenizer.decode([...tokenIds].filter((_, i) => lossMask[i]));
   };
   t.match(said(conversation, '<think>'), /^go<\/think>/);
   const first = conversation.map((message, i) => (i === 2 ? { ...message, weight: 0 } : message));
@@ -63,9 +63,9 @@ t.test('without a template messages stand side by side; unknown words are refuse
     { role: 'user', content: '#P_' },
     { role: 'assistant', content: '<answer>Up</answer>' },
   ];
-  const { tokenIds, mask } = tokenizeConversation(messages, tokenizer, '<answer>');
+  const { tokenIds, lossMask } = tokenizeConversation(messages, tokenizer, '<answer>');
   t.equal(tokenizer.decode(tokenIds), '#P_<answer>Up</answer>');
-  t.same([...mask], [0, 0, 0, 0, 1, 1]);
+  t.same([...lossMask], [0, 0, 0, 0, 1, 1]);
   t.throws(
     () => tokenizeConversation([{ role: 'user', content: '?' }, messages[1]], tokenizer),
     /cannot write "\?"/,

@@ -4,28 +4,28 @@ import { PLACEHOLDER, textAfterResponse } from './chat.ts';
 
 /** A message of an example to learn from. */
 export interface ExampleMessage extends ChatMessage {
-  /** 0: an assistant's message that is not to be learnt. */
+  /** 0: an assistant's message that is not to be learned. */
   readonly weight?: number;
 }
 
-/** A conversation as tokens: the mask is 1 on what assistants say, the end of their turn included. */
+/** A conversation as tokens: the loss mask is 1 on what assistants say, the end of their turn included. */
 export interface ConversationTokens {
   readonly tokenIds: Int32Array;
-  readonly mask: Uint8Array;
+  readonly lossMask: Uint8Array;
 }
 
 /** What a conversation is made of besides what assistants say. */
 interface Frame {
   /** Text before a response: everything since the last one. */
   before(user: string, first: boolean): string;
-  /** Tokens after a response; the first `learnt` of them are learnt. */
+  /** Tokens after a response; the first `learned` of them are learned. */
   readonly after: readonly number[];
-  readonly learnt: number;
+  readonly learned: number;
 }
 
 /**
  * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
- * Every message is tokenised on its own, so that what follows changes nothing.
+ * Every message is tokenized on its own, so that what follows changes nothing.
  * @param prime what responses begin with and are not to learn, e.g. `<think>`, as in rollouts; '' for none
  * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
  */
@@ -40,23 +40,23 @@ export function tokenizeConversation(
     ? templateFrame(tokenizer.chatTemplate, tokenizer, system)
     : plainFrame(system ?? '');
   const tokenIds: number[] = [];
-  const mask: number[] = [];
-  const add = (ids: readonly number[], learnt: number) => {
+  const lossMask: number[] = [];
+  const add = (ids: readonly number[], learned: number) => {
     for (const id of ids) {
       tokenIds.push(id);
-      mask.push(learnt);
+      lossMask.push(learned);
     }
   };
   turns.forEach(({ user, assistant }, i) => {
     const primed = prime !== '' && assistant.content.startsWith(prime);
-    const learnt = assistant.weight === 0 ? 0 : 1;
+    const learned = assistant.weight === 0 ? 0 : 1;
     add(encoded(frame.before(user, i === 0) + (primed ? prime : ''), tokenizer), 0);
     if (tokenIds.length === 0) throw new Error('an assistant speaks first: nothing predicts its first token');
-    add(encoded(assistant.content.slice(primed ? prime.length : 0), tokenizer), learnt);
-    add(frame.after.slice(0, frame.learnt), learnt);
-    add(frame.after.slice(frame.learnt), 0);
+    add(encoded(assistant.content.slice(primed ? prime.length : 0), tokenizer), learned);
+    add(frame.after.slice(0, frame.learned), learned);
+    add(frame.after.slice(frame.learned), 0);
   });
-  return { tokenIds: Int32Array.from(tokenIds), mask: Uint8Array.from(mask) };
+  return { tokenIds: Int32Array.from(tokenIds), lossMask: Uint8Array.from(lossMask) };
 }
 
 interface Pair {
@@ -83,7 +83,7 @@ function pairs(messages: readonly ExampleMessage[]): Pair[] {
 
 /** Messages side by side, as the `compact` prompt writes them. */
 function plainFrame(system: string): Frame {
-  return { before: (user, first) => (first ? system : '') + user, after: [], learnt: 0 };
+  return { before: (user, first) => (first ? system : '') + user, after: [], learned: 0 };
 }
 
 function templateFrame(template: ChatTemplate, tokenizer: Tokenizer, system: string | undefined): Frame {
@@ -103,7 +103,7 @@ function templateFrame(template: ChatTemplate, tokenizer: Tokenizer, system: str
       throw new Error('this chat template changes earlier turns; a conversation cannot be appended to');
     return text.slice(at + ended.length);
   };
-  return { before, after: tokenizer.encode(afterText), learnt: 1 };
+  return { before, after: tokenizer.encode(afterText), learned: 1 };
 }
 
 /** @throws Error when the text comes back from its ids changed */

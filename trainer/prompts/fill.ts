@@ -1,5 +1,5 @@
 /** Values of a template's placeholders; a line with an undefined one is left out. */
-export type Values = { readonly [name: string]: string | number | undefined };
+export type PlaceholderValues = { readonly [name: string]: string | number | undefined };
 
 /**
  * Fills `{name}` placeholders in a template given as lines.
@@ -8,7 +8,7 @@ export type Values = { readonly [name: string]: string | number | undefined };
  * @example
  * fill(['Turn {turn}.', 'Reward: {reward}'], { turn: 1, reward: undefined }); // 'Turn 1.'
  */
-export function fill(lines: readonly string[], values: Values): string {
+export function fill(lines: readonly string[], values: PlaceholderValues): string {
   const out: string[] = [];
   for (const line of lines) {
     let complete = true;

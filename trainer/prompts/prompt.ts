@@ -47,7 +47,7 @@ export interface PastTurn {
 }
 
 /** The wording of a prompt: pure functions to text. */
-export interface Wording {
+export interface PromptWording {
   system(): string;
   /** The user's message of a turn, without the prime. */
   turn(view: TurnView): string;
@@ -57,7 +57,7 @@ export interface Wording {
 
 /**
  * A prompt as tokens, made to be appended: `opening`, then for each turn `turn`, the sampled response, `close`. What was
- * sampled is never tokenised again.
+ * sampled is never tokenized again.
  */
 export interface PromptTokens {
   opening(): readonly number[];
@@ -81,7 +81,7 @@ export interface Prompt {
   readonly format: ResponseFormat;
   /** What the response begins with; it stands in the prompt: `<think>`, or `<answer>` without thinking. */
   readonly prime: string;
-  readonly wording: Wording;
+  readonly wording: PromptWording;
   /** A well-formed response with these actions and an empty thought, without the prime. */
   compose(actions: readonly string[]): string;
   /** Absent without a tokenizer. */

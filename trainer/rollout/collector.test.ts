@@ -117,7 +117,7 @@ t.test('demonstrations train on responses only', async t => {
   for (const [i, { turns }] of episodes.entries()) {
     const said = turns.reduce((sum, turn) => sum + turn.tokens[1] - turn.tokens[0], 0);
     t.equal(
-      sequences[i].mask.reduce((sum, bit) => sum + bit, 0),
+      sequences[i].lossMask.reduce((sum, bit) => sum + bit, 0),
       said,
     );
     t.ok(turns.every(turn => turn.penalty === 0));
@@ -156,12 +156,14 @@ t.test('a policy is given what is new, and what it says is kept as sampled', asy
     [...lengths.values()],
   );
   t.same(released.toSorted(), [...lengths.keys()].toSorted());
-  for (const { turns, tokenIds, mask, logProbs, values, versions, success, terminated } of episodes) {
+  for (const { turns, tokenIds, lossMask, logProbs, values, versions, success, terminated } of episodes) {
     t.equal(turns.length, 5, 'a turn without a valid action changes nothing');
     t.ok(turns.every(turn => turn.penalty === -0.1 && turn.actions.length === 0));
     t.equal(new Set(turns.map(turn => turn.state)).size, 1);
     for (const turn of turns) t.same([...tokenIds.slice(...turn.tokens)], [...garbage]);
-    t.ok(mask.every((bit, i) => logProbs[i] === -bit && values![i] === bit / 2 && versions[i] === 9 * bit));
+    t.ok(
+      lossMask.every((bit, i) => logProbs[i] === -bit && values![i] === bit / 2 && versions[i] === 9 * bit),
+    );
     t.notOk(success || terminated);
   }
 });

@@ -7,7 +7,7 @@ import { type ContextSettings, FULL_CONTEXT } from './context.ts';
 import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
-import type { PlaySetting, Waits } from './play.ts';
+import type { PlayContext, WaitTimes } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
 export interface CollectorSettings {
@@ -32,7 +32,7 @@ export interface CollectorSettings {
 
 export interface PlayOptions {
   readonly agent: Agent;
-  readonly sampling: Omit<PlaySetting['sampling'], 'stopStrings'>;
+  readonly sampling: Omit<PlayContext['sampling'], 'stopStrings'>;
   /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
   readonly samplingSeed: number;
   /** Ends the collection; its reason is thrown. */
@@ -105,7 +105,7 @@ export class Collector {
    */
   async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
     const start = performance.now();
-    const waits: Waits = { agent: 0, environment: 0 };
+    const waits: WaitTimes = { agent: 0, environment: 0 };
     const position = new Map(plans.map((plan, i) => [plan, i]));
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
@@ -154,7 +154,7 @@ export class Collector {
     plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,
     options: PlayOptions,
     onGroup: (outcome: GroupOutcome) => void,
-    waits: Waits = { agent: 0, environment: 0 },
+    waits: WaitTimes = { agent: 0, environment: 0 },
     onMoves: (count: number) => void = () => {},
   ): Promise<void> {
     const { concurrency } = this.#settings;
@@ -190,7 +190,7 @@ export class Collector {
   async #playGroup(
     plan: GroupPlan,
     options: PlayOptions,
-    waits: Waits,
+    waits: WaitTimes,
     signal: AbortSignal,
     onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {

@@ -51,7 +51,7 @@ function play(
   return { steps, places, released, samples: context.finish() };
 }
 
-const trained = (mask: Uint8Array): number => mask.reduce((sum, bit) => sum + bit, 0);
+const trained = (lossMask: Uint8Array): number => lossMask.reduce((sum, bit) => sum + bit, 0);
 
 t.test('an episode that fits is one sequence, appended to', async t => {
   const { steps, places, samples, released } = play(3, 161);
@@ -60,18 +60,18 @@ t.test('an episode that fits is one sequence, appended to', async t => {
     [0, 1, 2].map(() => [0, PROMPT, 8]),
   );
   t.equal(samples.length, 1);
-  const [{ tokenIds, mask, logProbs, values, versions }] = samples;
+  const [{ tokenIds, lossMask, logProbs, values, versions }] = samples;
   t.equal(tokenIds.length, 3 * (PROMPT + REPLY));
   t.same(tokenizer.encode(tokenizer.decode(tokenIds)), [...tokenIds], 'the whole text has the same tokens');
   for (const [i, { tokens, sample }] of places.entries()) {
     t.equal(sample, 0);
     t.same([...tokenIds.slice(...tokens)], [...RESPONSE]);
-    t.ok(mask.slice(...tokens).every(bit => bit === 1));
+    t.ok(lossMask.slice(...tokens).every(bit => bit === 1));
     t.ok(logProbs.slice(...tokens).every(value => value === -(i + 1)));
     t.ok(values!.slice(...tokens).every(value => value === i + 1));
     t.ok(versions.slice(...tokens).every(value => value === i + 1));
   }
-  t.equal(trained(mask), 3 * REPLY);
+  t.equal(trained(lossMask), 3 * REPLY);
   t.same(released, [0]);
 });
 
@@ -85,11 +85,11 @@ t.test('a full context drops the oldest turns and trains each token once', async
   t.equal(steps[2].append.length, PROMPT + REPLY + PROMPT, 'the second turn and the third');
   t.ok(samples.every(sample => sample.tokenIds.length <= room));
   t.equal(
-    samples.reduce((sum, sample) => sum + trained(sample.mask), 0),
+    samples.reduce((sum, sample) => sum + trained(sample.lossMask), 0),
     4 * REPLY,
   );
   for (const { tokens, sample } of places) {
-    t.ok(samples[sample].mask.slice(...tokens).every(bit => bit === 1));
+    t.ok(samples[sample].lossMask.slice(...tokens).every(bit => bit === 1));
   }
   t.same(released, [0, 1, 2]);
 });
@@ -101,9 +101,9 @@ t.test('limited_multi_turn shows the last turns and trains the last', async t =>
     [PROMPT, 2 * PROMPT + REPLY, 2 * PROMPT + REPLY, 2 * PROMPT + REPLY],
   );
   t.equal(samples.length, 4);
-  for (const { mask, tokenIds } of samples) {
-    t.equal(trained(mask), REPLY);
-    t.ok(mask.slice(tokenIds.length - REPLY).every(bit => bit === 1));
+  for (const { lossMask, tokenIds } of samples) {
+    t.equal(trained(lossMask), REPLY);
+    t.ok(lossMask.slice(tokenIds.length - REPLY).every(bit => bit === 1));
   }
 });
 
@@ -112,14 +112,14 @@ t.test('single_turn retells the turns in one message', async t => {
   t.equal(samples.length, 3);
   const text = tokenizer.decode(samples[2].tokenIds);
   t.equal(text.split('<grid>').length, 4);
-  t.equal(trained(samples[2].mask), REPLY);
+  t.equal(trained(samples[2].lossMask), REPLY);
 });
 
 t.test('a window limits full contexts as well', async t => {
   const { samples } = play(4, 161, 'full', 2);
   t.ok(samples.every(sample => tokenizer.decode(sample.tokenIds).split('<grid>').length <= 3));
   t.equal(
-    samples.reduce((sum, sample) => sum + trained(sample.mask), 0),
+    samples.reduce((sum, sample) => sum + trained(sample.lossMask), 0),
     4 * REPLY,
   );
 });

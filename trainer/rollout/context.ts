@@ -48,7 +48,7 @@ interface TurnTokens {
 }
 
 /**
- * The token sequences of one episode. Turns are appended and never tokenised again. Where the context would overflow, or
+ * The token sequences of one episode. Turns are appended and never tokenized again. Where the context would overflow, or
  * the mode says so, a new sequence begins: the opening, the turns that still fit, the new turn; sampled tokens of earlier
  * sequences stand in it as context, so that each is trained on once.
  */

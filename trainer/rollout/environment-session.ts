@@ -6,7 +6,7 @@ import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
 
 /** Moves to a new session an episode survives. */
-const MOST_MOVES = 5;
+const MAX_MOVES = 5;
 
 /** The session is gone, or stands elsewhere than its reply was lost: it is made again from seed and actions. */
 export const LOST_CODES: ReadonlySet<string> = new Set([
@@ -96,7 +96,7 @@ export class EnvironmentSession {
       } catch (error) {
         servers.done(server, work);
         const elsewhere = error instanceof ServerUnavailable && servers.servers.length > 1;
-        if (!elsewhere || move >= MOST_MOVES || !(await servers.anyThere(spec.tag))) throw error;
+        if (!elsewhere || move >= MAX_MOVES || !(await servers.anyThere(spec.tag))) throw error;
         server = servers.pick({ ...work, except: server });
       }
     }
@@ -207,7 +207,7 @@ export class EnvironmentSession {
     for (let cause = error; ; ) {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
-      if (this.#closed || (!gone && !away) || this.#moves >= MOST_MOVES) throw cause;
+      if (this.#closed || (!gone && !away) || this.#moves >= MAX_MOVES) throw cause;
       if (away && !(await this.#servers.anyThere(this.#spec.tag))) throw cause;
       this.#moves++;
       try {

@@ -34,13 +34,13 @@ export interface EpisodeSample {
   /** Prompt and response tokens in order. The arrays below run over them. */
   readonly tokenIds: Int32Array;
   /** 1 on sampled tokens that are trained on in this sample: each sampled token is so in exactly one. */
-  readonly mask: Uint8Array;
+  readonly lossMask: Uint8Array;
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
 }
 
-/** A finished episode with every token as it was sampled; nothing is ever tokenised twice. */
+/** A finished episode with every token as it was sampled; nothing is ever tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
   readonly environmentId: string;
@@ -56,14 +56,14 @@ export interface Episode {
   /** The episode ended, by the environment or by the cap on actions; false when the turns ran out. */
   readonly terminated: boolean;
   /** It ended without success (RAGEN's meaning, not Gymnasium's). */
-  readonly truncated: boolean;
+  readonly unsuccessful: boolean;
   /** Observation after the last turn. */
   readonly finalState?: string;
   /** The same as plain JSON, where the plan of the group asks for it. */
   readonly finalStructured?: Json;
   /** The last sample's, which is the only one where `samples` is absent. */
   readonly tokenIds: Int32Array;
-  readonly mask: Uint8Array;
+  readonly lossMask: Uint8Array;
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;

@@ -2,11 +2,11 @@ import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors
 import type { ServerPool } from '../client/servers.ts';
 import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
 import type { Episode } from './episode.ts';
-import { type PlaySetting, playEpisode } from './play.ts';
+import { type PlayContext, playEpisode } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
 /** What a group is played with. */
-export interface GroupSetting extends Omit<PlaySetting, 'newSequence' | 'check'> {
+export interface GroupSetting extends Omit<PlayContext, 'newSequence' | 'check'> {
   readonly servers: ServerPool;
   /** A group that takes longer is given up; no limit when undefined. */
   readonly timeoutMs: number | undefined;

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { isPenalised, mapActions, parseResponse } from '../../shared/response.ts';
+import { isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
@@ -15,7 +15,7 @@ import type { GroupPlan } from './tag.ts';
 import type { SampledTokens } from './token-buffer.ts';
 
 /** All that an episode is played with. */
-export interface PlaySetting {
+export interface PlayContext {
   readonly described: DescribedTag;
   readonly prompt: Prompt;
   readonly tokenizer?: Tokenizer;
@@ -27,10 +27,10 @@ export interface PlaySetting {
   /** Called between waits; throws to end the episode. */
   readonly check: () => void;
   /** Milliseconds spent waiting are added here. */
-  readonly waits: Waits;
+  readonly waits: WaitTimes;
 }
 
-export interface Waits {
+export interface WaitTimes {
   /** For the agent. */
   agent: number;
   /** For the environment. */
@@ -40,7 +40,7 @@ export interface Waits {
 const NO_TOKENS: readonly number[] = [];
 const NO_ARRAYS: EpisodeSample = {
   tokenIds: new Int32Array(0),
-  mask: new Uint8Array(0),
+  lossMask: new Uint8Array(0),
   logProbs: new Float32Array(0),
   versions: new Int32Array(0),
 };
@@ -50,7 +50,7 @@ export async function playEpisode(
   plan: GroupPlan,
   member: number,
   session: EnvironmentSession,
-  setting: PlaySetting,
+  setting: PlayContext,
 ): Promise<Episode> {
   const { described, prompt, agent, tokenizer } = setting;
   const context =
@@ -79,7 +79,7 @@ class Play {
   readonly #plan: GroupPlan;
   readonly #member: number;
   readonly #session: EnvironmentSession;
-  readonly #setting: PlaySetting;
+  readonly #setting: PlayContext;
   /** Absent where nobody wants tokens. */
   readonly #context: EpisodeContext | undefined;
   readonly #past: PastTurn[] = [];
@@ -90,7 +90,7 @@ class Play {
     plan: GroupPlan,
     member: number,
     session: EnvironmentSession,
-    setting: PlaySetting,
+    setting: PlayContext,
     context: EpisodeContext | undefined,
   ) {
     this.#plan = plan;
@@ -131,7 +131,7 @@ class Play {
       actionsLeft,
       actions: executed,
       reward: results.reduce((sum, result) => sum + result.reward, 0),
-      penalty: isPenalised(parsed.actions.length, valid) ? tag.formatPenalty : 0,
+      penalty: isPenalized(parsed.actions.length, valid) ? tag.formatPenalty : 0,
       info: executed.length > 0 ? (last?.info as JsonObject) : {},
       response: parsed.cleaned,
       rawResponse,
@@ -180,7 +180,7 @@ class Play {
       turns: this.turns,
       success: this.over && this.#success,
       terminated: this.over,
-      truncated: this.over && !this.#success,
+      unsuccessful: this.over && !this.#success,
       finalState: this.#session.observation,
       ...(structured === undefined ? {} : { finalStructured: structured }),
       ...(samples.at(-1) ?? NO_ARRAYS),
@@ -206,7 +206,7 @@ function episodeView(
   member: number,
   view: TurnView,
   session: EnvironmentSession,
-  { described: { tag, actionNames }, prompt }: PlaySetting,
+  { described: { tag, actionNames }, prompt }: PlayContext,
 ): EpisodeView {
   const turnsLeft = tag.maxTurns - view.turn + 1;
   return {

@@ -3,7 +3,7 @@ import type { Collector, PlayOptions } from './collector.ts';
 import type { Episode } from './episode.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
-import type { Waits } from './play.ts';
+import type { WaitTimes } from './play.ts';
 import { startCapacity } from './staleness.ts';
 import type { GroupPlan } from './tag.ts';
 
@@ -50,12 +50,12 @@ export interface StreamCounts {
   /** Groups that were completed too late to be trained on. */
   readonly staleGroups: number;
   readonly actions: number;
-  readonly waits: Waits;
+  readonly waits: WaitTimes;
   /** Share of the time in which no episode was open. */
   readonly idleShare: number;
 }
 
-interface Started {
+interface RunningGroup {
   readonly n: number;
   readonly version: number;
 }
@@ -77,11 +77,11 @@ const emptyCounts = () => ({
 export class RolloutStream {
   readonly #settings: StreamSettings;
   readonly #abort = new AbortController();
-  readonly #started = new Map<GroupPlan, Started>();
+  readonly #started = new Map<GroupPlan, RunningGroup>();
   readonly #retry: number[];
   readonly #running = new IntervalMeter();
-  readonly #waits: Waits = { agent: 0, environment: 0 };
-  #ready: (Started & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
+  readonly #waits: WaitTimes = { agent: 0, environment: 0 };
+  #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
   #next: number;
   #version = 0;
   #accepted = 0;

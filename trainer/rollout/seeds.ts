@@ -2,7 +2,7 @@ const GOLDEN_RATIO = 0x9e3779b9;
 
 /**
  * One seed from several integers (0 to 2^53): any change of any of them, or of their order, gives another. For draws that
- * must not depend on who else is drawing. The finaliser of MurmurHash3 over each 32-bit half.
+ * must not depend on who else is drawing. The finalizer of MurmurHash3 over each 32-bit half.
  */
 export function mixSeed(...parts: readonly number[]): number {
   let hash = parts.length;

@@ -12,13 +12,13 @@ t.test('a buffer grows and keeps everything', async t => {
     versions: new Int32Array(700).fill(4),
   });
   t.same(place, [300, 1000]);
-  const { tokenIds, mask, logProbs, values, versions } = buffer.sample();
+  const { tokenIds, lossMask, logProbs, values, versions } = buffer.sample();
   t.equal(buffer.length, 1000);
   t.ok(tokenIds.every((id, i) => id === i));
-  t.ok(mask.every((bit, i) => bit === (i < 300 ? 0 : 1)));
-  t.ok(logProbs.every((value, i) => value === -2 * mask[i]));
-  t.ok(values!.every((value, i) => value === 3 * mask[i]));
-  t.ok(versions.every((value, i) => value === 4 * mask[i]));
+  t.ok(lossMask.every((bit, i) => bit === (i < 300 ? 0 : 1)));
+  t.ok(logProbs.every((value, i) => value === -2 * lossMask[i]));
+  t.ok(values!.every((value, i) => value === 3 * lossMask[i]));
+  t.ok(versions.every((value, i) => value === 4 * lossMask[i]));
 });
 
 t.test('without a value head there are no values', async t => {

@@ -15,7 +15,7 @@ export class TokenBuffer {
   #length = 0;
   #hasValues = false;
   #tokenIds = new Int32Array(FIRST_CAPACITY);
-  #mask = new Uint8Array(FIRST_CAPACITY);
+  #lossMask = new Uint8Array(FIRST_CAPACITY);
   #logProbs = new Float32Array(FIRST_CAPACITY);
   #values = new Float32Array(FIRST_CAPACITY);
   #versions = new Int32Array(FIRST_CAPACITY);
@@ -37,7 +37,7 @@ export class TokenBuffer {
     const count = sampled.tokenIds.length;
     this.#reserve(count);
     this.#tokenIds.set(sampled.tokenIds, start);
-    this.#mask.fill(1, start, start + count);
+    this.#lossMask.fill(1, start, start + count);
     if (sampled.logProbs) this.#logProbs.set(sampled.logProbs, start);
     if (sampled.versions) this.#versions.set(sampled.versions, start);
     if (sampled.values) {
@@ -53,7 +53,7 @@ export class TokenBuffer {
     const end = this.#length;
     return {
       tokenIds: this.#tokenIds.slice(0, end),
-      mask: this.#mask.slice(0, end),
+      lossMask: this.#lossMask.slice(0, end),
       logProbs: this.#logProbs.slice(0, end),
       ...(this.#hasValues ? { values: this.#values.slice(0, end) } : {}),
       versions: this.#versions.slice(0, end),
@@ -70,7 +70,7 @@ export class TokenBuffer {
       return to;
     };
     this.#tokenIds = grow(this.#tokenIds, new Int32Array(capacity));
-    this.#mask = grow(this.#mask, new Uint8Array(capacity));
+    this.#lossMask = grow(this.#lossMask, new Uint8Array(capacity));
     this.#logProbs = grow(this.#logProbs, new Float32Array(capacity));
     this.#values = grow(this.#values, new Float32Array(capacity));
     this.#versions = grow(this.#versions, new Int32Array(capacity));

@@ -15,10 +15,10 @@ export interface MlflowSettings {
 
 const API = '/api/2.0/mlflow';
 /** Limits of the REST interface for one request and one value. */
-const MOST_METRICS = 1000;
-const MOST_PARAMETERS = 100;
-const LONGEST_VALUE = 500;
-const LONGEST_KEY = 250;
+const MAX_METRICS = 1000;
+const MAX_PARAMETERS = 100;
+const MAX_VALUE_LENGTH = 500;
+const MAX_KEY_LENGTH = 250;
 const DEFAULT_ATTEMPTS = 5;
 const FIRST_DELAY_MS = 250;
 const EXCERPT_LENGTH = 200;
@@ -96,7 +96,7 @@ export class MlflowRun implements MetricSink {
 
   async #send(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const metrics = this.#waiting.splice(0, MOST_METRICS);
+      const metrics = this.#waiting.splice(0, MAX_METRICS);
       await this.#tolerating(metrics.length, async () => {
         this.#id ??= await this.#open();
         await this.#post('runs/log-batch', { run_id: this.#id, metrics });
@@ -127,8 +127,8 @@ export class MlflowRun implements MetricSink {
     })) as { readonly run: { readonly info: { readonly run_id: string } } };
     const { run_id } = created.run.info;
     const params = parameters(this.#run.config);
-    for (let at = 0; at < params.length; at += MOST_PARAMETERS) {
-      await this.#post('runs/log-batch', { run_id, params: params.slice(at, at + MOST_PARAMETERS) });
+    for (let at = 0; at < params.length; at += MAX_PARAMETERS) {
+      await this.#post('runs/log-batch', { run_id, params: params.slice(at, at + MAX_PARAMETERS) });
     }
     writeFileSync(this.#idFile, `${JSON.stringify({ run_id })}\n`);
     return run_id;
@@ -202,7 +202,7 @@ function keyOf(name: string): string {
   return name
     .replaceAll('@', '_at_')
     .replace(/[^\w\-.:/ ]/g, '_')
-    .slice(0, LONGEST_KEY);
+    .slice(0, MAX_KEY_LENGTH);
 }
 
 /** The settings as `section.key`, values as JSON and cut where they are longer than MLflow takes. */
@@ -213,7 +213,7 @@ function parameters(config: { readonly [key: string]: Json }, prefix = ''): { ke
       return parameters(value as { readonly [key: string]: Json }, `${key}.`);
     }
     return [
-      { key, value: (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, LONGEST_VALUE) },
+      { key, value: (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, MAX_VALUE_LENGTH) },
     ];
   });
 }

@@ -14,7 +14,7 @@ import type { Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
 
 /** Between two writes that only tell of progress. */
-const LEAST_INTERVAL_MS = 1000;
+const MIN_INTERVAL_MS = 1000;
 const KEPT_NOTES = 20;
 /** Validations that the status names at most; a longer run names every second, fourth … and the last. */
 const KEPT_VALIDATIONS = 64;
@@ -151,7 +151,7 @@ export class RunStatusFile {
       ...(training ? { step: done } : {}),
       eta_s: training && passed > 0 ? Math.round((seconds / passed) * (total - done)) : null,
     };
-    if (this.#now() - this.#written >= LEAST_INTERVAL_MS) this.#write();
+    if (this.#now() - this.#written >= MIN_INTERVAL_MS) this.#write();
   }
 
   #takeRow(step: number, metrics: { readonly [name: string]: number }): void {

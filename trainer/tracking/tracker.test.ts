@@ -4,13 +4,19 @@ import t from 'tap';
 import { readJsonLines } from './jsonlines.ts';
 import { openTracker } from './tracker.ts';
 
+const filesIn = (folder: string, name: string) => ({
+  metrics: join(folder, `${name}.jsonl`),
+  tables: join(folder, `${name}-tables.jsonl`),
+});
+
 t.test('a run that resumes drops the rows its checkpoint does not know', async t => {
   const folder = t.testdir();
-  const file = join(folder, 'metrics.jsonl');
-  const first = openTracker(file, { step: -1, validation: -1 }, undefined);
+  const files = filesIn(folder, 'metrics');
+  const file = files.metrics;
+  const first = openTracker(files, { step: -1, validation: -1 }, undefined);
   for (const step of [1, 2, 3]) first.write(step, { loss: step });
   first.write(2, { 'val-env/success': 0.5 });
-  const second = openTracker(file, { step: 2, validation: 0 }, undefined);
+  const second = openTracker(files, { step: 2, validation: 0 }, undefined);
   second.write(3, { loss: 30 });
   t.match(readJsonLines(file), [
     { step: 1, loss: 1 },
@@ -24,8 +30,23 @@ const none = { step: -1, validation: -1 };
 
 t.test('TensorBoard events are written only where asked', async t => {
   const folder = t.testdir();
-  openTracker(join(folder, 'a.jsonl'), none, undefined).write(1, { loss: 1 });
+  openTracker(filesIn(folder, 'a'), none, undefined).write(1, { loss: 1 });
   t.notOk(existsSync(join(folder, 'board')));
-  openTracker(join(folder, 'b.jsonl'), none, join(folder, 'board')).write(1, { loss: 1 });
+  openTracker(filesIn(folder, 'b'), none, join(folder, 'board')).write(1, { loss: 1 });
   t.match(readdirSync(join(folder, 'board'))[0], /tfevents/);
+});
+
+t.test('tables of steps and validations that a resumed run does not know are dropped', async t => {
+  const files = filesIn(t.testdir(), 'metrics');
+  const table = { columns: ['group', 'std'], rows: [[1, 0.5]] };
+  const first = openTracker(files, none, undefined);
+  for (const [step, name] of [
+    [1, 'grad_norm/all/group_rv_table'],
+    [2, 'grad_norm/all/group_rv_table'],
+    [1, 'val/generations'],
+  ] as const) {
+    first.writeTable(step, name, table);
+  }
+  openTracker(files, { step: 1, validation: 0 }, undefined);
+  t.same(readJsonLines(files.tables), [{ step: 1, name: 'grad_norm/all/group_rv_table', ...table }]);
 });

@@ -4,6 +4,9 @@ import { TensorBoardWriter } from './tensorboard.ts';
 /** Every row of a validation has it. */
 const VALIDATION_MARK = 'val-env/success';
 
+/** Names of a validation's tables begin with it. */
+const VALIDATION_TABLES = 'val/';
+
 /** Takes the numbers of a run. */
 export interface MetricSink {
   /** One row; several rows of the same step are fine as long as their names differ. */
@@ -12,8 +15,17 @@ export interface MetricSink {
   close(): Promise<void>;
 }
 
+/** What one number does not say: rows under named columns. */
+export interface MetricTable {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}
+
 /** Where the numbers of a run go. */
-export type Tracker = MetricSink;
+export interface Tracker extends MetricSink {
+  /** A table, for the run's own file of tables alone. */
+  writeTable(step: number, name: string, table: MetricTable): void;
+}
 
 /** A sink that is opened once it is known how many rows the run has written before. */
 export type OpenSink = (rows: number) => MetricSink;
@@ -21,27 +33,39 @@ export type OpenSink = (rows: number) => MetricSink;
 /**
  * Writes JSON Lines always, TensorBoard events where asked, and whatever else is given. Rows that an earlier session of the
  * run wrote after its last checkpoint are removed first: what they tell of will happen again and must not count twice.
+ * @param files JSON Lines of metrics and of tables
  * @param done the last step and the last validation that the checkpoint knows; −1 for none
  * @param tensorboard folder of the event files, undefined for none
  */
 export function openTracker(
-  metricsFile: string,
+  files: { readonly metrics: string; readonly tables: string },
   done: { readonly step: number; readonly validation: number },
   tensorboard: string | undefined,
   more: readonly OpenSink[] = [],
 ): Tracker {
-  const rows = readJsonLines(metricsFile) as { step: number }[];
+  const rows = readJsonLines(files.metrics) as { step: number }[];
   writeJsonLines(
-    metricsFile,
+    files.metrics,
     rows.filter(row => row.step <= (VALIDATION_MARK in row ? done.validation : done.step)),
   );
+  const tables = readJsonLines(files.tables) as { step: number; name: string }[];
+  if (tables.length > 0) {
+    const isValidation = (name: string) => name.startsWith(VALIDATION_TABLES);
+    writeJsonLines(
+      files.tables,
+      tables.filter(({ step, name }) => step <= (isValidation(name) ? done.validation : done.step)),
+    );
+  }
   const board = tensorboard === undefined ? undefined : new TensorBoardWriter(tensorboard, done.step + 1);
   const sinks = more.map(open => open(rows.length));
   return {
     write(step, metrics) {
-      appendJsonLine(metricsFile, { step, time: new Date().toISOString(), ...metrics });
+      appendJsonLine(files.metrics, { step, time: new Date().toISOString(), ...metrics });
       board?.write(step, metrics);
       for (const sink of sinks) sink.write(step, metrics);
+    },
+    writeTable(step, name, table) {
+      appendJsonLine(files.tables, { step, name, ...table });
     },
     async close() {
       await Promise.all(sinks.map(sink => sink.close()));

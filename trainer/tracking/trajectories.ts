@@ -5,7 +5,7 @@ import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../r
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** A state that takes more is left out: it is for pictures. */
-const LARGEST_STRUCTURED_BYTES = 64 * 1024;
+const MAX_STRUCTURED_BYTES = 64 * 1024;
 /** Advantages, values, returns and entropies are written with so many decimal places. */
 const DECIMALS = 1e4;
 
@@ -47,7 +47,7 @@ export class TrajectoryWriter {
 
   /**
    * Writes episodes whole, one a line: every turn with its state, response, actions, rewards and penalty, and every
-   * sample with token ids, behaviour log-probabilities and policy versions. A file of the same name is replaced.
+   * sample with token ids, behavior log-probabilities and policy versions. A file of the same name is replaced.
    * @returns the file
    */
   write(
@@ -94,7 +94,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     server: episode.server,
     success: episode.success,
     terminated: episode.terminated,
-    truncated: episode.truncated,
+    truncated: episode.unsuccessful,
     return: episodeReturn(episode),
     ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),
     turns: episode.turns.map(turn => ({
@@ -119,7 +119,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
 
 function structuredField<K extends string>(key: K, state: Json | undefined): { readonly [key in K]?: Json } {
   if (state === undefined) return {};
-  if (Buffer.byteLength(JSON.stringify(state)) > LARGEST_STRUCTURED_BYTES) return {};
+  if (Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES) return {};
   return { [key]: state } as { readonly [key in K]: Json };
 }
 
@@ -128,11 +128,15 @@ function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleReco
   const values = notes.values ?? sample.values;
   const rounded = (name: string, list: ArrayLike<number> | undefined) =>
     list
-      ? { [name]: Array.from(sample.mask, (on, t) => (on ? Math.round(list[t] * DECIMALS) / DECIMALS : 0)) }
+      ? {
+          [name]: Array.from(sample.lossMask, (on, t) =>
+            on ? Math.round(list[t] * DECIMALS) / DECIMALS : 0,
+          ),
+        }
       : {};
   return {
     token_ids: Array.from(sample.tokenIds),
-    mask: Array.from(sample.mask),
+    mask: Array.from(sample.lossMask),
     log_probs: Array.from(sample.logProbs),
     versions: Array.from(sample.versions),
     ...rounded('entropies', entropies),

@@ -8,10 +8,10 @@ import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 
-/** What a run learnt, without what depends on the clock and on how its episodes were collected. */
-const learnt = (run: RunFolder) =>
+/** What a run learned, without what depends on the clock and on how its episodes were collected. */
+const learned = (run: RunFolder) =>
   (readJsonLines(run.metrics) as Row[])
     .map(row =>
       Object.fromEntries(
@@ -27,7 +27,7 @@ const asynchronous = (max_staleness: number, steps: number, more: Json = {}) => 
   training: { steps, validate_every: 2, checkpoint_every: 2 },
 });
 
-t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t => {
+t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const folder = t.testdir();
@@ -38,7 +38,7 @@ t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t =>
     const synchronous = await trainTiny(settings('sync', { training }));
     const streamed = await trainTiny(settings('streamed', asynchronous(0, 4)));
     t.ok(weightsOf(streamed).equals(weightsOf(synchronous)), 'weights');
-    t.same(learnt(streamed), learnt(synchronous));
+    t.same(learned(streamed), learned(synchronous));
     for (const row of trainingRows(streamed)) {
       t.equal(row['rollouter/staleness_max'], 0);
       t.equal(row.stale_samples_processed, 0);
@@ -49,7 +49,7 @@ t.test('asynchronous runs against a server', { timeout: LONGEST_MS }, async t =>
     const run = await trainInTwo(settings('parted', asynchronous(0, 4)), 3);
     const whole = await trainTiny(settings('whole', asynchronous(0, 4)));
     t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
-    t.same(learnt(run), learnt(whole));
+    t.same(learned(run), learned(whole));
   });
 
   for (const keep_stale_cache of [false, true]) {

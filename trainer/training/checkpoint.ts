@@ -16,7 +16,7 @@ export interface TrainerState {
   readonly format: typeof FORMAT;
   /** Iterations finished. */
   readonly step: number;
-  /** Optimiser steps finished. */
+  /** Optimizer steps finished. */
   readonly updates: number;
   /** Seed of the next group to open. */
   readonly nextSeed: number;
@@ -65,7 +65,7 @@ export function initialState(startSeed: number): TrainerState {
  * Writes policy and state beside the other checkpoints and moves them into place in one step: a checkpoint is
  * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
  * is the same, and gets the new state.
- * @param savePolicy writes the policy, optimiser included, into the folder given
+ * @param savePolicy writes the policy, optimizer included, into the folder given
  * @returns the checkpoint's folder
  */
 export async function saveCheckpoint(

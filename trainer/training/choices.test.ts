@@ -11,8 +11,8 @@ interface Trajectory {
 }
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
-t.test('every choice of algorithm trains against a server', { timeout: LONGEST_MS }, async t => {
+const MAX_MS = 300_000;
+t.test('every choice of algorithm trains against a server', { timeout: MAX_MS }, async t => {
   const pool = await serve(t);
   const [{ name: url }] = pool.servers;
   const folder = t.testdir();
@@ -122,7 +122,7 @@ t.test('every choice of algorithm trains against a server', { timeout: LONGEST_M
   );
 
   await t.test(
-    'extras: advantages reweighed, overlong masked, batches padded, returns normalised',
+    'extras: advantages reweighed, overlong masked, batches padded, returns normalized',
     async t => {
       await train({
         algorithm: {

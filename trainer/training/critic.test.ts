@@ -10,7 +10,7 @@ import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder.ts';
 import { tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 
@@ -24,7 +24,7 @@ const files = (run: RunFolder) =>
     ])
     .sort();
 
-t.test('a run with a critic of its own', { timeout: LONGEST_MS }, async t => {
+t.test('a run with a critic of its own', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
   const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);

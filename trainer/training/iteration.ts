@@ -1,30 +1,34 @@
 import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { makeBatch } from '../data/batch.ts';
+import { fillBatch, keptSequences } from '../data/batch.ts';
 import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
-import { type Filtered, filterEpisodes, mergeFiltered } from '../data/filtering.ts';
+import { type Filtered, filterEpisodes, keptEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
 import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import { diagnose } from '../diagnostics/diagnosing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
+import type { MetricTable } from '../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
-import type { EpisodeSource, Played } from './sources/episode-source.ts';
+import type { EpisodeSource, PlayedGroups } from './sources/episode-source.ts';
 import { updatePolicy } from './update.ts';
 import { levelHash } from './validation.ts';
 
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'estimate' | 'holdingGeneration'>;
+  readonly policy: Pick<
+    Policy,
+    'update' | 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration'
+  >;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
@@ -46,6 +50,9 @@ export interface IterationResult {
   /** Mean in-group std of the returns before filtering. */
   readonly groupStd: number;
   readonly metrics: Metrics;
+  readonly tables: { readonly [name: string]: MetricTable };
+  /** What a person should be told of the policy's health. */
+  readonly alarms: readonly string[];
 }
 
 /**
@@ -68,10 +75,12 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
-  const diagnosed = await busy.during(() => diagnose(parts, episodes, step, state.collapse));
+  const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collected.scores));
+  const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
+  const prepared = clock();
+  const batch = { episodes, filtered, sequences: kept };
+  const diagnosed = await busy.during(() => diagnose(parts, batch, step, state.collapse));
   const scores = await busy.during(() => scoresForRecord(parts, step, episodes, collected.scores));
-  const measured = clock();
-  const sequences = await busy.during(() => trainingBatch(parts, step, filtered, collected.scores));
   const t2 = clock();
   const optimizer = optimizerSettings(settings, state.step);
   const { critic } = settings.policy;
@@ -105,8 +114,8 @@ export async function runIteration(
     'rollout/validation_levels_left_out': collected.leftOut,
     'trainer/idle_ratio': waited / seconds,
     'timing_s/gen': waited,
-    'timing_s/diagnostics': measured - t1,
-    'timing_s/adv': t2 - measured,
+    'timing_s/adv': prepared - t1,
+    'timing_s/diagnostics': t2 - prepared,
     'timing_s/update_actor': t3 - t2,
     'timing_s/step': seconds,
     'perf/policy_busy_ratio': busy.takeShare(),
@@ -118,6 +127,8 @@ export async function runIteration(
     keptGroups: filtered.kept.length,
     groupStd: filtered.groupStd,
     metrics,
+    tables: diagnosed.tables,
+    alarms: diagnosed.alarms,
     state: {
       ...state,
       ...source.position,
@@ -141,7 +152,7 @@ const SUMMED = [
   'errored_rollouts',
 ];
 
-interface Round {
+interface IterationContext {
   /** All that were played and do not start from a validation level. */
   readonly episodes: readonly Episode[];
   readonly filtered: Filtered;
@@ -151,7 +162,7 @@ interface Round {
   readonly leftOut: number;
 }
 
-interface Collected extends Round {
+interface CollectedIteration extends IterationContext {
   readonly metrics: Metrics;
 }
 
@@ -160,11 +171,11 @@ async function collect(
   { settings, policy, source }: IterationParts,
   step: number,
   validationLevels: ReadonlySet<string>,
-): Promise<Collected> {
+): Promise<CollectedIteration> {
   const { filter } = settings.algorithm;
   const { env_groups } = settings.rollout;
   const byEntropy = filter.score.startsWith('entropy');
-  const rounds: (Round & { readonly played: Played })[] = [];
+  const rounds: (IterationContext & { readonly played: PlayedGroups })[] = [];
   let missing = env_groups;
   do {
     const played = rounds.length === 0 ? await source.collect(step) : await source.refill(step, missing);
@@ -189,26 +200,21 @@ async function collect(
 }
 
 /** Seconds and counts of several collections added up, all else averaged. */
-function mergePlayed(rounds: readonly Played[]): Metrics {
+function mergePlayed(rounds: readonly PlayedGroups[]): Metrics {
   const merged = averageRows(rounds.map(round => round.metrics));
   for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;
   return merged;
 }
 
-/** The sequences to train on, with what the loss wants to know of them under other weights. */
-async function trainingBatch(
+/** The kept episodes as sequences, with what the loss wants to know of them under other weights. */
+async function trainingSequencesOf(
   parts: IterationParts,
-  step: number,
   filtered: Filtered,
   scores: SampleScores | undefined,
 ): Promise<TrainingSequence[]> {
   const { settings, actionTokens } = parts;
-  const kept = filtered.kept.flat().map(({ episode }) => episode);
-  return makeBatch(filtered, settings, {
-    actionTokens,
-    seed: mixSeed(settings.seed, PURPOSE.fill, step),
-    ...(await laterScores(parts, kept, scores)),
-  });
+  const later = await laterScores(parts, keptEpisodes(filtered), scores);
+  return keptSequences(filtered, settings, { actionTokens, ...later });
 }
 
 function collectionMetrics(episodes: readonly Episode[], settings: RunSettings): Metrics {
@@ -229,7 +235,7 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
 function sampledTokens(episodes: readonly Episode[]): number {
   let tokens = 0;
   for (const episode of episodes) {
-    for (const sample of samplesOf(episode)) tokens += countOnes(sample.mask);
+    for (const sample of samplesOf(episode)) tokens += countOnes(sample.lossMask);
   }
   return tokens;
 }

@@ -38,7 +38,11 @@ class OneNumberPolicy {
     }));
   }
 
-  async measure(): Promise<never> {
+  async scoreContinuations(): Promise<never> {
+    throw new Error('nothing is to be scored here');
+  }
+
+  async decomposeGradients(): Promise<never> {
     throw new Error('no gradient is to be measured here');
   }
 
@@ -86,7 +90,7 @@ class CoinRollouts implements Rollouts {
           seed: group.seed,
           success: reward === 1,
           tokenIds: Int32Array.of(1, 2),
-          mask: Uint8Array.of(0, 1),
+          lossMask: Uint8Array.of(0, 1),
           turns: [turnOf({ reward, tokens: [1, 2], state: `level ${group.seed % 40}` })],
         });
       }),
@@ -108,6 +112,7 @@ const settingsIn = (folder: string, over: { [key: string]: Json } = {}) =>
       training: { steps: 6, validate_every: 2, checkpoint_every: 3 },
       validation: { episodes: 5 },
       tracking: { tensorboard: false, trajectories_every: 4 },
+      diagnostics: { collapse: { every: 0 } },
       ...over,
     },
     RunSettings,
@@ -134,7 +139,7 @@ function start(
     run,
     policy,
     rollouts,
-    tracker: openTracker(run.metrics, { step: doneSteps, validation: validated }, undefined),
+    tracker: openTracker(run, { step: doneSteps, validation: validated }, undefined),
     progress: silentProgress,
     stop,
     actionTokens: new Map(),

@@ -18,7 +18,7 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
-  readonly policy: Pick<Policy, 'update' | 'measure' | 'score' | 'holdingGeneration' | 'save'>;
+  readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
   readonly rollouts: Rollouts;
   /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
@@ -165,6 +165,10 @@ class TrainingLoop {
       'training/episodes': this.#state.episodes,
       'training/seconds': seconds,
     });
+    for (const [name, table] of Object.entries(done.tables)) {
+      tracker.writeTable(this.#state.step, name, table);
+    }
+    for (const alarm of done.alarms) this.#parts.progress.note(alarm);
     this.#show(done.metrics);
     return early;
   }

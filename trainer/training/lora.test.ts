@@ -9,80 +9,76 @@ import { latestCheckpoint } from './checkpoint.ts';
 import type { RunFolder } from './run-folder.ts';
 import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
 import { openPolicy } from './setup/open-policy.ts';
-import { openWorkbench } from './setup/workbench.ts';
+import { openRunContext } from './setup/run-context.ts';
 
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
-const learnt = (run: RunFolder) =>
+const learned = (run: RunFolder) =>
   ['adapter_model.safetensors', 'value_head.safetensors', 'optimizer.safetensors'].map(name =>
     readFileSync(join(policyOf(run), name)).toString('base64'),
   );
 
-t.test(
-  'adapters are taught and trained beside a base that stays as it is',
-  { timeout: LONGEST_MS },
-  async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
-    const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
-    const base = policyOf(await trainTiny(settings('base', { training: { steps: 1 } })));
-    const weights = readFileSync(join(base, 'model.safetensors'));
-    const lora = (more: Json = {}) => ({
-      policy: { init: base, lora: { rank: 2, alpha: 4, target_modules: ['q_proj', 'v_proj', 'up_proj'] } },
-      ...(more as object),
-    });
+t.test('adapters are taught and trained beside a base that stays as it is', { timeout: MAX_MS }, async t => {
+  const [{ name: url }] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+  const base = policyOf(await trainTiny(settings('base', { training: { steps: 1 } })));
+  const weights = readFileSync(join(base, 'model.safetensors'));
+  const lora = (more: Json = {}) => ({
+    policy: { init: base, lora: { rank: 2, alpha: 4, target_modules: ['q_proj', 'v_proj', 'up_proj'] } },
+    ...(more as object),
+  });
 
-    const taught = await trainTiny(
-      settings(
-        'taught',
-        lora({ training: { steps: 0 }, warm_start: { episodes: 24, epochs: 3, learning_rate: 0.02 } }),
-      ),
-    );
-    const losses = (readJsonLines(taught.metrics) as Row[]).flatMap(row => row['sft/loss'] ?? []);
-    t.equal(losses.length, 3);
-    t.ok(losses[2] < losses[0], `losses ${losses}`);
+  const taught = await trainTiny(
+    settings(
+      'taught',
+      lora({ training: { steps: 0 }, warm_start: { episodes: 24, epochs: 3, learning_rate: 0.02 } }),
+    ),
+  );
+  const losses = (readJsonLines(taught.metrics) as Row[]).flatMap(row => row['sft/loss'] ?? []);
+  t.equal(losses.length, 3);
+  t.ok(losses[2] < losses[0], `losses ${losses}`);
 
-    const goingOn = {
-      ...lora({ training: { steps: 4, checkpoint_every: 2 }, loss: { kl: { coefficient: 0.1 } } }),
-      algorithm: { mini_batch_size: 16 },
-      optimizer: { learning_rate: 0.01 },
-    };
-    goingOn.policy.init = policyOf(taught);
-    const whole = await trainTiny(settings('whole', goingOn));
-    const rows = trainingRows(whole);
-    t.equal(rows.length, 4);
-    t.ok(Math.abs(rows[0]['actor/ppo_kl']) < 1e-6);
-    t.ok(Math.abs(rows[0]['actor/kl_loss']) < 1e-8, 'the reference is the policy as training found it');
-    t.ok(rows[3]['actor/kl_loss'] > 1e-6, 'the policy has left the reference');
-    t.ok(existsSync(join(whole.reference, 'adapter_model.safetensors')));
-    t.notOk(existsSync(join(whole.reference, 'model.safetensors')), 'no second copy of the base');
-    t.notOk(existsSync(join(policyOf(whole), 'model.safetensors')));
-    t.ok(readFileSync(join(base, 'model.safetensors')).equals(weights), 'the base is as it was');
+  const goingOn = {
+    ...lora({ training: { steps: 4, checkpoint_every: 2 }, loss: { kl: { coefficient: 0.1 } } }),
+    algorithm: { mini_batch_size: 16 },
+    optimizer: { learning_rate: 0.01 },
+  };
+  goingOn.policy.init = policyOf(taught);
+  const whole = await trainTiny(settings('whole', goingOn));
+  const rows = trainingRows(whole);
+  t.equal(rows.length, 4);
+  t.ok(Math.abs(rows[0]['actor/ppo_kl']) < 1e-6);
+  t.ok(Math.abs(rows[0]['actor/kl_loss']) < 1e-8, 'the reference is the policy as training found it');
+  t.ok(rows[3]['actor/kl_loss'] > 1e-6, 'the policy has left the reference');
+  t.ok(existsSync(join(whole.reference, 'adapter_model.safetensors')));
+  t.notOk(existsSync(join(whole.reference, 'model.safetensors')), 'no second copy of the base');
+  t.notOk(existsSync(join(policyOf(whole), 'model.safetensors')));
+  t.ok(readFileSync(join(base, 'model.safetensors')).equals(weights), 'the base is as it was');
 
-    const parted = settings('parted', goingOn);
-    const run = await trainInTwo(parted, 2);
-    t.same(learnt(run), learnt(whole), 'half, resume and half again is the whole, bit for bit');
+  const parted = settings('parted', goingOn);
+  const run = await trainInTwo(parted, 2);
+  t.same(learned(run), learned(whole), 'half, resume and half again is the whole, bit for bit');
 
-    const merged = join(folder, 'merged');
-    t.equal(await mergeAdapter(policyOf(whole), merged, { base }), 3);
-    const bench = await openWorkbench(parted, merged, () => {}, never);
-    t.teardown(() => bench.close());
-    const plain = { ...parted, policy: { ...parted.policy, lora: null } };
-    const sequence = { tokenIds: Int32Array.of(3, 4, 5, 6, 7), mask: Uint8Array.of(0, 1, 1, 1, 1) };
-    const scores: Float32Array[] = [];
-    for (const place of [policyOf(whole), merged]) {
-      const policy = await openPolicy(plain, bench, place);
-      t.equal(policy.config.lora === undefined, place === merged);
-      const [{ logProbs, values }] = await policy.score([sequence]);
-      scores.push(Float32Array.from([...logProbs, ...values!]));
-      await policy.close();
-    }
-    t.ok(
-      scores[0].every((x, i) => Math.abs(x - scores[1][i]) < 1e-5),
-      'merged, it computes the same',
-    );
-    await t.rejects(mergeAdapter(policyOf(whole), merged, { base }), /holds a model already/);
-    await t.rejects(mergeAdapter(base, join(folder, 'other')), /nothing to merge/);
-  },
-);
+  const merged = join(folder, 'merged');
+  t.equal(await mergeAdapter(policyOf(whole), merged, { base }), 3);
+  const context = await openRunContext(parted, merged, () => {}, never);
+  t.teardown(() => context.close());
+  const plain = { ...parted, policy: { ...parted.policy, lora: null } };
+  const sequence = { tokenIds: Int32Array.of(3, 4, 5, 6, 7), lossMask: Uint8Array.of(0, 1, 1, 1, 1) };
+  const scores: Float32Array[] = [];
+  for (const place of [policyOf(whole), merged]) {
+    const policy = await openPolicy(plain, context, place);
+    t.equal(policy.config.lora === undefined, place === merged);
+    const [{ logProbs, values }] = await policy.score([sequence]);
+    scores.push(Float32Array.from([...logProbs, ...values!]));
+    await policy.close();
+  }
+  t.ok(
+    scores[0].every((x, i) => Math.abs(x - scores[1][i]) < 1e-5),
+    'merged, it computes the same',
+  );
+  await t.rejects(mergeAdapter(policyOf(whole), merged, { base }), /holds a model already/);
+  await t.rejects(mergeAdapter(base, join(folder, 'other')), /nothing to merge/);
+});

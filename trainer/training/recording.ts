@@ -4,7 +4,7 @@ import { recordsTrajectories } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Filtered, ScoredGroup } from '../data/filtering.ts';
 import { type SampleScores, scoreEpisodes } from '../data/scoring.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
@@ -71,7 +71,7 @@ export function recordIteration(parts: RecordingParts, record: IterationRecord):
     tokens(sample) {
       const sequence = sequenceOf.get(sample.tokenIds);
       return {
-        entropies: countOnes(sample.mask) > 0 ? scores?.get(sample)?.entropies : undefined,
+        entropies: countOnes(sample.lossMask) > 0 ? scores?.get(sample)?.entropies : undefined,
         advantages: sequence?.advantages,
         values: sequence?.values,
         returns: sequence?.returns,

@@ -39,7 +39,7 @@ const EARLY_STOP_REASONS: { readonly [type in EarlyStopType]: string } = {
   low_success: 'validation success stayed near nothing',
 };
 
-export function summarise(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
+export function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
   const { state, ended } = outcome;
   const first = state.validations.at(0);
   const last = state.validations.at(-1);
@@ -67,7 +67,7 @@ export function summarise(run: RunFolder, settings: RunSettings, outcome: LoopOu
 
 /** Writes `summary.json` and `report.md` into the run's folder. */
 export function writeReport(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
-  const summary = summarise(run, settings, outcome);
+  const summary = summarize(run, settings, outcome);
   writeAtomically(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
   writeAtomically(run.report, reportText(summary, outcome.state, settings));
   return summary;
@@ -135,8 +135,10 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
   ].join('\n');
 }
 
+/** The regimes that the reasoning went through, where any was named. */
 function reasoningLines({ collapse }: TrainerState): string[] {
-  if (!collapse?.regime) return [];
-  const { name, step } = collapse.regime;
-  return ['', `Reasoning at step ${step}: ${name.replaceAll('_', ' ')} (docs/algorithms.md, Diagnostics).`];
+  const history = collapse?.watch?.history ?? [];
+  if (history.length === 0) return [];
+  const named = history.map(({ step, regime }) => `${regime.replaceAll('_', ' ')} from step ${step}`);
+  return ['', `Reasoning: ${named.join(', ')} (docs/how-to/read-the-diagnostics.md).`];
 }

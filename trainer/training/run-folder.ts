@@ -15,6 +15,7 @@ export interface RunFolder {
   /** How far the run is, for those who look at it. */
   readonly status: string;
   readonly metrics: string;
+  readonly tables: string;
   /** What the rollout filter made of each group. */
   readonly groups: string;
   readonly tensorboard: string;
@@ -37,6 +38,7 @@ export function runFolderAt(path: string): RunFolder {
     config: join(path, RUN_FILES.config),
     status: join(path, RUN_FILES.status),
     metrics: join(path, RUN_FILES.metrics),
+    tables: join(path, RUN_FILES.tables),
     groups: join(path, RUN_FILES.groups),
     tensorboard: join(path, 'tensorboard'),
     trajectories: join(path, RUN_FILES.trajectories),

@@ -20,7 +20,7 @@ import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
-import { agentRollouts, benchAgent, openWorkbench, type Workbench } from './setup/workbench.ts';
+import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
 import { runSupervision } from './supervised/supervision.ts';
@@ -41,12 +41,10 @@ export async function trainRun(
     validation: checkpoint?.state.validations.at(-1)?.step ?? -1,
   };
   const status = openStatus(run, settings, progress, checkpoint);
-  const tracker = openTracker(
-    run.metrics,
-    done,
-    settings.tracking.tensorboard ? run.tensorboard : undefined,
-    [() => status.sink, ...configuredSinks(run.path, settings, progress.warn)],
-  );
+  const tracker = openTracker(run, done, settings.tracking.tensorboard ? run.tensorboard : undefined, [
+    () => status.sink,
+    ...configuredSinks(run.path, settings, progress.warn),
+  ]);
   dropGroupRows(run.groups, done.step);
   try {
     const parts = { run, settings, progress: status.progress, stop, tracker, checkpoint, status };
@@ -96,10 +94,10 @@ async function trainTracked({
   const note = progress.note.bind(progress);
   const scratch = settings.policy.init === 'scratch' ? undefined : settings.policy.init;
   const folder = checkpoint?.policy ?? scratch;
-  const bench = await unlessStopped(stop, openWorkbench(settings, folder, progress.warn, stop));
-  if (!bench) return undefined;
+  const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
+  if (!context) return undefined;
   try {
-    const actor = await openPolicy(settings, bench, folder);
+    const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
     try {
       const { totalBytes, parameters } = runSizes(
@@ -113,20 +111,23 @@ async function trainTracked({
       );
       const begun = checkpoint
         ? undefined
-        : await unlessStopped(stop, begin({ run, settings, bench, policy: actor, tracker, progress, stop }));
+        : await unlessStopped(
+            stop,
+            begin({ run, settings, context, policy: actor, tracker, progress, stop }),
+          );
       if (!checkpoint && !begun) return undefined;
       policy = await withCritic(settings, actor, checkpoint?.policy);
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
-      const { actionTokens } = bench;
+      const { actionTokens } = context;
       const busy = new IntervalMeter();
-      const agent = meteredAgent(benchAgent(bench, actor), busy);
-      const rollouts = agentRollouts(bench, agent, progress.warn);
+      const agent = meteredAgent(sampledAgent(context, actor), busy);
+      const rollouts = agentRollouts(context, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
             new StreamedSource(
               {
                 settings,
-                collector: bench.collector,
+                collector: context.collector,
                 agent,
                 stop,
                 note: progress.warn,
@@ -136,11 +137,11 @@ async function trainTracked({
             )
         : undefined;
       const reference = needsReference(settings)
-        ? await openReference(settings, bench, actor, run.reference)
+        ? await openReference(settings, context, actor, run.reference)
         : undefined;
       try {
         const shown = { tracker, progress, busy };
-        const decode = (ids: ArrayLike<number>) => bench.tokenizer.decode(ids);
+        const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
         const episodes = { rollouts, openSource, actionTokens, decode };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
@@ -152,14 +153,14 @@ async function trainTracked({
     }
   } finally {
     progress.end();
-    await bench.close();
+    await context.close();
   }
 }
 
-interface Beginning {
+interface RunStart {
   readonly run: RunFolder;
   readonly settings: RunSettings;
-  readonly bench: Workbench;
+  readonly context: RunContext;
   readonly policy: Policy;
   readonly tracker: Tracker;
   readonly progress: Progress;
@@ -167,7 +168,7 @@ interface Beginning {
 }
 
 /** What comes before the first step, besides its checkpoint: the levels to leave out, the warm start, the reference. */
-async function begin(parts: Beginning): Promise<TrainerState> {
+async function begin(parts: RunStart): Promise<TrainerState> {
   const { run, settings, policy } = parts;
   const startedAt = performance.now();
   const validationLevels = settings.validation.unseen_levels ? await surveyLevels(parts) : [];
@@ -198,8 +199,8 @@ async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T 
 }
 
 /** Hashes of the validation levels, seen by playing them at random. */
-async function surveyLevels({ settings, bench, progress, stop }: Beginning): Promise<string[]> {
-  const player = agentRollouts(bench, referenceAgent({ policy: 'random' }), progress.warn);
+async function surveyLevels({ settings, context, progress, stop }: RunStart): Promise<string[]> {
+  const player = agentRollouts(context, referenceAgent({ policy: 'random' }), progress.warn);
   const { episodes } = await playValidation(player, validationPlan(settings), stop);
   return [...new Set(episodes.map(levelHash))];
 }

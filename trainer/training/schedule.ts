@@ -1,7 +1,7 @@
 import type { RunSettings } from '../config/settings.ts';
 import type { OptimizerSettings } from '../policy/policy.ts';
 
-/** Shape of a learning rate over optimiser steps or iterations, all counted from 0. */
+/** Shape of a learning rate over optimizer steps or iterations, all counted from 0. */
 export interface Schedule {
   readonly peak: number;
   /** Units over which the rate rises linearly; the first unit already learns. */
@@ -23,7 +23,7 @@ export function learningRateAt(schedule: Schedule, index: number): number {
   return peak * (finalShare + (1 - finalShare) * left);
 }
 
-/** The optimiser of an iteration, counted from 0; a critic's where its highest learning rate is given. */
+/** The optimizer of an iteration, counted from 0; a critic's where its highest learning rate is given. */
 export function optimizerSettings(
   { optimizer, training }: RunSettings,
   iteration: number,

@@ -9,7 +9,7 @@ import { splitEvenly, updatePolicy } from './update.ts';
 const settings = {} as UpdateSettings;
 const sequence = (id: number): TrainingSequence => ({
   tokenIds: Int32Array.of(id, id),
-  mask: Uint8Array.of(0, 1),
+  lossMask: Uint8Array.of(0, 1),
   logProbs: new Float32Array(2),
   advantages: new Float32Array(2),
 });
@@ -71,5 +71,5 @@ t.test('RAGEN_DUMP=batch writes each step of the optimizer as JSON lines', async
     lines.map(step => step.length),
     [1, 2],
   );
-  t.match(lines[0][0], { mask: [0, 1], advantages: [0.5, 'NaN'], tokenIds: [Number, Number] });
+  t.match(lines[0][0], { lossMask: [0, 1], advantages: [0.5, 'NaN'], tokenIds: [Number, Number] });
 });

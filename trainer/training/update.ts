@@ -2,7 +2,7 @@ import { trainerLog } from '../../shared/log.ts';
 import { Random } from '../../shared/random.ts';
 import type { Metrics } from '../data/metrics.ts';
 import { averageRows } from '../data/metrics.ts';
-import { countOnes } from '../data/sequences/mask.ts';
+import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy, UpdateSettings } from '../policy/policy.ts';
 import { mixSeed } from '../rollout/seeds.ts';
@@ -12,20 +12,20 @@ export interface UpdatePlan {
   readonly settings: UpdateSettings;
   /** Passes over the batch, each in an order of its own. */
   readonly epochs: number;
-  /** Sequences of one optimiser step; the batch is cut into steps of nearly equal size, none larger. */
+  /** Sequences of one optimizer step; the batch is cut into steps of nearly equal size, none larger. */
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
 }
 
 export interface UpdateResult {
-  /** Means over the optimiser steps. */
+  /** Means over the optimizer steps. */
   readonly metrics: Metrics;
   readonly steps: number;
   readonly trainedTokens: number;
 }
 
-/** Runs the optimiser steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
+/** Runs the optimizer steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
 export async function updatePolicy(
   policy: Pick<Policy, 'update'>,
   sequences: readonly TrainingSequence[],
@@ -41,7 +41,7 @@ export async function updatePolicy(
       const metrics = await policy.update({ sequences: batch }, plan.settings);
       trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
       rows.push({ ...metrics });
-      for (const sequence of batch) trainedTokens += countOnes(sequence.mask);
+      for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
     }
   }
   return { metrics: averageRows(rows), steps: rows.length, trainedTokens };

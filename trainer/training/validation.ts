@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto';
 import { wilsonInterval } from '../algorithms/wilson-interval.ts';
-import { drawSettings, splitGroups } from '../config/derived.ts';
+import { samplingDistribution, splitGroups } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import type { Metrics } from '../data/metrics.ts';
-import type { DrawSettings } from '../generation/generation.ts';
+import type { SamplingDistribution } from '../generation/generation.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
-import type { Played, Rollouts } from './sources/episode-source.ts';
+import type { PlayedGroups, Rollouts } from './sources/episode-source.ts';
 
-export interface ValidationPlan extends DrawSettings {
+export interface ValidationPlan extends SamplingDistribution {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   /** Seed of the first level; every group has the next. */
   readonly seed: number;
@@ -30,7 +30,7 @@ export function playValidation(
   rollouts: Rollouts,
   plan: ValidationPlan,
   signal: AbortSignal,
-): Promise<Played> {
+): Promise<PlayedGroups> {
   const { temperature, topK, topP } = plan;
   return rollouts.play(validationGroups(plan), {
     temperature,
@@ -77,6 +77,6 @@ export function validationPlan(settings: RunSettings): ValidationPlan {
   return {
     tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
     seed: validation.seed,
-    ...drawSettings(validation),
+    ...samplingDistribution(validation),
   };
 }

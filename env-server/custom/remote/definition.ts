@@ -2,12 +2,12 @@ import Type, { type Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import { about, bag, behavior, closed, NAME_LENGTH, task, Wrappers } from '../definition-parts.ts';
 
-const LONGEST_URL = 2048;
-const MOST_HEADERS = 32;
+const MAX_URL_LENGTH = 2048;
+const MAX_HEADERS = 32;
 
 const Url = Type.String({
   minLength: 1,
-  maxLength: LONGEST_URL,
+  maxLength: MAX_URL_LENGTH,
   description: 'http:// or https:// address of the service; its routes are found below it.',
 });
 
@@ -27,7 +27,7 @@ const access = {
         }),
       ]),
       {
-        maxProperties: MOST_HEADERS,
+        maxProperties: MAX_HEADERS,
         description:
           'Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead.',
       },

@@ -21,7 +21,7 @@ const VALUES_PER_REPLY = 4;
 const RETRY_PAUSES_MS = [50, 250];
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MS_PER_S = 1000;
-const LONGEST_DETAIL = 300;
+const MAX_DETAIL_LENGTH = 300;
 
 /** Nothing was sent: trying again cannot do anything twice. */
 const NOT_CONNECTED = new Set([
@@ -85,13 +85,13 @@ export class RemoteNetwork {
 }
 
 /** How a definition reaches its service. */
-export interface Access {
+export interface EndpointAccess {
   readonly url: string;
   readonly headers?: Headers;
   readonly timeout_ms?: number;
 }
 
-export interface Reply {
+export interface EndpointReply {
   readonly status: number;
   readonly body: Json;
 }
@@ -113,7 +113,12 @@ export class Endpoint {
    * @param name of the environment, for messages
    * @throws Problem `invalid_request` for an address or headers that cannot be used
    */
-  constructor(name: string, access: Access, network: RemoteNetwork, now = performance.now.bind(performance)) {
+  constructor(
+    name: string,
+    access: EndpointAccess,
+    network: RemoteNetwork,
+    now = performance.now.bind(performance),
+  ) {
     this.name = name;
     this.network = network;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
@@ -182,7 +187,7 @@ export class Endpoint {
       repeatable = method === 'GET',
       headers = {},
     }: { repeatable?: boolean; headers?: { [name: string]: string } } = {},
-  ): Promise<Reply> {
+  ): Promise<EndpointReply> {
     return this.attempt(repeatable, async signal => {
       const url = this.url(route);
       this.network.guard.checkUrl(url);
@@ -335,9 +340,9 @@ function headersOf(given: Headers = {}): Headers {
 export function detailOf(body: unknown): string | undefined {
   if (!isObject(body)) return undefined;
   const { detail, error } = body;
-  if (typeof detail === 'string') return detail.slice(0, LONGEST_DETAIL);
-  if (Array.isArray(detail)) return detail.map(faultText).join('; ').slice(0, LONGEST_DETAIL);
-  return typeof error === 'string' ? error.slice(0, LONGEST_DETAIL) : undefined;
+  if (typeof detail === 'string') return detail.slice(0, MAX_DETAIL_LENGTH);
+  if (Array.isArray(detail)) return detail.map(faultText).join('; ').slice(0, MAX_DETAIL_LENGTH);
+  return typeof error === 'string' ? error.slice(0, MAX_DETAIL_LENGTH) : undefined;
 }
 
 function faultText(fault: unknown): string {

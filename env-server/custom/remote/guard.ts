@@ -1,7 +1,7 @@
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 
-/** Networks that lead somewhere else than to a public service: this machine, its neighbours, documentation, multicast. */
+/** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
 const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
   ['0.0.0.0', 8, 'this network'],
   ['10.0.0.0', 8, 'private'],
@@ -47,7 +47,7 @@ const GLOBAL_UNICAST = networkList([['2000::', 3]]);
 /** IPv4 written as IPv6, which is judged as IPv4. */
 const MAPPED = networkList([['::ffff:0:0', 96]]);
 
-const MOST_PINNED = 1000;
+const MAX_PINNED = 1000;
 
 interface Address {
   readonly address: string;
@@ -180,7 +180,7 @@ export class NetworkGuard {
         throw new UnresolvedHost(host);
       },
     );
-    if (this.#pinned.size >= MOST_PINNED) {
+    if (this.#pinned.size >= MAX_PINNED) {
       const [oldest] = this.#pinned.keys();
       this.#pinned.delete(oldest);
     }

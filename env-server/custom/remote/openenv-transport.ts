@@ -10,7 +10,7 @@ import { reading } from './reading.ts';
 const RETRY_AFTER_SECONDS = 1;
 
 /** How resets and steps of an episode reach the service. */
-export interface Transport {
+export interface OpenEnvTransport {
   /** @throws Problem */
   reset(session: string, request: JsonObject): Promise<OpenEnvReply>;
   /** @throws Problem, InvalidAction */
@@ -33,7 +33,7 @@ function readReply(data: unknown): OpenEnvReply {
 }
 
 /** `POST /reset` and `/step`; sessions are told apart by the header `X-Session-Id`. */
-export class HttpTransport implements Transport {
+export class HttpTransport implements OpenEnvTransport {
   readonly #endpoint: Endpoint;
 
   constructor(endpoint: Endpoint) {
@@ -64,7 +64,7 @@ export class HttpTransport implements Transport {
 }
 
 /** One WebSocket for each episode; replies come in the order of the requests. */
-export class WebSocketTransport implements Transport {
+export class WebSocketTransport implements OpenEnvTransport {
   readonly #endpoint: Endpoint;
   readonly #lines = new Map<string, Line>();
 

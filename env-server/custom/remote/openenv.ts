@@ -11,12 +11,17 @@ import { invalidDefinition } from '../fault.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
-import { HttpTransport, InvalidAction, type Transport, WebSocketTransport } from './openenv-transport.ts';
+import {
+  HttpTransport,
+  InvalidAction,
+  type OpenEnvTransport,
+  WebSocketTransport,
+} from './openenv-transport.ts';
 import { reading } from './reading.ts';
 import { refused, seedOf } from './webhook.ts';
 
-const LONGEST_TEXT = 1_000_000;
-const LONGEST_ACTION = 100_000;
+const MAX_TEXT_LENGTH = 1_000_000;
+const MAX_ACTION_LENGTH = 100_000;
 
 /** What the service said of itself when it was registered. */
 export interface OpenEnvFacts extends JsonObject {
@@ -67,7 +72,7 @@ export function openEnvEnvironment(
   network: RemoteNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
-  const transport: Transport =
+  const transport: OpenEnvTransport =
     definition.transport === 'http' ? new HttpTransport(endpoint) : new WebSocketTransport(endpoint);
   const {
     action_field: actionField,
@@ -78,10 +83,10 @@ export function openEnvEnvironment(
   const actionSpace: Space =
     actionField === undefined
       ? { type: 'Json', schema: { type: 'object' } }
-      : { type: 'Text', maxLength: LONGEST_ACTION };
+      : { type: 'Text', maxLength: MAX_ACTION_LENGTH };
   const messageOf = (action: Json): JsonObject | undefined => {
     if (actionField === undefined) return isObject(action) ? action : undefined;
-    return typeof action === 'string' && action.length <= LONGEST_ACTION
+    return typeof action === 'string' && action.length <= MAX_ACTION_LENGTH
       ? { [actionField]: action }
       : undefined;
   };
@@ -114,7 +119,7 @@ export function openEnvEnvironment(
         { additionalProperties: false },
       ),
       optionsSchema: Type.Object({}, { additionalProperties: false }),
-      observationSpace: { type: 'Text', maxLength: LONGEST_TEXT },
+      observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
       actionSpace,
       observationFormats: ['text', 'structured'],
       rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],

@@ -5,7 +5,7 @@ import type { Space } from '../../environments/core/space.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { aboutSpec } from '../about.ts';
-import { InvalidAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
 import { invalidDefinition } from '../fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
@@ -17,7 +17,7 @@ export interface RagenFacts extends JsonObject {
   readonly document: JsonObject;
 }
 
-interface State extends Seen {
+interface State extends AnsweredObservation {
   /** Id of the session on the other server. */
   readonly session: string;
   readonly step: number;
@@ -165,7 +165,7 @@ interface Document {
   readonly takesOptions: boolean;
 }
 
-const DEFAULT_LONGEST_TEXT = 1_000_000;
+const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 
 /** @throws BadAnswer */
 function readDocument(document: JsonObject): Document {
@@ -201,7 +201,7 @@ function readDocument(document: JsonObject): Document {
     },
     actionSpace: actionSpaceOf(document.action_space, names),
     exampleAction: document.example_action ?? null,
-    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_LONGEST_TEXT,
+    longestText: gymnasiumNumber(observation_space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH,
     rewardRange: [bound(range, 0, Number.NEGATIVE_INFINITY), bound(range, 1, Number.POSITIVE_INFINITY)],
     maxSteps,
     seedable: isObject(capabilities) && capabilities.seed === true,
@@ -220,7 +220,7 @@ function actionSpaceOf(space: Json | undefined, names: readonly string[] | undef
     return { type: 'Discrete', n, start, ...(names?.length === n && { names }) };
   }
   if (type === 'Text') {
-    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_LONGEST_TEXT };
+    return { type: 'Text', maxLength: gymnasiumNumber(space, 'max_length') ?? DEFAULT_MAX_TEXT_LENGTH };
   }
   // The other server judges the rest by its own schema.
   return { type: 'Json', schema: {} };

@@ -36,7 +36,7 @@ export class UnknownSecret extends Error {
   }
 }
 
-interface Allowance {
+interface SecretAllowance {
   readonly variable: string;
   readonly host: string | undefined;
 }
@@ -44,7 +44,7 @@ interface Allowance {
 /** Values of headers: encrypts them for the database, and finds them when a service is asked. */
 export class HeaderSecrets {
   readonly #keyFile: string | undefined;
-  readonly #allowed: readonly Allowance[];
+  readonly #allowed: readonly SecretAllowance[];
   readonly #variables: NodeJS.ProcessEnv;
   #key: Buffer | undefined;
 

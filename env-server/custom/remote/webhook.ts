@@ -2,13 +2,13 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
-import { readOutcome, readSeen, type Seen } from '../answer.ts';
+import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
 import { compileBehavior } from '../behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
 import { reading } from './reading.ts';
 
-interface State extends Seen {
+interface State extends AnsweredObservation {
   /** Our name for the episode, where the service keeps its state. */
   readonly session?: string;
   /** The service's state, where it keeps nothing. */

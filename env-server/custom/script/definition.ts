@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { behavior, closed, task } from '../definition-parts.ts';
 
-export const LONGEST_SOURCE = 256 * 1024;
+export const MAX_SOURCE_LENGTH = 256 * 1024;
 
 export const ScriptDefinition = closed(
   {
@@ -10,8 +10,8 @@ export const ScriptDefinition = closed(
     ...behavior,
     source: Type.Union(
       [
-        Type.String({ minLength: 1, maxLength: LONGEST_SOURCE }),
-        Type.Array(Type.String({ maxLength: LONGEST_SOURCE }), { minItems: 1, maxItems: 20_000 }),
+        Type.String({ minLength: 1, maxLength: MAX_SOURCE_LENGTH }),
+        Type.Array(Type.String({ maxLength: MAX_SOURCE_LENGTH }), { minItems: 1, maxItems: 20_000 }),
       ],
       {
         description:

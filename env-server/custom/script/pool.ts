@@ -3,7 +3,7 @@ import { Problem } from '../../problems.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import {
   KILL_FACTOR,
-  type Limit,
+  type ScriptLimit,
   type ScriptLimits,
   type WorkerReply,
   type WorkerRequest,
@@ -11,9 +11,9 @@ import {
 
 const WORKER = new URL('./worker.ts', import.meta.url);
 /** Scripts that one worker keeps ready. */
-const MOST_SCRIPTS_PER_WORKER = 16;
+const MAX_SCRIPTS_PER_WORKER = 16;
 /** Calls of one script that may wait. */
-const LONGEST_QUEUE = 10_000;
+const MAX_QUEUE_LENGTH = 10_000;
 /** Limits reached in a row after which a script is paused. */
 const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
@@ -26,7 +26,7 @@ export interface PoolSettings extends ScriptLimits {
   readonly workers: number;
 }
 
-interface Call {
+interface ScriptCall {
   readonly script: PooledScript;
   readonly request: string | undefined;
   readonly resolve: (text: string) => void;
@@ -38,7 +38,7 @@ export class PooledScript {
   readonly id: number;
   readonly name: string;
   readonly source: string;
-  readonly queue: Call[] = [];
+  readonly queue: ScriptCall[] = [];
   readonly breaker: CircuitBreaker;
   running = 0;
 
@@ -54,7 +54,7 @@ interface Member {
   readonly worker: Worker;
   /** Least recently used first. */
   readonly loaded: Set<number>;
-  call: Call | undefined;
+  call: ScriptCall | undefined;
   watch: NodeJS.Timeout | undefined;
   ready: boolean;
   /** It was ended because its call did not stop. */
@@ -123,10 +123,10 @@ export class ScriptPool {
         { retryAfterSeconds: pause / MS_PER_S },
       );
     }
-    if (script.queue.length >= LONGEST_QUEUE) {
+    if (script.queue.length >= MAX_QUEUE_LENGTH) {
       throw new Problem(
         'too_many_requests',
-        `${script.name} has ${LONGEST_QUEUE} calls waiting, the most it may have`,
+        `${script.name} has ${MAX_QUEUE_LENGTH} calls waiting, the most it may have`,
         {
           retryAfterSeconds: 1,
         },
@@ -150,12 +150,12 @@ export class ScriptPool {
   }
 
   /** The call whose turn it is, if there is a worker for it. */
-  #next(): Call | undefined {
+  #next(): ScriptCall | undefined {
     if (this.#idle.length === 0 && this.#members.size >= this.#settings.workers) return undefined;
     const share = Math.max(1, this.#settings.workers - 1);
     for (const script of this.#turns) {
       if (script.running >= share) continue;
-      const call = script.queue.shift() as Call;
+      const call = script.queue.shift() as ScriptCall;
       this.#turns.delete(script);
       if (script.queue.length > 0) this.#turns.add(script);
       return call;
@@ -194,11 +194,11 @@ export class ScriptPool {
     return member;
   }
 
-  #give(member: Member, call: Call): void {
+  #give(member: Member, call: ScriptCall): void {
     const { script, request } = call;
     const known = member.loaded.delete(script.id);
     const [oldest] = member.loaded;
-    const forget = !known && member.loaded.size >= MOST_SCRIPTS_PER_WORKER ? oldest : undefined;
+    const forget = !known && member.loaded.size >= MAX_SCRIPTS_PER_WORKER ? oldest : undefined;
     if (forget !== undefined) member.loaded.delete(forget);
     member.loaded.add(script.id);
     member.call = call;
@@ -243,7 +243,7 @@ export class ScriptPool {
     this.#dispatch();
   }
 
-  #settle({ script, resolve, reject }: Call, reply: WorkerReply): void {
+  #settle({ script, resolve, reject }: ScriptCall, reply: WorkerReply): void {
     if (!reply.ok && 'limit' in reply) {
       script.breaker.failed();
       reject(new Problem('script_limit', `${script.name} was stopped: ${this.#describe(reply.limit)}`));
@@ -269,7 +269,7 @@ export class ScriptPool {
     this.#dispatch();
   }
 
-  #release(member: Member): Call | undefined {
+  #release(member: Member): ScriptCall | undefined {
     clearTimeout(member.watch);
     const { call } = member;
     member.call = undefined;
@@ -277,7 +277,7 @@ export class ScriptPool {
     return call;
   }
 
-  #describe(limit: Limit): string {
+  #describe(limit: ScriptLimit): string {
     const { timeMs, memoryBytes, outputLength } = this.#settings;
     switch (limit) {
       case 'time':
@@ -303,7 +303,7 @@ async function cpuMilliseconds(worker: Worker): Promise<number | undefined> {
 }
 
 /** What ended a worker from within, where that was the script's doing. */
-function limitOf(error: Error): Limit | undefined {
+function limitOf(error: Error): ScriptLimit | undefined {
   if ((error as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY') return 'memory';
   return error instanceof RangeError ? 'recursion' : undefined;
 }

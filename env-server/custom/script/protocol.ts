@@ -24,11 +24,11 @@ export interface WorkerRequest {
   readonly request?: string;
 }
 
-export type Limit = 'time' | 'memory' | 'recursion' | 'output';
+export type ScriptLimit = 'time' | 'memory' | 'recursion' | 'output';
 
 /** What a worker answers. */
 export type WorkerReply =
   | { readonly ok: true; readonly text: string }
   /** The script threw, or is no environment. */
   | { readonly ok: false; readonly fault: string }
-  | { readonly ok: false; readonly limit: Limit };
+  | { readonly ok: false; readonly limit: ScriptLimit };

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { Limit, ScriptLimits } from './protocol.ts';
+import type { ScriptLimit, ScriptLimits } from './protocol.ts';
 import { LimitReached, loadEngine, Sandbox, ScriptFault } from './sandbox.ts';
 
 const LIMITS: ScriptLimits = {
@@ -84,7 +84,7 @@ t.test('functions may be declared as constants', async t => {
 });
 
 t.test('whatever does not stop or grows is stopped at its limit', async t => {
-  const hostile: { [name: string]: [body: string, limit: Limit] } = {
+  const hostile: { [name: string]: [body: string, limit: ScriptLimit] } = {
     'an endless loop': ['while (true) {}', 'time'],
     'an endless loop that catches everything': ['while (true) { try { for (;;) {} } catch {} }', 'time'],
     'a regular expression that never ends': ['/(a+)+$/.test("a".repeat(60) + "b")', 'time'],

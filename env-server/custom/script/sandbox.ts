@@ -7,12 +7,12 @@ import {
   Scope,
 } from 'quickjs-emscripten-core';
 import { EXPORTS, PRELUDE, REQUIRED_FUNCTIONS } from './bridge.ts';
-import { type Limit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
+import { type ScriptLimit, type ScriptLimits, STACK_BYTES } from './protocol.ts';
 
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
 const BYTES_PER_MB = 1024 * 1024;
-const LONGEST_MESSAGE = 500;
+const MAX_MESSAGE_LENGTH = 500;
 /** Of a frame of the script in the engine's stack. */
 const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
 /** A line that begins with a call, which the engine has the place of. */
@@ -20,8 +20,8 @@ const CALL = /^(?!function\b|async\b)[\w$]+\(/;
 
 /** The script was stopped. */
 export class LimitReached extends Error {
-  readonly limit: Limit;
-  constructor(limit: Limit) {
+  readonly limit: ScriptLimit;
+  constructor(limit: ScriptLimit) {
     super(limit);
     this.name = 'LimitReached';
     this.limit = limit;
@@ -31,7 +31,7 @@ export class LimitReached extends Error {
 /** The script threw, or is no environment; the message is for its author. */
 export class ScriptFault extends Error {
   constructor(message: string) {
-    super(message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE)}…` : message);
+    super(message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message);
     this.name = 'ScriptFault';
   }
 }
@@ -175,7 +175,7 @@ function placeOf(stack: unknown, source: string): string {
   return ` (${inside}which begins at line ${line})`;
 }
 
-function limitOf(name: unknown, message: unknown): Limit | undefined {
+function limitOf(name: unknown, message: unknown): ScriptLimit | undefined {
   if (name === 'InternalError' && message === 'interrupted') return 'time';
   if (name === 'InternalError' && message === 'out of memory') return 'memory';
   if (name === 'RangeError' && message === 'Maximum call stack size exceeded') return 'recursion';

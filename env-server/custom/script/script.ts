@@ -2,12 +2,12 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
-import { InvalidAnswer, isObject, readOutcome, readSeen, type Seen } from '../answer.ts';
+import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
 import { compileBehavior } from '../behavior.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
 
-interface State extends Seen {
+interface State extends AnsweredObservation {
   /** The script's own state as JSON text: only the script looks into it. */
   readonly script: string;
   readonly success: boolean;

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
-import { closed, LONGEST_TEXT, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
+import { closed, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definition-parts.ts';
 
-export const Outcome = closed(
+export const TabularOutcome = closed(
   {
     to: Type.String({ description: 'Name of the state that is reached.' }),
     probability: Type.Optional(
@@ -16,16 +16,16 @@ export const Outcome = closed(
   },
   { title: 'TabularOutcome' },
 );
-export type Outcome = Static<typeof Outcome>;
+export type TabularOutcome = Static<typeof TabularOutcome>;
 
 export const TabularState = closed(
   {
-    text: Type.String({ maxLength: LONGEST_TEXT, description: 'What the player sees.' }),
+    text: Type.String({ maxLength: MAX_TEXT_LENGTH, description: 'What the player sees.' }),
     success: Type.Optional(
       Type.Boolean({ default: false, description: 'An episode that ends here is a success.' }),
     ),
     transitions: Type.Optional(
-      Type.Record(Type.String(), Type.Array(Outcome, { minItems: 1, maxItems: 1000 }), {
+      Type.Record(Type.String(), Type.Array(TabularOutcome, { minItems: 1, maxItems: 1000 }), {
         description:
           'Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode.',
       }),

@@ -6,14 +6,14 @@ const DISCOUNT = 1 - 1e-9;
 /** States and outcomes that value iteration may look at in all: some ten milliseconds. */
 const WORK = 4_000_000;
 /** Actions that a plan may hold: 2 MB. */
-const LARGEST_PLAN = 1_000_000;
+const MAX_PLAN = 1_000_000;
 const SETTLED = 1e-12;
 const NOTHING_TO_DO = -1;
 /** States looked at between two yields. */
 const SLICE = 1000;
 
 /** What to do to earn the most within the steps that are left. */
-export interface Plan {
+export interface TabularPlan {
   /** The best action; −1 where nothing can be done. */
   best(state: number, stepsToGo: number): number;
   /** Chance that an episode of so many steps ends in a success when it is followed. */
@@ -24,14 +24,14 @@ export interface Plan {
  * Value iteration over a finite horizon. Stops early where the values settle or the work becomes too much; with
  * more steps to go than stages the last stage decides.
  */
-export function* planFor(tables: Tables, horizon: number): Sliced<Plan> {
+export function* planFor(tables: Tables, horizon: number): Sliced<TabularPlan> {
   const { states, start } = tables;
   const mostStages = Math.max(1, Math.min(horizon, Math.floor(WORK / (states.length + tables.to.length))));
   const stages: Int16Array[] = [];
   let planned = 0;
   let values = new Float64Array(states.length);
   let successes = Float64Array.from(states, state => (state.success ? 1 : 0));
-  while (stages.length < mostStages && planned + states.length <= Math.max(LARGEST_PLAN, states.length)) {
+  while (stages.length < mostStages && planned + states.length <= Math.max(MAX_PLAN, states.length)) {
     const nextValues = new Float64Array(states.length);
     const nextSuccesses = new Float64Array(states.length);
     const best = new Int16Array(states.length).fill(NOTHING_TO_DO);

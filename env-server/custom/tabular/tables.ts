@@ -4,12 +4,12 @@ import type { TabularDefinition } from './definition.ts';
 
 /** How far a sum of probabilities may be from 1. */
 const SUM_TOLERANCE = 1e-6;
-const MOST_STATES = 20_000;
-const MOST_OUTCOMES = 400_000;
-const LONGEST_NAME = 256;
-const MOST_NAMED = 8;
+const MAX_STATES = 20_000;
+const MAX_OUTCOMES = 400_000;
+const MAX_NAME_LENGTH = 256;
+const MAX_NAMED = 8;
 /** Characters of an unknown name that are repeated. */
-const LONGEST_SHOWN = 100;
+const MAX_SHOWN_LENGTH = 100;
 /** States compiled between two yields. */
 const SLICE = 64;
 
@@ -118,15 +118,15 @@ function* measured(
   entries: readonly (readonly [string, TabularDefinition['states'][string]])[],
   faults: DefinitionFaults,
 ): Sliced<[branches: number, outcomes: number]> {
-  if (entries.length > MOST_STATES) {
-    faults.add('/states', `has ${entries.length} states; at most ${MOST_STATES} are taken`);
+  if (entries.length > MAX_STATES) {
+    faults.add('/states', `has ${entries.length} states; at most ${MAX_STATES} are taken`);
     faults.raise();
   }
   let branches = 0;
   let outcomes = 0;
   for (const [index, [name, { transitions = {} }]] of entries.entries()) {
-    if (name.length > LONGEST_NAME) {
-      const detail = `the name has ${name.length} characters; at most ${LONGEST_NAME} are taken`;
+    if (name.length > MAX_NAME_LENGTH) {
+      const detail = `the name has ${name.length} characters; at most ${MAX_NAME_LENGTH} are taken`;
       faults.add(`/states/${escapePointer(shown(name))}`, detail);
     }
     for (const list of Object.values(transitions)) {
@@ -135,8 +135,8 @@ function* measured(
     }
     if (index % SLICE === 0) yield;
   }
-  if (outcomes > MOST_OUTCOMES) {
-    faults.add('/states', `have ${outcomes} outcomes in all; at most ${MOST_OUTCOMES} are taken`);
+  if (outcomes > MAX_OUTCOMES) {
+    faults.add('/states', `have ${outcomes} outcomes in all; at most ${MAX_OUTCOMES} are taken`);
   }
   faults.raise();
   return [branches, outcomes];
@@ -232,14 +232,14 @@ function some(names: Iterable<string>): string {
   const first: string[] = [];
   let more = 0;
   for (const name of names) {
-    if (first.length < MOST_NAMED) first.push(shown(name));
+    if (first.length < MAX_NAMED) first.push(shown(name));
     else more++;
   }
   return first.join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 function shown(name: string): string {
-  return name.length > LONGEST_SHOWN ? `${name.slice(0, LONGEST_SHOWN).toWellFormed()}…` : name;
+  return name.length > MAX_SHOWN_LENGTH ? `${name.slice(0, MAX_SHOWN_LENGTH).toWellFormed()}…` : name;
 }
 
 function unknownState(name: string, indexOf: ReadonlyMap<string, number>): string {

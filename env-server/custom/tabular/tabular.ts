@@ -18,7 +18,7 @@ import type { TabularDefinition } from './definition.ts';
 import { planFor } from './planning.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 
-const MOST_VOCABULARY = 2000;
+const MAX_VOCABULARY = 2000;
 
 const optionsSchema = Type.Object(
   { start: Type.Optional(Type.String({ description: 'Name of the state to start in.' })) },
@@ -202,7 +202,7 @@ function vocabularyOf({ states, actions }: Tables): string[] | undefined {
   const words = new Set(actions);
   for (const { text } of states) {
     for (const word of text.split(/\s+/)) if (word !== '') words.add(word);
-    if (words.size > MOST_VOCABULARY) return undefined;
+    if (words.size > MAX_VOCABULARY) return undefined;
   }
   return [...words];
 }

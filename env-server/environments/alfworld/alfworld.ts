@@ -27,11 +27,12 @@ import {
   treatmentOf,
 } from './household.ts';
 import { oracle, random } from './reference.ts';
+import { TOOLS } from './tools.ts';
 
 const REWARD_WON = 10;
-const MOST_STEPS = 50;
+const MAX_STEPS = 50;
 /** Most characters of a report with what can be done next. */
-const LONGEST_OBSERVATION = 8192;
+const MAX_OBSERVATION_LENGTH = 8192;
 
 const configSchema = Type.Object(
   {
@@ -42,7 +43,7 @@ const configSchema = Type.Object(
       description: 'Types of task that are drawn.',
     }),
     split: splitSchema,
-    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
   },
   { additionalProperties: false },
 );
@@ -99,13 +100,13 @@ export const alfworld = {
     configSchema,
     optionsSchema,
     presets: Object.fromEntries(TASK_TYPES.map(type => [type, { tasks: [type] }])),
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: 200, charset: LINES },
     observationFormats: ['text', 'structured'],
     rewardRange: [0, REWARD_WON],
     rewardThreshold: REWARD_WON,
     knownOptimum: { success: 1, source: 'reference policy `oracle`' },
-    maxEpisodeSteps: MOST_STEPS,
+    maxEpisodeSteps: MAX_STEPS,
     exampleAction: 'go to countertop 1',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -117,7 +118,7 @@ export const alfworld = {
   }),
 
   observationSpaces: (): ObservationSpaces => {
-    const line = text(LONGEST_OBSERVATION);
+    const line = text(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
       structured: dict({
@@ -159,6 +160,8 @@ export const alfworld = {
   },
 
   validActions: admissible,
+
+  tools: TOOLS,
 
   references: { oracle, random },
 } satisfies Environment<AlfworldConfig, HouseholdState>;

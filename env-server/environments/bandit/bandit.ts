@@ -15,10 +15,10 @@ import type { ObservationSpaces } from '../core/space.ts';
 import { choice, dict, LINES, number, orNull, text, tuple } from '../core/spaces.ts';
 import { type NamePair, TEST_PAIRS, TRAIN_PAIRS } from './names.ts';
 
-const LONGEST_NAME = 64;
+const MAX_NAME_LENGTH = 64;
 const JOIN = 'or';
 /** Steps before truncation: a name that is no arm pulls nothing and may be followed by one that is. */
-const MOST_ATTEMPTS = 10;
+const MAX_ATTEMPTS = 10;
 
 const configSchema = Type.Object(
   {
@@ -49,7 +49,7 @@ const configSchema = Type.Object(
 );
 
 const name = (description: string) =>
-  Type.Optional(Type.String({ pattern: '^\\S+$', maxLength: LONGEST_NAME, description }));
+  Type.Optional(Type.String({ pattern: '^\\S+$', maxLength: MAX_NAME_LENGTH, description }));
 
 const optionsSchema = Type.Object(
   {
@@ -95,13 +95,13 @@ const spec: EnvironmentSpec = {
   configSchema,
   optionsSchema,
   presets: { test: { split: 'test' } },
-  observationSpace: { type: 'Text', maxLength: 4 * LONGEST_NAME },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_NAME, charset: LINES },
+  observationSpace: { type: 'Text', maxLength: 4 * MAX_NAME_LENGTH },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_NAME_LENGTH, charset: LINES },
   observationFormats: ['text', 'structured'],
   rewardRange: [-100, 100],
   rewardThreshold: 0.24,
   knownOptimum: { success: 1, source: 'the daring name is the high arm' },
-  maxEpisodeSteps: MOST_ATTEMPTS,
+  maxEpisodeSteps: MAX_ATTEMPTS,
   exampleAction: 'Stuntman',
   history: [{ version: 0, change: 'First version.' }],
 };
@@ -121,10 +121,10 @@ export const bandit = {
   },
 
   observationSpaces: (): ObservationSpaces => {
-    const name = text(LONGEST_NAME);
+    const name = text(MAX_NAME_LENGTH);
     const pulled = dict({ arm: choice('low', 'high'), reward: number(), name });
     return {
-      text: text(4 * LONGEST_NAME),
+      text: text(4 * MAX_NAME_LENGTH),
       structured: dict({ arms: tuple(name, name), pulled: orNull(pulled) }),
     };
   },

@@ -1,4 +1,4 @@
-import type { TSchema } from 'typebox';
+import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { ObservationSpaces, Space } from './space.ts';
@@ -50,6 +50,9 @@ export interface Environment<Config = JsonObject, State = Json> {
 
   /** The actions that are legal now, for environments where that depends on the state. */
   validActions?(state: State): readonly Json[];
+
+  /** Kinds of actions as tools with named arguments, for players that call tools; `step` takes each of them as an action too. */
+  readonly tools?: readonly ActionTool[];
 
   /** The state as a picture. */
   render?(state: State): Picture;
@@ -105,7 +108,7 @@ export interface StepInfo extends JsonObject {
 export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
 
 export interface EnvironmentSpec {
-  /** `[namespace/]Name-vN`; changed behaviour means a new version. */
+  /** `[namespace/]Name-vN`; changed behavior means a new version. */
   readonly id: string;
   readonly title: string;
   /** Markdown: the rules, in our own words. */
@@ -148,6 +151,17 @@ export interface Description {
   readonly actionFormat?: string;
   /** The words that observations and actions are made of, for word-level tokenizers; absent for free text. */
   readonly vocabulary?: readonly string[];
+}
+
+/** One kind of action as a tool. */
+export interface ActionTool {
+  /** Lower case with `_`; not one that every environment has (see `transports/mcp/tools.ts`). */
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of the arguments, a closed object. */
+  readonly parameters: TObject;
+  /** The action that a call stands for; whether it is valid now is the environment's business. */
+  action(given: { readonly [name: string]: string }): Json;
 }
 
 export interface ReferencePolicy<State> {

@@ -2,7 +2,7 @@ import { Value } from 'typebox/value';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Space } from './space.ts';
 
-type Of<T extends Space['type']> = Extract<Space, { type: T }>;
+type SpaceOfType<T extends Space['type']> = Extract<Space, { type: T }>;
 
 /**
  * Says why a value is not in a space, as Gymnasium would see it, or undefined where it is. Members of a discrete space
@@ -41,12 +41,12 @@ export function whyOutside(space: Space, value: Json, also = ''): string | undef
   }
 }
 
-function inDiscrete({ n, start = 0, names }: Of<'Discrete'>, value: Json): boolean {
+function inDiscrete({ n, start = 0, names }: SpaceOfType<'Discrete'>, value: Json): boolean {
   if (typeof value === 'string') return names?.includes(value) === true;
   return isInteger(value) && value >= start && value < start + n;
 }
 
-function whyNoText(space: Of<'Text'>, value: Json, also: string): string | undefined {
+function whyNoText(space: SpaceOfType<'Text'>, value: Json, also: string): string | undefined {
   const { minLength = 0, maxLength, pattern, values, charset } = space;
   if (typeof value !== 'string') return `${shown(value)} is no text`;
   if (value.length < minLength) return `has ${value.length} characters, fewer than ${minLength}`;
@@ -60,7 +60,7 @@ function whyNoText(space: Of<'Text'>, value: Json, also: string): string | undef
   return odd === undefined ? undefined : `has the character ${shown(odd)}, which is not in the charset`;
 }
 
-function whyNoElement({ low, high, dtype }: Of<'Box'>, element: Json): string | undefined {
+function whyNoElement({ low, high, dtype }: SpaceOfType<'Box'>, element: Json): string | undefined {
   if (typeof element !== 'number') return `${shown(element)} is no number`;
   if (dtype !== 'float64' && !Number.isInteger(element)) return `${element} is not whole`;
   if ((low !== null && element < low) || (high !== null && element > high)) {
@@ -91,7 +91,7 @@ function whyNoTuple<T>(
   return firstFault(value, (element, index) => whyNot(parts[index], element));
 }
 
-function whyNoDict({ spaces }: Of<'Dict'>, value: Json, also: string): string | undefined {
+function whyNoDict({ spaces }: SpaceOfType<'Dict'>, value: Json, also: string): string | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return `${shown(value)} is no object`;
   const fields = value as JsonObject;
@@ -118,9 +118,9 @@ function firstFault(
 
 const isInteger = (value: Json): value is number => typeof value === 'number' && Number.isInteger(value);
 
-const LONGEST_SHOWN = 60;
+const MAX_SHOWN_LENGTH = 60;
 
 function shown(value: Json): string {
   const written = JSON.stringify(value);
-  return written.length > LONGEST_SHOWN ? `${written.slice(0, LONGEST_SHOWN)}…` : written;
+  return written.length > MAX_SHOWN_LENGTH ? `${written.slice(0, MAX_SHOWN_LENGTH)}…` : written;
 }

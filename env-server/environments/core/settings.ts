@@ -8,7 +8,7 @@ import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOption
 /** The key of a configuration that names one of the environment's presets. */
 export const PRESET_KEY = 'preset';
 /** Characters of an unknown key that are repeated. */
-const LONGEST_KEY = 100;
+const MAX_KEY_LENGTH = 100;
 
 /**
  * The effective configuration: schema defaults, over them the preset that `given.preset` names, over
@@ -96,7 +96,7 @@ function firstFault(schema: TSchema, value: JsonObject, besides: readonly string
     return { pointer, message: faultText(fault, 'value') };
   }
   const known = [...Object.keys(properties), ...besides];
-  const name = key.name.slice(0, LONGEST_KEY);
+  const name = key.name.slice(0, MAX_KEY_LENGTH);
   return {
     pointer,
     message: `unknown key ${name}${suggestion(name, known)}; it knows ${known.join(', ') || 'none'}`,

@@ -26,7 +26,7 @@ import { drawPuzzle } from './generator.ts';
 import { RIGHT, score } from './scoring.ts';
 import { solve, solveBySigns } from './solver.ts';
 
-const LONGEST_ANSWER = 2000;
+const MAX_ANSWER_LENGTH = 2000;
 
 export type CountdownState = {
   readonly nums: readonly number[];
@@ -52,8 +52,8 @@ const spec: EnvironmentSpec = {
   configSchema,
   optionsSchema,
   presets: PRESETS,
-  observationSpace: { type: 'Text', maxLength: 4 * LONGEST_ANSWER },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER, charset: LINES },
+  observationSpace: { type: 'Text', maxLength: 4 * MAX_ANSWER_LENGTH },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_ANSWER_LENGTH, charset: LINES },
   observationFormats: ['text', 'structured'],
   rewardRange: [0, 1],
   knownOptimum: { success: 1, source: 'search over all expressions solves every generated puzzle' },
@@ -73,11 +73,11 @@ export const countdown = {
   }),
 
   observationSpaces: (): ObservationSpaces => ({
-    text: text(4 * LONGEST_ANSWER),
+    text: text(4 * MAX_ANSWER_LENGTH),
     structured: dict({
       nums: list(COUNT),
       target: number(),
-      answer: orNull(dict({ text: text(LONGEST_ANSWER), value: orNull(number()), reward: number(0, 1) })),
+      answer: orNull(dict({ text: text(MAX_ANSWER_LENGTH), value: orNull(number()), reward: number(0, 1) })),
     }),
   }),
 
@@ -93,7 +93,7 @@ export const countdown = {
   },
 
   step(state: CountdownState, action: Json): Transition<CountdownState> {
-    const valid = typeof action === 'string' && action.length <= LONGEST_ANSWER;
+    const valid = typeof action === 'string' && action.length <= MAX_ANSWER_LENGTH;
     if (!valid || state.answer) {
       return {
         state,

@@ -3,13 +3,13 @@ import { InvalidField, numberField, numbersField } from '../core/datasets/record
 
 export type Puzzle = { readonly nums: readonly number[]; readonly target: number };
 
-const MOST_NUMBERS = 6;
+const MAX_NUMBERS = 6;
 
 /** A row of the public Countdown data. @throws InvalidField */
 export function readPuzzle(record: JsonObject): Puzzle {
   const nums = numbersField(record, 'nums');
-  if (nums.length === 0 || nums.length > MOST_NUMBERS || !nums.every(isNatural)) {
-    throw new InvalidField('nums', `expected 1 to ${MOST_NUMBERS} integers from 0`);
+  if (nums.length === 0 || nums.length > MAX_NUMBERS || !nums.every(isNatural)) {
+    throw new InvalidField('nums', `expected 1 to ${MAX_NUMBERS} integers from 0`);
   }
   return { nums, target: numberField(record, 'target') };
 }

@@ -4,7 +4,7 @@ import { isInSplit } from '../core/splits.ts';
 import type { CountdownConfig } from './config.ts';
 import { type Puzzle, puzzleKey } from './data.ts';
 
-const MOST_TRIES = 100_000;
+const MAX_TRIES = 100_000;
 
 /**
  * Numbers and a target that joining them in a random way has come to, so that there is a solution.
@@ -13,7 +13,7 @@ const MOST_TRIES = 100_000;
 export function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
   const { min_nums, max_nums, max_number, max_target } = config;
   const operators = config.operators === 'plus_minus' ? ['+', '-'] : ['+', '-', '*', '/'];
-  for (let attempt = 0; attempt < MOST_TRIES; attempt++) {
+  for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
     const count = min_nums + rng.integer(max_nums - min_nums + 1);
     const nums = Array.from({ length: count }, () => 1 + rng.integer(max_number));
     const target = joinAll(nums, operators, rng);
@@ -21,7 +21,7 @@ export function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
     const puzzle = { nums, target };
     if (isInSplit(puzzleKey(puzzle), config.split)) return puzzle;
   }
-  throw new InvalidConfig('/max_target', `found no puzzle in ${MOST_TRIES} tries; allow larger targets`);
+  throw new InvalidConfig('/max_target', `found no puzzle in ${MAX_TRIES} tries; allow larger targets`);
 }
 
 /** Joins random pairs until one value is left; undefined as soon as one is no integer from 0. */

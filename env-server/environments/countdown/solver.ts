@@ -1,9 +1,9 @@
 /** Values are told apart to this fraction of one. */
 const STEPS_PER_UNIT = 1e6;
 /** Sets of up to this many numbers have all their values tabulated; larger ones are split. */
-const MOST_TABULATED = 3;
+const MAX_TABULATED = 3;
 
-interface Term {
+interface SolverTerm {
   readonly value: number;
   readonly text: string;
   /** Binds as tightly as: 2 a number or brackets, 1 a product, 0 a sum. */
@@ -17,12 +17,12 @@ interface Term {
  * @returns undefined when there is none
  */
 export function solve(nums: readonly number[], target: number): string | undefined {
-  const tables = new Map<number, ReadonlyMap<number, Term>>();
+  const tables = new Map<number, ReadonlyMap<number, SolverTerm>>();
 
-  const tableOf = (set: number): ReadonlyMap<number, Term> => {
+  const tableOf = (set: number): ReadonlyMap<number, SolverTerm> => {
     const known = tables.get(set);
     if (known) return known;
-    const table = new Map<number, Term>();
+    const table = new Map<number, SolverTerm>();
     for (const [a, b] of splits(set)) {
       for (const left of tableOf(a).values()) {
         for (const right of tableOf(b).values()) {
@@ -38,8 +38,8 @@ export function solve(nums: readonly number[], target: number): string | undefin
     return table;
   };
 
-  const make = (set: number, wanted: number): Term | undefined => {
-    if (size(set) <= MOST_TABULATED) return tableOf(set).get(keyOf(wanted));
+  const make = (set: number, wanted: number): SolverTerm | undefined => {
+    if (size(set) <= MAX_TABULATED) return tableOf(set).get(keyOf(wanted));
     for (const [smaller, larger] of splits(set)) {
       for (const part of tableOf(smaller).values()) {
         for (const { missing, join } of waysTo(wanted, part)) {
@@ -53,7 +53,7 @@ export function solve(nums: readonly number[], target: number): string | undefin
     return undefined;
   };
 
-  const anyOf = (set: number): Term => {
+  const anyOf = (set: number): SolverTerm => {
     const chosen = nums.filter((_, i) => (set >> i) & 1);
     return { value: chosen.reduce((sum, num) => sum + num, 0), text: chosen.join(' + '), rank: 0 };
   };
@@ -62,12 +62,15 @@ export function solve(nums: readonly number[], target: number): string | undefin
 }
 
 /** What must come from elsewhere to make `wanted` with a part, and how the two are joined then. */
-function waysTo(wanted: number, part: Term): { missing: number; join: (rest: Term) => Term }[] {
+function waysTo(
+  wanted: number,
+  part: SolverTerm,
+): { missing: number; join: (rest: SolverTerm) => SolverTerm }[] {
   const { value } = part;
   const ways = [
-    { missing: wanted - value, join: (rest: Term) => sum(part, rest) },
-    { missing: value - wanted, join: (rest: Term) => difference(part, rest) },
-    { missing: wanted + value, join: (rest: Term) => difference(rest, part) },
+    { missing: wanted - value, join: (rest: SolverTerm) => sum(part, rest) },
+    { missing: value - wanted, join: (rest: SolverTerm) => difference(part, rest) },
+    { missing: wanted + value, join: (rest: SolverTerm) => difference(rest, part) },
   ];
   if (value === 0) return ways;
   ways.push(
@@ -78,31 +81,31 @@ function waysTo(wanted: number, part: Term): { missing: number; join: (rest: Ter
   return ways;
 }
 
-function joinAll(a: Term, b: Term): Term[] {
+function joinAll(a: SolverTerm, b: SolverTerm): SolverTerm[] {
   const joined = [sum(a, b), difference(a, b), difference(b, a), product(a, b)];
   if (b.value !== 0) joined.push(quotient(a, b));
   if (a.value !== 0) joined.push(quotient(b, a));
   return joined;
 }
 
-function sum(a: Term, b: Term): Term {
+function sum(a: SolverTerm, b: SolverTerm): SolverTerm {
   return { value: a.value + b.value, text: `${a.text} + ${b.text}`, rank: 0 };
 }
 
-function difference(a: Term, b: Term): Term {
+function difference(a: SolverTerm, b: SolverTerm): SolverTerm {
   return { value: a.value - b.value, text: `${a.text} - ${bracket(b, 1)}`, rank: 0 };
 }
 
-function product(a: Term, b: Term): Term {
+function product(a: SolverTerm, b: SolverTerm): SolverTerm {
   return { value: a.value * b.value, text: `${bracket(a, 1)} * ${bracket(b, 1)}`, rank: 1 };
 }
 
-function quotient(a: Term, b: Term): Term {
+function quotient(a: SolverTerm, b: SolverTerm): SolverTerm {
   return { value: a.value / b.value, text: `${bracket(a, 1)} / ${bracket(b, 2)}`, rank: 1 };
 }
 
 /** The text of a term where something that binds less tightly than `rank` needs brackets. */
-function bracket(term: Term, rank: number): string {
+function bracket(term: SolverTerm, rank: number): string {
   return term.rank < rank ? `(${term.text})` : term.text;
 }
 

@@ -2,10 +2,10 @@ import { availableParallelism } from 'node:os';
 import { InvalidConfig } from '../core/environment.ts';
 import { configSchema, type DeepCoderConfig } from './config.ts';
 import type { QueueLimits } from './sandbox/fair-queue.ts';
-import type { Limits } from './sandbox/sandbox.ts';
+import type { JobLimits } from './sandbox/sandbox.ts';
 import { type DeepCoderVariable, readVariable } from './variables.ts';
 
-type Limit = keyof Limits;
+type Limit = keyof JobLimits;
 
 const CEILINGS: { readonly [limit in Limit]: DeepCoderVariable } = {
   cpu_s: 'RAGEN_DEEPCODER_MAX_CPU_SECONDS',
@@ -14,13 +14,13 @@ const CEILINGS: { readonly [limit in Limit]: DeepCoderVariable } = {
   memory_mb: 'RAGEN_DEEPCODER_MAX_MEMORY_MB',
   output_bytes: 'RAGEN_DEEPCODER_MAX_OUTPUT_BYTES',
 };
-const MOST_TESTS: DeepCoderVariable = 'RAGEN_DEEPCODER_MAX_TESTS';
+const MAX_TESTS: DeepCoderVariable = 'RAGEN_DEEPCODER_MAX_TESTS';
 const LIMITS = Object.keys(CEILINGS) as Limit[];
 
 /** What players may set at most on this server. */
 export function ceilings(): { readonly [limit in Limit | 'tests']: number } {
   const limits = Object.fromEntries(LIMITS.map(limit => [limit, readVariable(CEILINGS[limit])]));
-  return { ...(limits as { [limit in Limit]: number }), tests: readVariable(MOST_TESTS) };
+  return { ...(limits as { [limit in Limit]: number }), tests: readVariable(MAX_TESTS) };
 }
 
 /** @throws InvalidConfig naming the first ceiling that is exceeded; a default is cut down instead */
@@ -39,9 +39,9 @@ export function checkCeilings(config: DeepCoderConfig): void {
 
 /** Why so many tests are refused; undefined where they are not. */
 export function tooManyTests(count: number): string | undefined {
-  const most = readVariable(MOST_TESTS);
+  const most = readVariable(MAX_TESTS);
   if (count <= most) return undefined;
-  return `there are ${count} tests; the ceiling of this server is ${most}, which its operator sets with ${MOST_TESTS}`;
+  return `there are ${count} tests; the ceiling of this server is ${most}, which its operator sets with ${MAX_TESTS}`;
 }
 
 /** The limits of an episode. */

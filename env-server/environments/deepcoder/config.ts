@@ -6,7 +6,7 @@ import type { Task } from './task.ts';
 import { CALL_TASKS } from './tasks-call.ts';
 import { STDIN_TASKS } from './tasks-stdin.ts';
 
-export const LONGEST_STATEMENT = 100_000;
+export const MAX_STATEMENT_LENGTH = 100_000;
 
 /** The shipped tasks. */
 export const TASKS: readonly Task[] = [...CALL_TASKS, ...STDIN_TASKS];
@@ -60,7 +60,7 @@ export const optionsSchema = Type.Object(
     statement: Type.Optional(
       Type.String({
         minLength: 1,
-        maxLength: LONGEST_STATEMENT,
+        maxLength: MAX_STATEMENT_LENGTH,
         description: 'A task of your own; goes with tests.',
       }),
     ),

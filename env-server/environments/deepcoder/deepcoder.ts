@@ -8,23 +8,23 @@ import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, dict, LINES, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
 import { ceilings, checkCeilings, limitsOf, queueLimits } from './ceilings.ts';
-import { configSchema, type DeepCoderConfig, LONGEST_STATEMENT, optionsSchema } from './config.ts';
+import { configSchema, type DeepCoderConfig, MAX_STATEMENT_LENGTH, optionsSchema } from './config.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
 import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
-import { type Limits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
+import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import type { Task, Test } from './task.ts';
 import { chooseTask } from './task-choice.ts';
 
-const LONGEST_PROGRAM = 50_000;
+const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;
 const RETRY_AFTER_SECONDS = 10;
 /** Of a failure whose every character is escaped. */
-const LONGEST_FAILURE = 10 * SHOWN_CHARS;
+const MAX_FAILURE_LENGTH = 10 * SHOWN_CHARS;
 
 export type DeepCoderState = {
   readonly task: Task;
-  readonly limits: { readonly [limit in keyof Limits]: number };
+  readonly limits: { readonly [limit in keyof JobLimits]: number };
   readonly outcome: {
     readonly passed: number;
     readonly total: number;
@@ -78,8 +78,8 @@ export const deepCoder = {
     configSchema,
     optionsSchema,
     presets: SPLIT_PRESETS,
-    observationSpace: { type: 'Text', maxLength: LONGEST_STATEMENT + LONGEST_PROGRAM },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_PROGRAM, charset: `${LINES}\t` },
+    observationSpace: { type: 'Text', maxLength: MAX_STATEMENT_LENGTH + MAX_PROGRAM_LENGTH },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_PROGRAM_LENGTH, charset: `${LINES}\t` },
     ...MARKED_WORDS,
     knownOptimum: {
       success: 1,
@@ -101,12 +101,12 @@ export const deepCoder = {
   observationSpaces({ data }: DeepCoderConfig): ObservationSpaces {
     const of = words([data]);
     return {
-      text: of(LONGEST_STATEMENT + LONGEST_PROGRAM),
+      text: of(MAX_STATEMENT_LENGTH + MAX_PROGRAM_LENGTH),
       structured: dict({
-        statement: of(LONGEST_STATEMENT),
-        starter: of(LONGEST_PROGRAM),
-        entry: orNull(of(LONGEST_STATEMENT)),
-        outcome: orNull(dict({ passed: COUNT, total: COUNT, failure: text(LONGEST_FAILURE) })),
+        statement: of(MAX_STATEMENT_LENGTH),
+        starter: of(MAX_PROGRAM_LENGTH),
+        entry: orNull(of(MAX_STATEMENT_LENGTH)),
+        outcome: orNull(dict({ passed: COUNT, total: COUNT, failure: text(MAX_FAILURE_LENGTH) })),
       }),
     };
   },
@@ -120,7 +120,8 @@ export const deepCoder = {
 
   /** @throws Problem `isolation_unavailable`, `environment_busy`, `too_many_requests`: the state stands */
   async step(state: DeepCoderState, action: Json): Promise<Transition<DeepCoderState>> {
-    const program = typeof action === 'string' && action.length <= LONGEST_PROGRAM ? programOf(action) : '';
+    const program =
+      typeof action === 'string' && action.length <= MAX_PROGRAM_LENGTH ? programOf(action) : '';
     const { task, limits } = state;
     if (program.trim() === '' || state.outcome) {
       const success = state.outcome !== null && state.outcome.passed === state.outcome.total;

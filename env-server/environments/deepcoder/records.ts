@@ -54,13 +54,13 @@ function firstText(value: Json | undefined): string {
   return typeof first === 'string' ? first : '';
 }
 
-interface Read {
+interface ReadTask {
   readonly entry: string | null;
   readonly list: Test[];
 }
 
 /** `{inputs: […], outputs: […], fn_name?}`, as TACO and APPS write tests. */
-function pairedTests({ inputs, outputs, fn_name }: JsonObject, field: string): Read {
+function pairedTests({ inputs, outputs, fn_name }: JsonObject, field: string): ReadTask {
   if (!Array.isArray(inputs) || !Array.isArray(outputs) || inputs.length !== outputs.length) {
     throw new InvalidField(field, 'expected inputs and outputs, two lists of the same length');
   }
@@ -84,7 +84,7 @@ function unwrapped(output: Json): Json {
  * `[{input, output, testtype}]`, as LiveCodeBench writes tests, arguments as JSON, a line each; or
  * `[{input, output, type, fn_name}]`, as PrimeIntellect does, arguments in a list.
  */
-function listedTests(tests: Json, field: string, named: string | null): Read {
+function listedTests(tests: Json, field: string, named: string | null): ReadTask {
   if (!Array.isArray(tests)) throw new InvalidField(field, 'expected a list of tests, or inputs and outputs');
   let entry: string | null = null;
   const list = tests.map((test: Json, index): Test => {

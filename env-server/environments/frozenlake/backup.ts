@@ -1,4 +1,4 @@
-import { DIRECTIONS, isOver, type Lake, neighbour, slipRate } from './rules.ts';
+import { DIRECTIONS, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
 const reachedOf = new WeakMap<Lake, Int32Array>();
 
@@ -8,7 +8,7 @@ function reached(lake: Lake): Int32Array {
   if (known) return known;
   const cells = Int32Array.from({ length: DIRECTIONS * lake.rows * lake.cols }, (_, at) => {
     const cell = Math.floor(at / DIRECTIONS);
-    return isOver(lake, cell) ? cell : neighbour(lake, cell, at % DIRECTIONS);
+    return isOver(lake, cell) ? cell : neighbor(lake, cell, at % DIRECTIONS);
   });
   reachedOf.set(lake, cells);
   return cells;

@@ -3,7 +3,7 @@ import { backedUp } from './backup.ts';
 import { ACTIONS, isOver, type Lake } from './rules.ts';
 
 /** Longer sequences add next to nothing: after three unseen moves the player hardly knows where it stands. */
-const LONGEST_SEQUENCE = 3;
+const MAX_SEQUENCE_LENGTH = 3;
 
 /** Just under 1, so that of two equally safe ways the one with fewer turns wins; of those, the shorter sequence. */
 const DISCOUNT = 1 - 1e-6;
@@ -31,7 +31,7 @@ const turnsOf = new WeakMap<Lake, Map<number, Turn[]>>();
  * @returns action names, empty where the episode is over
  */
 export function* bestTurn(lake: Lake, position: number, count: number, turns: number): Sliced<string[]> {
-  const longest = Math.min(count, LONGEST_SEQUENCE);
+  const longest = Math.min(count, MAX_SEQUENCE_LENGTH);
   const ofLake = turnsOf.get(lake) ?? new Map<number, Turn[]>();
   turnsOf.set(lake, ofLake);
   const known = ofLake.get(longest) ?? [];

@@ -13,7 +13,7 @@ import {
   isHole,
   isOver,
   MOVED,
-  neighbour,
+  neighbor,
   REACHED_GOAL,
   STAYED,
   STAYED_ON_GOAL,
@@ -49,7 +49,7 @@ function step(state: FrozenLakeState, action: Json, rng: Random): Transition<Fro
     return { state, reward: 0, terminated: true, info: position === lake.goal ? STAYED_ON_GOAL : STAYED };
   }
   const direction = lake.success_rate === 1 ? chosen : slippedDirection(lake, chosen, rng.float());
-  const next = neighbour(lake, position, direction);
+  const next = neighbor(lake, position, direction);
   const moved: FrozenLakeState = { lake, position: next, steps: state.steps + 1 };
   if (next === lake.goal) return { state: moved, reward: 1, terminated: true, info: REACHED_GOAL };
   return {

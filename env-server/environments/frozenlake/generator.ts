@@ -3,12 +3,12 @@ import { cellAt, type Layout, readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { isInSplit } from '../core/splits.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
-import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbour } from './rules.ts';
+import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbor } from './rules.ts';
 
 /** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
-const MOST_TRIES = 10_000;
+const MAX_TRIES = 10_000;
 
-type Ground = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
+type LakeGround = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
 
 /**
  * The lake of an episode and where the player stands on it.
@@ -38,7 +38,7 @@ export function createLake(
   return { lake, position };
 }
 
-function pinnedGround(layout: Layout, config: FrozenLakeConfig, options: FrozenLakeOptions): Ground {
+function pinnedGround(layout: Layout, config: FrozenLakeConfig, options: FrozenLakeOptions): LakeGround {
   const { rows, cols } = layout;
   const { symbols } = config;
   const starts: number[] = [];
@@ -69,14 +69,14 @@ function onlyOne(name: string, cells: readonly number[]): number {
   return cells[0];
 }
 
-function refuseBadEnds({ cells, start, goal }: Ground): void {
+function refuseBadEnds({ cells, start, goal }: LakeGround): void {
   if (start === goal) throw new InvalidOptions('/goal', 'start and goal are the same cell');
   if (cells[start] === HOLE) throw new InvalidOptions('/start', 'the start is a hole');
   if (cells[goal] === HOLE) throw new InvalidOptions('/goal', 'the goal is a hole');
 }
 
 /** RAGEN's generator: cells, start and goal are drawn anew until a path over ice joins the two. */
-function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLakeOptions): Ground {
+function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLakeOptions): LakeGround {
   const { size } = config;
   const area = size * size;
   const pinnedStart = options.start && cellAt('/start', options.start, size, size);
@@ -84,7 +84,7 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   if (pinnedStart !== undefined && pinnedStart === pinnedGoal) {
     throw new InvalidOptions('/goal', 'start and goal are the same cell');
   }
-  for (let attempt = 0; attempt < MOST_TRIES; attempt++) {
+  for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
     const drawn = Array.from({ length: area }, () => (rng.chance(config.p_frozen) ? FROZEN : HOLE));
     let start = pinnedStart ?? rng.integer(area);
     let goal = pinnedGoal ?? rng.integer(area);
@@ -99,16 +99,16 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   }
   throw new InvalidConfig(
     '/p_frozen',
-    `found no ${size} × ${size} lake with a reachable goal in ${MOST_TRIES} tries; raise p_frozen`,
+    `found no ${size} × ${size} lake with a reachable goal in ${MAX_TRIES} tries; raise p_frozen`,
   );
 }
 
 /** The text that decides which split a lake belongs to. */
-export function groundKey({ cols, cells, start, goal }: Ground): string {
+export function groundKey({ cols, cells, start, goal }: LakeGround): string {
   return `${cols} ${cells} ${start} ${goal}`;
 }
 
-export function isReachable(lake: Ground): boolean {
+export function isReachable(lake: LakeGround): boolean {
   const seen = new Uint8Array(lake.rows * lake.cols);
   const frontier = [lake.start];
   seen[lake.start] = 1;
@@ -116,7 +116,7 @@ export function isReachable(lake: Ground): boolean {
     const cell = frontier.pop()!;
     if (cell === lake.goal) return true;
     for (let direction = 0; direction < DIRECTIONS; direction++) {
-      const next = neighbour(lake, cell, direction);
+      const next = neighbor(lake, cell, direction);
       if (!seen[next] && !isHole(lake, next)) {
         seen[next] = 1;
         frontier.push(next);

@@ -4,15 +4,7 @@ import type { ReferencePolicy } from '../core/environment.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { backedUp } from './backup.ts';
 import { bestTurn } from './blind-turns.ts';
-import {
-  ACTIONS,
-  DIRECTIONS,
-  type FrozenLakeState,
-  isOver,
-  type Lake,
-  neighbour,
-  slipRate,
-} from './rules.ts';
+import { ACTIONS, DIRECTIONS, type FrozenLakeState, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
 /** Just under 1, so that of two equally safe ways the shorter one wins. */
 const DISCOUNT = 1 - 1e-6;
@@ -21,7 +13,7 @@ const DISCOUNT = 1 - 1e-6;
 const SETTLED = 1e-12;
 
 /** Steps to go beyond which more make no difference worth the time. */
-const MOST_STAGES = 1000;
+const MAX_STAGES = 1000;
 /** Stages computed before others have their turn on the event loop: some milliseconds on a large lake. */
 const STAGES_AT_A_TIME = 20;
 
@@ -47,7 +39,7 @@ function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
     stages = { values: [last], settled: false };
     stagesOf.set(lake, stages);
   }
-  while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MOST_STAGES) {
+  while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MAX_STAGES) {
     const before = stages.values[stages.values.length - 1];
     const after = before.slice();
     const choices = DIRECTION_IDS.map(direction => backedUp(lake, before, direction));
@@ -68,7 +60,7 @@ function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
 function* bestDirection(lake: Lake, position: number, stepsToGo: number): Sliced<number> {
   const after = yield* values(lake, stepsToGo - 1);
   const slip = slipRate(lake);
-  const reached = DIRECTION_IDS.map(direction => after[neighbour(lake, position, direction)]);
+  const reached = DIRECTION_IDS.map(direction => after[neighbor(lake, position, direction)]);
   const choices = reached.map(
     (value, direction) =>
       lake.success_rate * value +
@@ -95,7 +87,7 @@ function* bestActions({ lake, position, steps }: FrozenLakeState, count: number)
   for (let taken = steps; actions.length < count && taken < lake.max_steps && !isOver(lake, at); taken++) {
     const direction = yield* bestDirection(lake, at, lake.max_steps - taken);
     actions.push(ACTIONS.names[direction]);
-    at = neighbour(lake, at, direction);
+    at = neighbor(lake, at, direction);
   }
   return actions;
 }

@@ -39,7 +39,7 @@ export const ACTIONS = namedActions(['Left', 'Down', 'Right', 'Up'], 1);
 export const DIRECTIONS = 4;
 
 /** The cell that lies in a direction (0 Left, 1 Down, 2 Right, 3 Up), or the same one at the edge. */
-export function neighbour(lake: Pick<Lake, 'rows' | 'cols'>, position: number, direction: number): number {
+export function neighbor(lake: Pick<Lake, 'rows' | 'cols'>, position: number, direction: number): number {
   const { cols } = lake;
   const col = position % cols;
   switch (direction) {
@@ -74,7 +74,7 @@ export function slipRate(lake: Lake): number {
 export function outcomes(lake: Lake, position: number, direction: number): readonly Outcome[] {
   if (isOver(lake, position)) return [{ probability: 1, position, reward: 0, terminated: true }];
   const towards = (turn: number, probability: number): Outcome => {
-    const next = neighbour(lake, position, (direction + turn) % DIRECTIONS);
+    const next = neighbor(lake, position, (direction + turn) % DIRECTIONS);
     return {
       probability,
       position: next,

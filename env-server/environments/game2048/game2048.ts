@@ -9,9 +9,9 @@ import { ACTIONS, openDirections, rewardOf, slide, type Tiles } from './rules.ts
 import type { Game2048State } from './state.ts';
 
 const START_TILES = 2;
-const LARGEST_TILE = 2 ** 17;
+const MAX_TILE = 2 ** 17;
 /** Most characters of a board with what is said below it. */
-const LONGEST_OBSERVATION = 1024;
+const MAX_OBSERVATION_LENGTH = 1024;
 
 const configSchema = Type.Object(
   {
@@ -25,7 +25,7 @@ const configSchema = Type.Object(
     win_tile: Type.Integer({
       default: 2048,
       minimum: 8,
-      maximum: LARGEST_TILE,
+      maximum: MAX_TILE,
       description: 'Success is a tile of at least this value.',
     }),
     split: splitSchema,
@@ -37,7 +37,7 @@ const configSchema = Type.Object(
 const optionsSchema = Type.Object(
   {
     grid: Type.Optional(
-      Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: LARGEST_TILE })), {
+      Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TILE })), {
         description: 'Rows of tiles, 0 for an empty cell.',
       }),
     ),
@@ -65,10 +65,10 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     configSchema,
     optionsSchema,
     presets: { small: { size: 3, win_tile: 128 } },
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: ACTIONS.space,
     observationFormats: ['text', 'grid', 'structured'],
-    rewardRange: [0, rewardOf(36 * LARGEST_TILE)],
+    rewardRange: [0, rewardOf(36 * MAX_TILE)],
     maxEpisodeSteps: 5000,
     exampleAction: 'Left',
     history: [{ version: 0, change: 'First version.' }],
@@ -81,7 +81,7 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   }),
 
   observationSpaces: ({ size }) => ({
-    text: text(LONGEST_OBSERVATION),
+    text: text(MAX_OBSERVATION_LENGTH),
     structured: dict({
       grid: integers(0, Number.MAX_SAFE_INTEGER, size, size),
       score: COUNT,

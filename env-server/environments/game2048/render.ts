@@ -8,7 +8,7 @@ const BOARD: Color = 0x8a8f98;
 const EMPTY: Color = 0xb9bec7;
 const DARK: Color = 0x30343a;
 const LIGHT: Color = 0xffffff;
-/** Colours of 2, 4, 8 … 2048; larger tiles have the last. */
+/** Colors of 2, 4, 8 … 2048; larger tiles have the last. */
 const TILES: readonly Color[] = [
   0xe6eef8, 0xcfe2f5, 0xa5cdef, 0x76b4e6, 0x4a98d9, 0x2f7fc4, 0x5fae6a, 0x3d9350, 0xe0a63a, 0xd67f2c,
   0xc4462f,

@@ -6,7 +6,7 @@ export const ACTIONS = namedActions(['Up', 'Right', 'Down', 'Left'], 0);
 /** Row-major tile values; 0 is empty. */
 export type Tiles = readonly number[];
 
-export interface Slide {
+export interface SlideResult {
   readonly tiles: Tiles;
   /** Sum of the tiles that merging made. */
   readonly merged: number;
@@ -28,11 +28,11 @@ function lines(size: number): readonly (readonly number[])[][] {
 }
 
 /**
- * Slides all tiles and merges equal neighbours, each tile once and those nearest the edge first. No new
+ * Slides all tiles and merges equal neighbors, each tile once and those nearest the edge first. No new
  * tile appears.
  * @param direction index in {@link ACTIONS}
  */
-export function slide(size: number, tiles: Tiles, direction: number): Slide {
+export function slide(size: number, tiles: Tiles, direction: number): SlideResult {
   const next: number[] = new Array(tiles.length).fill(0);
   let merged = 0;
   let moved = false;

@@ -4,7 +4,7 @@ import { splitSchema } from '../core/splits.ts';
 import { AUTOMATION } from './builtin/tactics.ts';
 import { TOPICS } from './theorems.ts';
 
-export const MOST_STEPS = 100;
+export const MAX_STEPS = 100;
 
 export const configSchema = Type.Object(
   {
@@ -44,7 +44,7 @@ export const configSchema = Type.Object(
       description: 'Imports for theorems that bring none, e.g. import Mathlib.',
     }),
     max_steps: Type.Integer({
-      default: MOST_STEPS,
+      default: MAX_STEPS,
       minimum: 1,
       description: 'Tactics before the episode is cut, rejected ones included.',
     }),

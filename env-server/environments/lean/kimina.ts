@@ -17,7 +17,7 @@ export const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
 export const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
 /** What the reply may take beyond the time that Lean is given. */
 const REPLY_GRACE_MS = 5000;
-const LONGEST_REPLY = 16 * 1024 * 1024;
+const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 
 /** A Kimina Lean server (`POST /api/check`). @throws InvalidConfig for an address that is not allowed */
 export function kiminaBackend(url: string, timeoutMs: number): Backend {
@@ -80,7 +80,7 @@ async function ask(
     let size = 0;
     for await (const chunk of body) {
       size += (chunk as Buffer).length;
-      if (size > LONGEST_REPLY) throw new BackendFailed('the Lean server sent too much');
+      if (size > MAX_REPLY_LENGTH) throw new BackendFailed('the Lean server sent too much');
       chunks.push(chunk as Buffer);
     }
     if (statusCode !== 200) throw new BackendFailed(`the Lean server answered with status ${statusCode}`);

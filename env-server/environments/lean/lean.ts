@@ -15,7 +15,7 @@ import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
 import { LeanError } from './builtin/parser.ts';
 import { readStatement, showGoal } from './builtin/statement.ts';
-import { configSchema, type LeanConfig, type LeanOptions, MOST_STEPS, optionsSchema } from './config.ts';
+import { configSchema, type LeanConfig, type LeanOptions, MAX_STEPS, optionsSchema } from './config.ts';
 import { kiminaBackend } from './kimina.ts';
 import { replBackend } from './repl.ts';
 import { drawTheorem, openStatement, readTheorem, TOPICS } from './theorems.ts';
@@ -26,10 +26,10 @@ const REWARD_REJECTED = -1;
 const REWARD_PROVED = 10;
 const REWARD_TIMEOUT = -1;
 const REWARD_CAP = -2;
-const LONGEST_TACTIC = 2000;
-const MOST_TACTICS = 200;
+const MAX_TACTIC_LENGTH = 2000;
+const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
-const LONGEST_OBSERVATION = 1_000_000;
+const MAX_OBSERVATION_LENGTH = 1_000_000;
 /** What theorems and tactics of the built-in checker are written with. */
 const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
@@ -72,15 +72,15 @@ export const lean = {
     configSchema,
     optionsSchema,
     presets: Object.fromEntries(TOPICS.map(topic => [topic, { topic }])),
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_TACTIC, charset: CHARSET },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_TACTIC_LENGTH, charset: CHARSET },
     observationFormats: ['text', 'structured'],
     rewardRange: [REWARD_STEP + REWARD_REJECTED + REWARD_CAP, REWARD_STEP + REWARD_ACCEPTED + REWARD_PROVED],
     knownOptimum: {
       success: 1,
       source: 'every generated theorem comes with a proof; reference policy `oracle`',
     },
-    maxEpisodeSteps: MOST_STEPS,
+    maxEpisodeSteps: MAX_STEPS,
     exampleAction: 'intro h',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -92,14 +92,14 @@ export const lean = {
 
   observationSpaces({ backend, data }: LeanConfig): ObservationSpaces {
     const of = words([data, backend === 'builtin' ? undefined : backend], CHARSET);
-    const line = of(LONGEST_OBSERVATION);
+    const line = of(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
       structured: dict({
         name: line,
         informal: line,
         statement: line,
-        tactics: list(of(LONGEST_TACTIC)),
+        tactics: list(of(MAX_TACTIC_LENGTH)),
         steps: COUNT,
         max_steps: COUNT,
         feedback: dict({
@@ -208,8 +208,8 @@ const COMMON = [
 /** What is wrong with a tactic before it is tried; undefined when nothing is. */
 function refusal(tactic: string, { tactics, checker }: LeanState): string | undefined {
   if (tactic === '') return 'an empty tactic is not allowed';
-  if (tactic.length > LONGEST_TACTIC) return `a tactic has at most ${LONGEST_TACTIC} characters`;
-  if (tactics.length >= MOST_TACTICS) return `a proof has at most ${MOST_TACTICS} tactics`;
+  if (tactic.length > MAX_TACTIC_LENGTH) return `a tactic has at most ${MAX_TACTIC_LENGTH} characters`;
+  if (tactics.length >= MAX_TACTICS) return `a proof has at most ${MAX_TACTICS} tactics`;
   if (checker.backend !== 'builtin' && FORBIDDEN.test(tactic))
     return 'only tactics are allowed: no sorry, axioms or commands';
   return undefined;

@@ -19,7 +19,7 @@ import {
 export const REPL_COMMAND_VARIABLE = 'RAGEN_LEAN_REPL';
 /** Folder in which the REPL is started. */
 export const REPL_FOLDER_VARIABLE = 'RAGEN_LEAN_REPL_DIR';
-const LONGEST_REPLY = 16 * 1024 * 1024;
+const MAX_REPLY_LENGTH = 16 * 1024 * 1024;
 
 interface Reply {
   readonly env?: number;
@@ -156,7 +156,7 @@ export class ReplProcess {
   /** A reply ends with an empty line. */
   #read(chunk: string): void {
     this.#buffer += chunk;
-    if (this.#buffer.length > LONGEST_REPLY) {
+    if (this.#buffer.length > MAX_REPLY_LENGTH) {
       this.#end(new BackendFailed('Lean sent too much'));
       return;
     }

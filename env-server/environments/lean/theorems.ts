@@ -134,7 +134,7 @@ const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [
 ];
 
 const NAMES = ['p', 'q', 'r', 's', 't', 'u'];
-const GREATEST_NUMBER = 20;
+const MAX_NUMBER = 20;
 
 /** A theorem of the split, by its statement. */
 export function drawTheorem(topic: Topic, split: Split, rng: Random): Theorem {
@@ -164,7 +164,7 @@ function drawLogic(rng: Random): Theorem {
 }
 
 function drawArithmetic(rng: Random): Theorem {
-  const [m, n, k] = [0, 1, 2].map(() => 1 + rng.integer(GREATEST_NUMBER));
+  const [m, n, k] = [0, 1, 2].map(() => 1 + rng.integer(MAX_NUMBER));
   const { name, binders, goal, proof } = rng.choice(ARITHMETIC)(m, n, k);
   return makeTheorem(name, binders, goal, proof);
 }

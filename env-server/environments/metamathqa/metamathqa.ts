@@ -4,9 +4,9 @@ import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,
-  LONGEST_ANSWER,
-  LONGEST_QUESTION,
   MARKED_QUESTION,
+  MAX_ANSWER_LENGTH,
+  MAX_QUESTION_LENGTH,
   questionOptions,
   words,
 } from '../core/datasets/question.ts';
@@ -16,7 +16,7 @@ import { type Environment, InvalidOptions } from '../core/environment.ts';
 import { dict, FLAG, list } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 
-const MOST_STEPS = 5;
+const MAX_STEPS = 5;
 
 const configSchema = Type.Object(
   {
@@ -24,7 +24,7 @@ const configSchema = Type.Object(
     data: dataFile(
       'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
     ),
-    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Answers before truncation.' }),
+    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Answers before truncation.' }),
   },
   { additionalProperties: false },
 );
@@ -65,7 +65,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
     optionsSchema,
     presets: SPLIT_PRESETS,
     ...MARKED_QUESTION,
-    maxEpisodeSteps: MOST_STEPS,
+    maxEpisodeSteps: MAX_STEPS,
     exampleAction: '42',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -79,8 +79,12 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
   observationSpaces({ data }) {
     const of = words([data]);
     return {
-      text: of(LONGEST_QUESTION + LONGEST_ANSWER),
-      structured: dict({ question: of(LONGEST_QUESTION), tries: list(of(LONGEST_ANSWER)), solved: FLAG }),
+      text: of(MAX_QUESTION_LENGTH + MAX_ANSWER_LENGTH),
+      structured: dict({
+        question: of(MAX_QUESTION_LENGTH),
+        tries: list(of(MAX_ANSWER_LENGTH)),
+        solved: FLAG,
+      }),
     };
   },
 
@@ -91,7 +95,7 @@ export const metaMathQa: Environment<MetaMathQaConfig, MetaMathQaState> = {
 
   step(state, action) {
     const text = typeof action === 'number' ? String(action) : action;
-    if (typeof text !== 'string' || text.length > LONGEST_ANSWER || state.solved) {
+    if (typeof text !== 'string' || text.length > MAX_ANSWER_LENGTH || state.solved) {
       return {
         state,
         reward: 0,

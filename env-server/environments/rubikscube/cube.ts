@@ -2,12 +2,12 @@ import { namedActions } from '../core/actions.ts';
 
 /**
  * 24 stickers, four a face in the order U L F R B D, each face read row by row as in an unfolded net
- * (L F R B side by side, U above F, D below F). A cube is the string of its sticker colours.
+ * (L F R B side by side, U above F, D below F). A cube is the string of its sticker colors.
  */
 export type Cube = string;
 
 export const FACES = ['U', 'L', 'F', 'R', 'B', 'D'] as const;
-/** White, orange, green, red, blue, yellow: the colours of U L F R B D when solved. */
+/** White, orange, green, red, blue, yellow: the colors of U L F R B D when solved. */
 export const COLORS = 'WOGRBY';
 export const STICKERS = 24;
 const FACE_STICKERS = 4;
@@ -49,7 +49,7 @@ export function turn(cube: Cube, index: number): Cube {
   return turned;
 }
 
-/** Every face has one colour; how the cube is held does not matter. */
+/** Every face has one color; how the cube is held does not matter. */
 export function isSolved(cube: Cube): boolean {
   for (let at = 0; at < STICKERS; at += FACE_STICKERS) {
     for (let next = at + 1; next < at + FACE_STICKERS; next++) if (cube[next] !== cube[at]) return false;

@@ -14,16 +14,16 @@ import type { RubiksCubeState } from './state.ts';
 const REWARD_SOLVED = 1;
 /** Stickers along an edge. */
 const SIDE = 2;
-const LONGEST_SCRAMBLE = 10;
+const MAX_SCRAMBLE = 10;
 /** Most characters of a cube in any form. */
-const LONGEST_OBSERVATION = 256;
+const MAX_OBSERVATION_LENGTH = 256;
 
 const configSchema = Type.Object(
   {
     scramble_length: Type.Integer({
       default: 1,
       minimum: 1,
-      maximum: LONGEST_SCRAMBLE,
+      maximum: MAX_SCRAMBLE,
       description: 'Random quarter turns applied to a solved cube; drawn again when they leave it solved.',
     }),
     split: splitSchema,
@@ -75,7 +75,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     presets: Object.fromEntries(
       [1, 2, 3, 5, 10].map(length => [`scramble-${length}`, { scramble_length: length }]),
     ),
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: ACTIONS.space,
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [0, REWARD_SOLVED],
@@ -105,7 +105,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
       charset: charactersOf(COLORS),
     });
     return {
-      text: text(LONGEST_OBSERVATION, LINES),
+      text: text(MAX_OBSERVATION_LENGTH, LINES),
       structured: dict({
         stickers: letters(STICKERS),
         colors: integers(0, COLORS.length - 1, FACES.length, SIDE, SIDE),

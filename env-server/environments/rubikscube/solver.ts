@@ -2,12 +2,12 @@ import type { Sliced } from '../core/slices.ts';
 import { COLORS, type Cube, isSolved, SOLVED, STICKERS, TURNS } from './cube.ts';
 
 /**
- * Shortest solutions by search from both ends over the sticker colours. Which colour is which does not
- * matter for being solved, so colours are numbered in the order of their appearance: all ways to hold a
+ * Shortest solutions by search from both ends over the sticker colors. Which color is which does not
+ * matter for being solved, so colors are numbered in the order of their appearance: all ways to hold a
  * solved cube become one.
  */
 
-/** A cube up to its colours' names: five stickers a character, three bits each. */
+/** A cube up to its colors' names: five stickers a character, three bits each. */
 type Key = string;
 
 /** Quarter turns around the solved cube that are tabulated once: 16,149 cubes, each layer some eight times the last. */
@@ -92,7 +92,7 @@ function turnKey(key: Key, index: number): Key {
 
 const names = new Int8Array(COLORS.length);
 
-/** Permutes `before`, numbers the colours anew and packs the result. */
+/** Permutes `before`, numbers the colors anew and packs the result. */
 function pack(from: readonly number[]): Key {
   names.fill(-1);
   let count = 0;

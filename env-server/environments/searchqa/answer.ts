@@ -4,13 +4,13 @@
  */
 
 /** An F1 below this counts for nothing. */
-const LEAST_F1 = 0.3;
+const MIN_F1 = 0.3;
 /** Answers that are right as a whole or not at all. */
 const WHOLE_ANSWERS = new Set(['yes', 'no', 'noanswer']);
 const PUNCTUATION = /[!-/:-@[-`{-~]/g;
 const ARTICLES = /(?<![\p{L}\p{N}_])(?:a|an|the)(?![\p{L}\p{N}_])/gu;
 
-export interface Mark {
+export interface AnswerMark {
   /** 1 for an exact match, else F1 when it is at least 0.3, else 0. */
   readonly reward: number;
   readonly f1: number;
@@ -27,7 +27,7 @@ export function normalizeAnswer(answer: string): string {
 }
 
 /** The best mark over all right answers. */
-export function markAnswer(answer: string, right: readonly string[]): Mark {
+export function markAnswer(answer: string, right: readonly string[]): AnswerMark {
   let best = NO_MATCH;
   for (const candidate of right) {
     if (normalizeAnswer(answer) === normalizeAnswer(candidate)) {
@@ -36,7 +36,7 @@ export function markAnswer(answer: string, right: readonly string[]): Mark {
     const overlap = tokenOverlap(answer, candidate);
     if (overlap.f1 > best.f1) best = overlap;
   }
-  return { reward: best.f1 >= LEAST_F1 ? best.f1 : 0, ...best, exact: false };
+  return { reward: best.f1 >= MIN_F1 ? best.f1 : 0, ...best, exact: false };
 }
 
 function tokenOverlap(answer: string, right: string): typeof NO_MATCH {
@@ -67,7 +67,7 @@ const ONLY_MARKS = new RegExp(`^${NOT_WORD}*$`, 'u');
 const SHORTEST_EMPHASIS = 3;
 const SHORTEST_CLAUSE = 4;
 const SHORTEST_SENTENCE = 6;
-const LONGEST_REST = 100;
+const MAX_REST_LENGTH = 100;
 
 /**
  * The answer in a free text, by the first of these that is found: `\boxed{}`, emphasis with asterisks, "the
@@ -96,7 +96,7 @@ export function extractAnswer(text: string): string {
   }
   const sentences = response.split(/[.!?]+/).map(sentence => sentence.trim());
   const sentence = sentences.find(candidate => length(candidate) >= SHORTEST_SENTENCE);
-  return sentence ?? Array.from(response).slice(0, LONGEST_REST).join('').trim();
+  return sentence ?? Array.from(response).slice(0, MAX_REST_LENGTH).join('').trim();
 }
 
 function length(text: string): number {

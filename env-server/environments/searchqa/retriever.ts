@@ -5,7 +5,7 @@ import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import type { Document } from './world.ts';
 
-export interface Found {
+export interface RetrievedDocument {
   readonly id: string;
   readonly text: string;
   readonly score: number;
@@ -13,7 +13,7 @@ export interface Found {
 
 /** Finds documents for a query. */
 export interface Retriever {
-  search(query: string, topK: number): readonly Found[] | Promise<readonly Found[]>;
+  search(query: string, topK: number): readonly RetrievedDocument[] | Promise<readonly RetrievedDocument[]>;
 }
 
 /** The retriever did not answer, or not as agreed. */
@@ -47,8 +47,8 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
 export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
 /** How long a retriever that answered `GET /health` counts as well. */
 const HEALTHY_MS = 60_000;
-const MOST_CACHED = 10_000;
-const LONGEST_REPLY = 4 * 1024 * 1024;
+const MAX_CACHED = 10_000;
+const MAX_REPLY_LENGTH = 4 * 1024 * 1024;
 
 const retrievers = new Map<string, HttpRetriever>();
 
@@ -69,7 +69,7 @@ export function httpRetriever(url: string): HttpRetriever {
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */
 export class HttpRetriever {
   readonly #url: string;
-  readonly #cache = new Map<string, readonly Found[]>();
+  readonly #cache = new Map<string, readonly RetrievedDocument[]>();
   #healthyUntil = 0;
 
   constructor(url: string) {
@@ -92,7 +92,7 @@ export class HttpRetriever {
   }
 
   /** @throws RetrievalFailed */
-  async search(query: string, topK: number, timeoutMs: number): Promise<readonly Found[]> {
+  async search(query: string, topK: number, timeoutMs: number): Promise<readonly RetrievedDocument[]> {
     const key = `${topK} ${query}`;
     const known = this.#cache.get(key);
     if (known) {
@@ -102,7 +102,7 @@ export class HttpRetriever {
     }
     const found = readReply(await this.#post({ query, top_k: topK }, timeoutMs)).slice(0, topK);
     this.#cache.set(key, found);
-    if (this.#cache.size > MOST_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
+    if (this.#cache.size > MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value as string);
     return found;
   }
 
@@ -118,7 +118,7 @@ export class HttpRetriever {
       let size = 0;
       for await (const chunk of body) {
         size += (chunk as Buffer).length;
-        if (size > LONGEST_REPLY) throw new Error('its reply is too long');
+        if (size > MAX_REPLY_LENGTH) throw new Error('its reply is too long');
         chunks.push(chunk as Buffer);
       }
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);
@@ -129,7 +129,7 @@ export class HttpRetriever {
   }
 }
 
-function readReply(reply: string): Found[] {
+function readReply(reply: string): RetrievedDocument[] {
   let results: unknown;
   try {
     results = (JSON.parse(reply) as { results?: unknown }).results;

@@ -16,12 +16,13 @@ import { dict, LINES, list, number, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { readDocument, readQuestion } from './records.ts';
-import { type Found, httpRetriever, indexRetriever, RetrievalFailed } from './retriever.ts';
+import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';
+import { TOOLS } from './tools.ts';
 import { type QuestionRecord, shippedWorld } from './world.ts';
 
-const MOST_STEPS = 5;
-const LONGEST_ACTION = 4000;
-const LONGEST_OBSERVATION = 100_000;
+const MAX_STEPS = 5;
+const MAX_ACTION_LENGTH = 4000;
+const MAX_OBSERVATION_LENGTH = 100_000;
 /** What observations are made of besides English text: the mark of a text that was cut. */
 const CHARSET = `${LINES}…`;
 
@@ -71,7 +72,7 @@ const configSchema = Type.Object(
       minimum: 50,
       description: 'Characters shown of all documents.',
     }),
-    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
   },
   { additionalProperties: false },
 );
@@ -79,7 +80,7 @@ const configSchema = Type.Object(
 const optionsSchema = Type.Object(
   {
     question: Type.Optional(
-      Type.String({ minLength: 1, maxLength: LONGEST_ACTION, description: 'Goes with answers.' }),
+      Type.String({ minLength: 1, maxLength: MAX_ACTION_LENGTH, description: 'Goes with answers.' }),
     ),
     answers: Type.Optional(
       Type.Array(Type.String({ pattern: '\\S' }), {
@@ -126,11 +127,11 @@ export const searchQa = {
     configSchema,
     optionsSchema,
     presets: SPLIT_PRESETS,
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION, charset: LINES },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_ACTION_LENGTH, charset: LINES },
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the answer' },
-    maxEpisodeSteps: MOST_STEPS,
+    maxEpisodeSteps: MAX_STEPS,
     exampleAction: 'search[river of the town Cormere]',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -143,12 +144,12 @@ export const searchQa = {
   observationSpaces({ data, corpus, retriever }: SearchQaConfig): ObservationSpaces {
     const of = words([data, corpus, retriever?.url], CHARSET);
     return {
-      text: of(LONGEST_OBSERVATION),
+      text: of(MAX_OBSERVATION_LENGTH),
       structured: dict({
-        question: of(LONGEST_ACTION),
-        queries: list(of(LONGEST_ACTION)),
-        report: of(LONGEST_OBSERVATION),
-        finished: orNull(dict({ answer: of(LONGEST_ACTION), reward: number(0, 1) })),
+        question: of(MAX_ACTION_LENGTH),
+        queries: list(of(MAX_ACTION_LENGTH)),
+        report: of(MAX_OBSERVATION_LENGTH),
+        finished: orNull(dict({ answer: of(MAX_ACTION_LENGTH), reward: number(0, 1) })),
       }),
     };
   },
@@ -178,7 +179,7 @@ export const searchQa = {
   },
 
   async step(state: SearchQaState, action: Json): Promise<Transition<SearchQaState>> {
-    const text = typeof action === 'string' && action.length <= LONGEST_ACTION ? action.trim() : '';
+    const text = typeof action === 'string' && action.length <= MAX_ACTION_LENGTH ? action.trim() : '';
     const query = /^search\[(.*)\]$/is.exec(text)?.[1].trim();
     if (state.finished || text === '' || query === '') {
       const hint = state.finished ? state.report : 'Write search[query] or finish[answer].';
@@ -200,6 +201,8 @@ export const searchQa = {
     if (format === 'structured') return { question, queries, report, finished };
     return report === '' ? `Question: ${question}` : `Question: ${question}\n${report}`;
   },
+
+  tools: TOOLS,
 
   references: {
     oracle: {
@@ -253,7 +256,7 @@ async function search(state: SearchQaState, query: string): Promise<Transition<S
   }
 }
 
-async function retrieve({ source }: SearchQaState, query: string): Promise<readonly Found[]> {
+async function retrieve({ source }: SearchQaState, query: string): Promise<readonly RetrievedDocument[]> {
   const { retriever, corpus, max_documents: topK } = source;
   if (retriever) return httpRetriever(retriever.url).search(query, topK, retriever.timeout_ms);
   const documents =
@@ -261,7 +264,7 @@ async function retrieve({ source }: SearchQaState, query: string): Promise<reado
   return indexRetriever(documents).search(query, topK);
 }
 
-function resultText(found: readonly Found[], { source }: SearchQaState): string {
+function resultText(found: readonly RetrievedDocument[], { source }: SearchQaState): string {
   if (found.length === 0) return 'Nothing was found.';
   const documents = found.map(({ text }, index) => `[${index + 1}] ${cut(text, source.max_document_chars)}`);
   return cut(documents.join('\n'), source.max_result_chars);

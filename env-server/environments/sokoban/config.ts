@@ -18,12 +18,12 @@ export const symbolsSchema = Type.Object(
   { default: {}, additionalProperties: false, description: 'How each kind of cell is written.' },
 );
 
-const LEAST_SIDE = 4;
-const GREATEST_SIDE = 20;
+const MIN_SIDE = 4;
+const MAX_SIDE = 20;
 
 export const configSchema = Type.Object(
   {
-    dim_room: Type.Array(Type.Integer({ minimum: LEAST_SIDE, maximum: GREATEST_SIDE }), {
+    dim_room: Type.Array(Type.Integer({ minimum: MIN_SIDE, maximum: MAX_SIDE }), {
       default: [6, 6],
       minItems: 2,
       maxItems: 2,

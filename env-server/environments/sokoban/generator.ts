@@ -1,7 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import type { Sliced } from '../core/slices.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
-import { FLOOR, neighbour, TARGET, WALL } from './rules.ts';
+import { FLOOR, neighbor, TARGET, WALL } from './rules.ts';
 
 /** Length of the walk that digs the room, in steps for each row and column. */
 const WALK_STEPS_PER_SIDE = 1.7;
@@ -123,7 +123,7 @@ function walkAway(level: Level, displacement: number, rng: Random): number {
   const visited = [player];
   for (let step = 0; step < EXTRA_WALK.mostSteps; step++) {
     const free = [0, 1, 2, 3]
-      .map(direction => neighbour(level, player, direction))
+      .map(direction => neighbor(level, player, direction))
       .filter(cell => cells[cell] !== WALL && !boxes.includes(cell) && !visited.includes(cell));
     if (free.length === 0) break;
     player = rng.choice(free);

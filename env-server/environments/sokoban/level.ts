@@ -12,9 +12,9 @@ import { solve } from './solver.ts';
 /** Attempts before others have their turn on the event loop: about a millisecond. */
 const ATTEMPTS_AT_A_TIME = 10;
 /** Attempts before a configuration counts as one that makes no rooms. */
-const MOST_ATTEMPTS = 20_000;
+const MAX_ATTEMPTS = 20_000;
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
-const MOST_SEARCH_STATES = 1_200_000;
+const MAX_SEARCH_STATES = 1_200_000;
 
 /**
  * @throws InvalidOptions when the layout is no room
@@ -47,8 +47,8 @@ function begin(config: SokobanConfig, level: Level): SokobanState {
 function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
   const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
   const [rows, cols] = config.dim_room;
-  const budget: SearchBudget = { states: MOST_SEARCH_STATES };
-  for (let attempt = 0; attempt < MOST_ATTEMPTS && budget.states > 0; attempt++) {
+  const budget: SearchBudget = { states: MAX_SEARCH_STATES };
+  for (let attempt = 0; attempt < MAX_ATTEMPTS && budget.states > 0; attempt++) {
     const level = yield* drawLevel(rows, cols, boxes, config.search_depth, rng, budget);
     if (attempt % ATTEMPTS_AT_A_TIME === ATTEMPTS_AT_A_TIME - 1) yield;
     if (!level || !isInSplit(levelKey(level), config.split)) continue;

@@ -5,7 +5,7 @@ import { ACTIONS, isSolved, move, type Room, type SokobanState } from './rules.t
 import { solve } from './solver.ts';
 
 /** States whose answer is kept for each room; a room played at length starts over beyond it. */
-const MOST_CACHED_STATES = 4096;
+const MAX_CACHED_STATES = 4096;
 const DEAD = -1;
 
 /** Of each room: the best direction of the states met so far. */
@@ -15,7 +15,7 @@ const directionsOf = new WeakMap<Room, Map<string, number>>();
 async function bestDirection(state: SokobanState): Promise<number | undefined> {
   if (isSolved(state)) return undefined;
   let known = directionsOf.get(state.room);
-  if (!known || known.size > MOST_CACHED_STATES) {
+  if (!known || known.size > MAX_CACHED_STATES) {
     known = new Map();
     directionsOf.set(state.room, known);
   }

@@ -1,7 +1,7 @@
 import type { Sliced } from '../core/slices.ts';
 
 /** States the search visits at most. */
-const MOST_STATES = 300_000;
+const MAX_STATES = 300_000;
 /** Moves looked at before others have their turn on the event loop: about a millisecond. */
 const MOVES_AT_A_TIME = 5000;
 
@@ -10,7 +10,7 @@ export interface SearchBudget {
   states: number;
 }
 /** State spaces up to this size get a bitmap as large as they are, in bits; larger ones number what they meet. */
-const MOST_BITMAP_STATES = 1 << 22;
+const MAX_BITMAP_STATES = 1 << 22;
 
 /** What stands in a cell: free ones first, boxes last. */
 const FLOOR = 0;
@@ -154,7 +154,7 @@ class ReverseSearch {
   /** Goes on from a state unless that was done before; false when it was, or the search is too deep or too long. */
   #enter(player: number, swaps: number, lastPulled: number, boxes: number): boolean {
     const top = this.#top + FRAME;
-    if (top >= this.#limit || this.explored >= MOST_STATES) return false;
+    if (top >= this.#limit || this.explored >= MAX_STATES) return false;
     const at = boxes + this.#rank[player];
     if (at >>> 5 >= this.#seen.length) this.#grow(at >>> 5);
     const bit = 1 << (at & 31);
@@ -260,7 +260,7 @@ function numberBoxes(area: number, boxes: number): BoxNumbers {
     }
   };
   const count = choose(2 * area, boxes);
-  if (count * area <= MOST_BITMAP_STATES) {
+  if (count * area <= MAX_BITMAP_STATES) {
     const terms = binomials(2 * area, boxes);
     return {
       count,

@@ -34,7 +34,7 @@ export const BOX_REWARD = 1;
 export const SOLVED_REWARD = 10;
 
 /** The cell in a direction (0 Up, 1 Down, 2 Left, 3 Right), or −1 where the board ends. */
-export function neighbour(room: Pick<Room, 'rows' | 'cols'>, cell: number, direction: number): number {
+export function neighbor(room: Pick<Room, 'rows' | 'cols'>, cell: number, direction: number): number {
   const { cols } = room;
   switch (direction) {
     case 0:
@@ -75,10 +75,10 @@ export function withBoxMoved(boxes: readonly number[], from: number, to: number)
 /** Where a move leads: the same state when something is in the way. */
 export function move(state: SokobanState, direction: number): SokobanState {
   const { room, player, boxes } = state;
-  const next = neighbour(room, player, direction);
+  const next = neighbor(room, player, direction);
   if (isWall(room, next)) return state;
   if (!boxes.includes(next)) return { room, player: next, boxes, boxes_on_target: state.boxes_on_target };
-  const beyond = neighbour(room, next, direction);
+  const beyond = neighbor(room, next, direction);
   if (isWall(room, beyond) || boxes.includes(beyond)) return state;
   return {
     room,

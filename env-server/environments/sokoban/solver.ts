@@ -1,18 +1,18 @@
 import type { Sliced } from '../core/slices.ts';
 import type { SearchBudget } from './reverse.ts';
-import { DIRECTIONS, isWall, neighbour, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
+import { DIRECTIONS, isWall, neighbor, type Room, TARGET, WALL, withBoxMoved } from './rules.ts';
 
 /** States a search visits before it gives up, where no budget is given. */
-const MOST_STATES = 1_000_000;
+const MAX_STATES = 1_000_000;
 /** States looked at before others have their turn on the event loop: some milliseconds. */
 const STATES_AT_A_TIME = 500;
 
-type Ground = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
+type RoomGround = Pick<Room, 'rows' | 'cols' | 'cells' | 'targets'>;
 
-interface Node {
+interface SearchNode {
   readonly player: number;
   readonly boxes: readonly number[];
-  readonly parent: Node | undefined;
+  readonly parent: SearchNode | undefined;
   readonly direction: number;
 }
 
@@ -22,11 +22,11 @@ interface Node {
  * @returns undefined when there is none (or none within the budget, which is charged with the states visited)
  */
 export function* solve(
-  room: Ground,
+  room: RoomGround,
   player: number,
   boxes: readonly number[],
   mostMoves = Number.POSITIVE_INFINITY,
-  budget: SearchBudget = { states: MOST_STATES },
+  budget: SearchBudget = { states: MAX_STATES },
 ): Sliced<number[] | undefined> {
   const alive = liveCells(room);
   const solved = (cells: readonly number[]): boolean => {
@@ -38,18 +38,18 @@ export function* solve(
   const spareBoxes = boxes.length - room.targets;
   const keyOf = stateKeys(room, boxes.length);
   const known = new Set<number | string>([keyOf(player, boxes)]);
-  let frontier: Node[] = [{ player, boxes, parent: undefined, direction: -1 }];
+  let frontier: SearchNode[] = [{ player, boxes, parent: undefined, direction: -1 }];
   for (let moves = 1; frontier.length > 0 && moves <= mostMoves; moves++) {
-    const next: Node[] = [];
+    const next: SearchNode[] = [];
     for (const [place, node] of frontier.entries()) {
       if (place % STATES_AT_A_TIME === STATES_AT_A_TIME - 1) yield;
       for (let direction = 0; direction < DIRECTIONS; direction++) {
-        const at = neighbour(room, node.player, direction);
+        const at = neighbor(room, node.player, direction);
         if (isWall(room, at)) continue;
         let moved = node.boxes;
         const pushes = moved.includes(at);
         if (pushes) {
-          const beyond = neighbour(room, at, direction);
+          const beyond = neighbor(room, at, direction);
           if (isWall(room, beyond) || moved.includes(beyond)) continue;
           if (spareBoxes <= 0 && !alive[beyond]) continue;
           moved = withBoxMoved(moved, at, beyond);
@@ -68,16 +68,16 @@ export function* solve(
   return undefined;
 }
 
-function path(end: Node): number[] {
+function path(end: SearchNode): number[] {
   const directions: number[] = [];
   for (let node = end; node.parent; node = node.parent) directions.push(node.direction);
   return directions.reverse();
 }
 
-const liveCellsOf = new WeakMap<Ground, Uint8Array>();
+const liveCellsOf = new WeakMap<RoomGround, Uint8Array>();
 
 /** 1 where a box alone in the room could still be pushed to some target. */
-export function liveCells(room: Ground): Uint8Array {
+export function liveCells(room: RoomGround): Uint8Array {
   const cached = liveCellsOf.get(room);
   if (cached) return cached;
   const alive = new Uint8Array(room.cells.length);
@@ -91,8 +91,8 @@ export function liveCells(room: Ground): Uint8Array {
   while (frontier.length > 0) {
     const cell = frontier.pop()!;
     for (let direction = 0; direction < DIRECTIONS; direction++) {
-      const from = neighbour(room, cell, direction);
-      if (isWall(room, from) || alive[from] || isWall(room, neighbour(room, from, direction))) continue;
+      const from = neighbor(room, cell, direction);
+      if (isWall(room, from) || alive[from] || isWall(room, neighbor(room, from, direction))) continue;
       alive[from] = 1;
       frontier.push(from);
     }
@@ -103,7 +103,7 @@ export function liveCells(room: Ground): Uint8Array {
 
 /** One key for each player and set of boxes: a number while it is exact, a string beyond. */
 function stateKeys(
-  room: Ground,
+  room: RoomGround,
   boxes: number,
 ): (player: number, boxes: readonly number[]) => number | string {
   const rank = new Int32Array(room.cells.length);

@@ -7,17 +7,17 @@ export const NAMES = [
   'lamp', 'chair', 'vase', 'clock', 'piano', 'plant', 'desk', 'mirror', 'globe', 'drum', 'kettle', 'basket',
 ]; // biome-ignore format: a list reads better in rows
 
-const LARGEST_ROOM = 20;
+const MAX_ROOM = 20;
 
 const questionKind = Type.Union(QUESTION_KINDS.map(kind => Type.Literal(kind)));
-const cell = Type.Integer({ minimum: 0, maximum: LARGEST_ROOM - 1 });
+const cell = Type.Integer({ minimum: 0, maximum: MAX_ROOM - 1 });
 
 export const configSchema = Type.Object(
   {
     size: Type.Integer({
       default: 8,
       minimum: 4,
-      maximum: LARGEST_ROOM,
+      maximum: MAX_ROOM,
       description: 'Rows and columns of the room.',
     }),
     things: Type.Integer({

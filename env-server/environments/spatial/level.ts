@@ -3,12 +3,12 @@ import { InvalidOptions } from '../core/environment.ts';
 import { isInSplit } from '../core/splits.ts';
 import { NAMES, type SpatialConfig, type SpatialOptions } from './config.ts';
 import { drawQuestion, QUESTION_KINDS, type Question, questionsOf } from './questions.ts';
-import { FACINGS, type Facing, type Place, type Room, thingAt } from './room.ts';
+import { type Cell, FACINGS, type Room, type RoomDirection, thingAt } from './room.ts';
 
 export interface Level {
   readonly room: Room;
-  readonly position: Place;
-  readonly facing: Facing;
+  readonly position: Cell;
+  readonly facing: RoomDirection;
   readonly question: Question;
 }
 
@@ -42,7 +42,7 @@ function describeRoom(room: Room): string {
   return room.things.map(({ name, row, col }) => `${name} ${row} ${col}`).join(', ');
 }
 
-function randomPlace(size: number, rng: Random): Place {
+function randomPlace(size: number, rng: Random): Cell {
   return { row: rng.integer(size), col: rng.integer(size) };
 }
 
@@ -59,7 +59,7 @@ function randomRoom({ size, things }: SpatialConfig, rng: Random): Room {
   };
 }
 
-function pinnedPlace(size: number, [row, col]: readonly number[]): Place {
+function pinnedPlace(size: number, [row, col]: readonly number[]): Cell {
   if (row >= size || col >= size) {
     throw new InvalidOptions('/position', `(${row}, ${col}) lies outside the ${size} × ${size} room`);
   }

@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import { COMPASS, compassDirection, offset, type Room, type Thing, walkingDistance } from './room.ts';
+import { COMPASS, compassDirection, offset, type Room, type RoomThing, walkingDistance } from './room.ts';
 
 export const QUESTION_KINDS = ['direction', 'side', 'nearest', 'count'] as const;
 export type QuestionKind = (typeof QUESTION_KINDS)[number];
@@ -72,12 +72,12 @@ export function drawQuestion(kinds: readonly QuestionKind[], room: Room, rng: Ra
   return null;
 }
 
-function pairs(things: readonly Thing[]): [Thing, Thing][] {
-  return things.flatMap(a => things.flatMap(b => (a === b ? [] : [[a, b] as [Thing, Thing]])));
+function pairs(things: readonly RoomThing[]): [RoomThing, RoomThing][] {
+  return things.flatMap(a => things.flatMap(b => (a === b ? [] : [[a, b] as [RoomThing, RoomThing]])));
 }
 
 /** The quarter in which c lies for somebody at a who faces b; none on the border between two. */
-function sideOf(a: Thing, b: Thing, c: Thing): (typeof SIDES)[number] | undefined {
+function sideOf(a: RoomThing, b: RoomThing, c: RoomThing): (typeof SIDES)[number] | undefined {
   const face = offset(a, b);
   const look = offset(a, c);
   const ahead = face.east * look.east + face.south * look.south;

@@ -1,13 +1,13 @@
 /** A small room seen from above: rows run south, columns run east, both from 0. */
 export type Room = {
   readonly size: number;
-  readonly things: readonly Thing[];
+  readonly things: readonly RoomThing[];
 };
 
-export type Thing = { readonly name: string; readonly row: number; readonly col: number };
+export type RoomThing = { readonly name: string; readonly row: number; readonly col: number };
 
 export const FACINGS = ['north', 'east', 'south', 'west'] as const;
-export type Facing = (typeof FACINGS)[number];
+export type RoomDirection = (typeof FACINGS)[number];
 
 export const COMPASS = [
   'north',
@@ -20,20 +20,20 @@ export const COMPASS = [
   'north-west',
 ] as const;
 
-export type Place = { readonly row: number; readonly col: number };
+export type Cell = { readonly row: number; readonly col: number };
 
 /** Steps east and south from one place to another. */
-export function offset(from: Place, to: Place): { east: number; south: number } {
+export function offset(from: Cell, to: Cell): { east: number; south: number } {
   return { east: to.col - from.col, south: to.row - from.row };
 }
 
-export function walkingDistance(from: Place, to: Place): number {
+export function walkingDistance(from: Cell, to: Cell): number {
   const { east, south } = offset(from, to);
   return Math.abs(east) + Math.abs(south);
 }
 
 /** Where `to` lies as seen from `from`: exactly along an axis, else between two. The places must differ. */
-export function compassDirection(from: Place, to: Place): (typeof COMPASS)[number] {
+export function compassDirection(from: Cell, to: Cell): (typeof COMPASS)[number] {
   const { east, south } = offset(from, to);
   const northSouth = south < 0 ? 'north' : south > 0 ? 'south' : '';
   const eastWest = east > 0 ? 'east' : east < 0 ? 'west' : '';
@@ -42,9 +42,9 @@ export function compassDirection(from: Place, to: Place): (typeof COMPASS)[numbe
 
 /** Steps ahead and to the right of somebody who faces a way. */
 export function relative(
-  from: Place,
-  facing: Facing,
-  to: Place,
+  from: Cell,
+  facing: RoomDirection,
+  to: Cell,
 ): { readonly ahead: number; readonly right: number } {
   const { east, south } = offset(from, to);
   switch (facing) {
@@ -60,7 +60,7 @@ export function relative(
 }
 
 /** Things in the quarter of the room that lies ahead, nearest first. */
-export function visible(room: Room, from: Place, facing: Facing): Thing[] {
+export function visible(room: Room, from: Cell, facing: RoomDirection): RoomThing[] {
   return room.things
     .filter(thing => {
       const { ahead, right } = relative(from, facing, thing);
@@ -71,10 +71,10 @@ export function visible(room: Room, from: Place, facing: Facing): Thing[] {
     );
 }
 
-export function thingAt(room: Room, { row, col }: Place): Thing | undefined {
+export function thingAt(room: Room, { row, col }: Cell): RoomThing | undefined {
   return room.things.find(thing => thing.row === row && thing.col === col);
 }
 
-export function turned(facing: Facing, quarters: number): Facing {
+export function turned(facing: RoomDirection, quarters: number): RoomDirection {
   return FACINGS[(FACINGS.indexOf(facing) + quarters) % FACINGS.length];
 }

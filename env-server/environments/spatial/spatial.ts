@@ -7,11 +7,11 @@ import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { FACINGS, type Place, type Room, relative, thingAt, turned, visible } from './room.ts';
+import { type Cell, FACINGS, type Room, relative, thingAt, turned, visible } from './room.ts';
 import type { SpatialState } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
-const LONGEST_OBSERVATION = 4096;
+const MAX_OBSERVATION_LENGTH = 4096;
 
 const REWARD_STEP = -0.1;
 const REWARD_INVALID = -1;
@@ -38,7 +38,7 @@ export const spatial = {
       large: { size: 12, things: 8, max_steps: 40 },
       ...Object.fromEntries(QUESTION_KINDS.map(kind => [kind, { questions: [kind] }])),
     },
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: 200, charset: LINES },
     observationFormats: ['text', 'structured'],
     rewardRange: [REWARD_INVALID, REWARD_RIGHT],
@@ -57,7 +57,7 @@ export const spatial = {
   }),
 
   observationSpaces({ size }: SpatialConfig): ObservationSpaces {
-    const line = text(LONGEST_OBSERVATION);
+    const line = text(MAX_OBSERVATION_LENGTH);
     const place = { row: integers(0, size - 1), col: integers(0, size - 1) };
     return {
       text: line,
@@ -154,7 +154,7 @@ function result(
 }
 
 /** "You stand at the lamp. " when something stands where the player is. */
-function stand(room: Room, position: Place): string {
+function stand(room: Room, position: Cell): string {
   const thing = thingAt(room, position);
   return thing ? `You stand at the ${thing.name}. ` : '';
 }

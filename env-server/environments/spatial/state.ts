@@ -1,10 +1,10 @@
 import type { Question } from './questions.ts';
-import type { Facing, Place, Room } from './room.ts';
+import type { Cell, Room, RoomDirection } from './room.ts';
 
 export type SpatialState = {
   readonly room: Room;
-  readonly position: Place;
-  readonly facing: Facing;
+  readonly position: Cell;
+  readonly facing: RoomDirection;
   readonly question: Question;
   /** What the last action showed. */
   readonly report: string;

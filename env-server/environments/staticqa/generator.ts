@@ -4,7 +4,7 @@ import { isInSplit, type Split } from '../core/splits.ts';
 import { type Item, LETTERS } from './records.ts';
 
 export const KINDS = ['word_problem', 'multiple_choice', 'mixed'] as const;
-export type Kind = (typeof KINDS)[number];
+export type QuestionKind = (typeof KINDS)[number];
 
 const CHOICES = 4;
 const DAYS = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
@@ -14,14 +14,14 @@ const WORDS = [
   'violet', 'walnut', 'window', 'winter', 'yellow', 'zephyr',
 ]; // biome-ignore format: a list reads better in rows
 
-interface Draft {
+interface QuestionDraft {
   readonly question: string;
   readonly right: string;
   /** Wrong choices, more than enough and none equal to the right one. */
   readonly wrong: readonly string[];
 }
 
-const DRAFTS: readonly ((rng: Random) => Draft)[] = [
+const DRAFTS: readonly ((rng: Random) => QuestionDraft)[] = [
   largest,
   divisible,
   sequence,
@@ -32,7 +32,7 @@ const DRAFTS: readonly ((rng: Random) => Draft)[] = [
 ];
 
 /** A question of the split; the split is decided by the question's text. */
-export function drawItem(kind: Kind, split: Split, rng: Random): Item {
+export function drawItem(kind: QuestionKind, split: Split, rng: Random): Item {
   const chosen = kind === 'mixed' ? rng.choice(KINDS.slice(0, 2)) : kind;
   if (chosen === 'word_problem') {
     const { question, answer } = drawWordProblem(rng, split);
@@ -52,7 +52,7 @@ function numbers(rng: Random, count: number, most: number): number[] {
   return Array.from({ length: count }, () => 1 + rng.integer(most));
 }
 
-function largest(rng: Random): Draft {
+function largest(rng: Random): QuestionDraft {
   const pairs = Array.from({ length: CHOICES }, () => numbers(rng, 2, 40));
   const values = pairs.map(([a, b]) => a * b);
   const best = values.indexOf(Math.max(...values));
@@ -65,7 +65,7 @@ function largest(rng: Random): Draft {
   };
 }
 
-function divisible(rng: Random): Draft {
+function divisible(rng: Random): QuestionDraft {
   const divisor = 3 + rng.integer(9);
   const right = String(divisor * (11 + rng.integer(30)));
   const others = numbers(rng, 12, 300).filter(value => value % divisor !== 0);
@@ -74,7 +74,7 @@ function divisible(rng: Random): Draft {
   return { question: `Which of the numbers ${shown} is divisible by ${divisor}?`, right, wrong };
 }
 
-function sequence(rng: Random): Draft {
+function sequence(rng: Random): QuestionDraft {
   const [start, step, growth] = [1 + rng.integer(30), 2 + rng.integer(12), rng.integer(4)];
   const terms = [start];
   for (let index = 0; index < 5; index++) terms.push(terms[index] + step + growth * index);
@@ -86,19 +86,19 @@ function sequence(rng: Random): Draft {
   };
 }
 
-function weekday(rng: Random): Draft {
+function weekday(rng: Random): QuestionDraft {
   const [today, later] = [rng.integer(7), 8 + rng.integer(200)];
   const right = DAYS[(today + later) % 7];
   return { question: `Today is ${DAYS[today]}. Which day is it in ${later} days?`, right, wrong: DAYS };
 }
 
-function alphabetical(rng: Random): Draft {
+function alphabetical(rng: Random): QuestionDraft {
   const words = rng.shuffle(WORDS).slice(0, CHOICES);
   const [right, ...wrong] = words.toSorted();
   return { question: `Which of the words ${words.join(', ')} comes first in a dictionary?`, right, wrong };
 }
 
-function letters(rng: Random): Draft {
+function letters(rng: Random): QuestionDraft {
   const word = rng.choice(WORDS) + rng.choice(WORDS);
   const letter = rng.choice(Array.from(word));
   const count = word.split(letter).length - 1;
@@ -109,7 +109,7 @@ function letters(rng: Random): Draft {
   };
 }
 
-function product(rng: Random): Draft {
+function product(rng: Random): QuestionDraft {
   const [a, b, c] = numbers(rng, 3, 30);
   const right = a * b + c;
   return {

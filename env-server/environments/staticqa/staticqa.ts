@@ -3,9 +3,9 @@ import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../core/datasets/choose.ts';
 import {
   dataFile,
-  LONGEST_ANSWER,
-  LONGEST_QUESTION,
   MARKED_QUESTION,
+  MAX_ANSWER_LENGTH,
+  MAX_QUESTION_LENGTH,
   questionOptions,
   words,
 } from '../core/datasets/question.ts';
@@ -81,11 +81,11 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
   observationSpaces({ data }) {
     const of = words([data]);
     return {
-      text: of(LONGEST_QUESTION + LONGEST_ANSWER),
+      text: of(MAX_QUESTION_LENGTH + MAX_ANSWER_LENGTH),
       structured: dict({
-        question: of(LONGEST_QUESTION),
-        choices: list(of(LONGEST_QUESTION)),
-        given: orNull(dict({ text: of(LONGEST_ANSWER), right: FLAG })),
+        question: of(MAX_QUESTION_LENGTH),
+        choices: list(of(MAX_QUESTION_LENGTH)),
+        given: orNull(dict({ text: of(MAX_ANSWER_LENGTH), right: FLAG })),
       }),
     };
   },
@@ -96,7 +96,7 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
 
   step(state, action) {
     const text = typeof action === 'number' ? String(action) : action;
-    const valid = typeof text === 'string' && text.trim() !== '' && text.length <= LONGEST_ANSWER;
+    const valid = typeof text === 'string' && text.trim() !== '' && text.length <= MAX_ANSWER_LENGTH;
     if (!valid || state.given) {
       const right = state.given?.right ?? false;
       return {

@@ -7,12 +7,12 @@ import type { SudokuConfig } from './config.ts';
 import type { SudokuState } from './state.ts';
 
 /** Most characters of a board with what is said below it. */
-export const LONGEST_OBSERVATION = 4096;
+export const MAX_OBSERVATION_LENGTH = 4096;
 
 export function observationSpaces({ size }: SudokuConfig): ObservationSpaces {
   const board = integers(0, size, size, size);
   return {
-    text: text(LONGEST_OBSERVATION),
+    text: text(MAX_OBSERVATION_LENGTH),
     structured: dict({ size: COUNT, puzzle: board, grid: board, steps: COUNT, max_steps: COUNT }),
   };
 }

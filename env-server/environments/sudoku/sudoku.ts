@@ -7,7 +7,7 @@ import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
 import { generatePuzzle, type Puzzle } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
-import { LONGEST_OBSERVATION, observationSpaces, observe } from './observation.ts';
+import { MAX_OBSERVATION_LENGTH, observationSpaces, observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
 import { render } from './render.ts';
 import type { SudokuState } from './state.ts';
@@ -43,7 +43,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
         Object.keys(BLANK_SHARES).map(difficulty => [`${size}x${size}-${difficulty}`, { size, difficulty }]),
       ),
     ),
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
     actionSpace: { type: 'Text', minLength: 1, maxLength: 64, charset: LINES },
     observationFormats: ['text', 'grid', 'structured'],
     rewardRange: [REWARD_UNDONE, REWARD_RIGHT + REWARD_SOLVED],

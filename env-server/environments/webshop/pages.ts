@@ -3,7 +3,7 @@ import { type Goal, type Product, priceTag } from './product.ts';
 import type { Shop } from './shop.ts';
 
 export const DETAILS = ['Description', 'Features', 'Reviews', 'Attributes'] as const;
-export type Detail = (typeof DETAILS)[number];
+export type ProductDetail = (typeof DETAILS)[number];
 
 /** Products on a page of results. */
 export const PER_PAGE = 10;
@@ -18,18 +18,18 @@ const CHOSEN = ' (chosen)';
 export const PAGES = ['search', 'results', 'item', 'detail', 'bought'] as const;
 
 /** Where the customer is. */
-export type Where = {
+export type PageAddress = {
   readonly page: (typeof PAGES)[number];
   readonly results: readonly string[];
   /** Page of the results, from 1. */
   readonly number: number;
   readonly asin: string | null;
-  readonly detail: Detail | null;
+  readonly detail: ProductDetail | null;
   /** Option values clicked so far. */
   readonly chosen: { readonly [option: string]: string };
 };
 
-export const ENTRANCE: Where = {
+export const ENTRANCE: PageAddress = {
   page: 'search',
   results: [],
   number: 1,
@@ -39,13 +39,13 @@ export const ENTRANCE: Where = {
 };
 
 /** A page as it is read: segments of text, and what can be clicked on it. */
-export type Page = {
+export type ShopPage = {
   readonly segments: readonly string[];
   readonly clickables: readonly string[];
 };
 
 /** The page at a place, whole, so that it can be read later without the shop. */
-export function showPage(shop: Shop, where: Where, goal: Goal): Page {
+export function showPage(shop: Shop, where: PageAddress, goal: Goal): ShopPage {
   const head = ['Instruction:', goal.instruction];
   const product = where.asin === null ? undefined : shop.find(where.asin);
   if (where.page === 'search') return { segments: ['WebShop', ...head, SEARCH], clickables: [] };
@@ -65,7 +65,7 @@ export function showPage(shop: Shop, where: Where, goal: Goal): Page {
 const TURNS: readonly string[] = [BACK, NEXT, PREVIOUS];
 
 /** The page as it is painted: what can be clicked as buttons, a chosen option's pressed; the first product apart from the turns before it. */
-export function paintedParts({ segments, clickables }: Page): PagePart[] {
+export function paintedParts({ segments, clickables }: ShopPage): PagePart[] {
   return segments.map((text, place) => {
     const chosen = text.endsWith(CHOSEN) ? text.slice(0, -CHOSEN.length) : undefined;
     if (chosen !== undefined && clickables.includes(chosen)) return { text: chosen, look: 'pressed' };
@@ -76,7 +76,7 @@ export function paintedParts({ segments, clickables }: Page): PagePart[] {
   });
 }
 
-function resultsPage(shop: Shop, { results, number }: Where, head: readonly string[]): Page {
+function resultsPage(shop: Shop, { results, number }: PageAddress, head: readonly string[]): ShopPage {
   const shown = results.slice((number - 1) * PER_PAGE, number * PER_PAGE);
   const turns = [...(number > 1 ? [PREVIOUS] : []), ...(number * PER_PAGE < results.length ? [NEXT] : [])];
   const products = shown.flatMap(asin => {
@@ -89,7 +89,7 @@ function resultsPage(shop: Shop, { results, number }: Where, head: readonly stri
   };
 }
 
-function itemPage(product: Product, { chosen }: Where, head: readonly string[]): Page {
+function itemPage(product: Product, { chosen }: PageAddress, head: readonly string[]): ShopPage {
   const options = Object.entries(product.options);
   const lines = options.flatMap(([name, values]) => [
     name,
@@ -112,7 +112,7 @@ function itemPage(product: Product, { chosen }: Where, head: readonly string[]):
   };
 }
 
-function detailText(product: Product, detail: Detail): readonly string[] {
+function detailText(product: Product, detail: ProductDetail): readonly string[] {
   const texts = {
     Description: product.description === '' ? [] : [product.description],
     Features: product.features,

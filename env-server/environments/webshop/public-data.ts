@@ -16,7 +16,7 @@ export interface PublicFiles {
 /** A product's price when the data names none. */
 const USUAL_PRICE = 100;
 /** Goals made for each product from its option values. */
-const MOST_COMBINATIONS = 64;
+const MAX_COMBINATIONS = 64;
 
 /** A record of `items_shuffle.json`; attributes come from another file. @throws InvalidField */
 export function readProduct(record: JsonObject): Product {
@@ -153,7 +153,7 @@ function attributeGoals(product: Product, entry: JsonObject): Goal[] {
   if (typeof entry.instruction !== 'string' || attributes.length === 0) return [];
   const { instruction } = entry;
   return combinations(Object.entries(product.options).sort(([a], [b]) => (a < b ? -1 : 1)))
-    .slice(0, MOST_COMBINATIONS)
+    .slice(0, MAX_COMBINATIONS)
     .map((choice, index) => {
       const wishes = choice.map(([name, value]) => `${name}: ${value}`).join(', and ');
       const text = wishes === '' ? instruction : `${instruction} with ${wishes}`;
@@ -171,7 +171,7 @@ function combinations(options: readonly (readonly [string, readonly string[]])[]
   let all: [string, string][][] = [[]];
   for (const [name, values] of options) {
     all = all.flatMap(choice => values.map((value): [string, string][] => [...choice, [name, value]]));
-    if (all.length > MOST_COMBINATIONS) all = all.slice(0, MOST_COMBINATIONS);
+    if (all.length > MAX_COMBINATIONS) all = all.slice(0, MAX_COMBINATIONS);
   }
   return all;
 }

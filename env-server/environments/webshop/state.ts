@@ -1,4 +1,4 @@
-import type { Page, Where } from './pages.ts';
+import type { PageAddress, ShopPage } from './pages.ts';
 import type { Goal } from './product.ts';
 import type { Verdict } from './reward.ts';
 
@@ -10,7 +10,7 @@ export type WebShopState = {
   } | null;
   readonly strict: boolean;
   readonly goal: Goal;
-  readonly where: Where;
-  readonly page: Page;
+  readonly where: PageAddress;
+  readonly page: ShopPage;
   readonly verdict: Verdict | null;
 };

@@ -21,20 +21,21 @@ import {
   ENTRANCE,
   NEXT,
   PAGES,
+  type PageAddress,
   PREVIOUS,
   paintedParts,
   showPage,
-  type Where,
 } from './pages.ts';
 import type { Goal, Product } from './product.ts';
 import { oracle, random } from './reference.ts';
 import { judge } from './reward.ts';
 import { openShop, type Shop } from './shop.ts';
 import type { WebShopState } from './state.ts';
+import { TOOLS } from './tools.ts';
 
-const MOST_STEPS = 9;
-const LONGEST_ACTION = 1000;
-const LONGEST_OBSERVATION = 100_000;
+const MAX_STEPS = 9;
+const MAX_ACTION_LENGTH = 1000;
+const MAX_OBSERVATION_LENGTH = 100_000;
 const SEPARATOR = ' [SEP] ';
 /** Rounding of the reward's fraction. */
 const EPSILON = 1e-9;
@@ -58,7 +59,7 @@ const configSchema = Type.Object(
     ),
     attributes: dataFile('File of attributes and instructions by ASIN (items_ins_v2.json).'),
     instructions: dataFile("File of people's instructions by ASIN (items_human_ins.json)."),
-    max_steps: Type.Integer({ default: MOST_STEPS, minimum: 1, description: 'Actions before truncation.' }),
+    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
   },
   { additionalProperties: false },
 );
@@ -104,11 +105,11 @@ export const webshop = {
       partial: { reward_mode: 'partial' },
       ...SPLIT_PRESETS,
     },
-    observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
-    actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ACTION, charset: LINES },
+    observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
+    actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_ACTION_LENGTH, charset: LINES },
     ...MARKED_WORDS,
     knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the product' },
-    maxEpisodeSteps: MOST_STEPS,
+    maxEpisodeSteps: MAX_STEPS,
     exampleAction: 'search[waterproof rain jacket]',
     history: [{ version: 0, change: 'First version.' }],
   },
@@ -119,7 +120,7 @@ export const webshop = {
   }),
 
   observationSpaces({ products, attributes, instructions }: WebShopConfig): ObservationSpaces {
-    const line = words([products, attributes, instructions])(LONGEST_OBSERVATION);
+    const line = words([products, attributes, instructions])(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
       structured: dict({
@@ -194,6 +195,8 @@ export const webshop = {
 
   render: ({ page }: WebShopState) => paintPage(paintedParts(page)),
 
+  tools: TOOLS,
+
   references: { oracle, random },
 } satisfies Environment<WebShopConfig, WebShopState>;
 
@@ -262,8 +265,8 @@ function transition(
 }
 
 /** Where an action leads, or null when the page does not offer it. */
-function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where | null {
-  if (typeof action !== 'string' || action.length > LONGEST_ACTION) return null;
+function follow(shop: Shop, { where, page }: WebShopState, action: Json): PageAddress | null {
+  if (typeof action !== 'string' || action.length > MAX_ACTION_LENGTH) return null;
   const [, verb, argument] = /^\s*(search|click)\s*\[(.+)\]\s*$/is.exec(action) ?? [];
   const words = argument?.trim() ?? '';
   if (words === '') return null;
@@ -275,7 +278,7 @@ function follow(shop: Shop, { where, page }: WebShopState, action: Json): Where 
   return clicked === undefined ? null : click(shop, where, clicked);
 }
 
-function click(shop: Shop, where: Where, clicked: string): Where {
+function click(shop: Shop, where: PageAddress, clicked: string): PageAddress {
   switch (clicked) {
     case BACK:
       return ENTRANCE;

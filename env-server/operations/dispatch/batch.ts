@@ -3,7 +3,7 @@ import { Problem, type ProblemDocument } from '../../problems.ts';
 import { background, type Lane, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
-import type { Call } from './execute.ts';
+import type { OperationCall } from './execute.ts';
 import type { ReplyForm } from './reply-form.ts';
 
 export interface BatchRequest {
@@ -25,7 +25,7 @@ export interface BatchRequest {
  */
 export function runBatch<T, B>(
   dispatcher: Dispatcher,
-  call: Call,
+  call: OperationCall,
   request: BatchRequest,
   form: ReplyForm<T, B>,
 ): MaybePromise<B> {
@@ -41,13 +41,13 @@ export function runBatch<T, B>(
 }
 
 /** Characters of replies above which the rest of a batch is not carried out. */
-const MOST_REPLY_LENGTH = 32 * 1024 * 1024;
+const MAX_REPLY_LENGTH = 32 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 
 /** A batch that is carried out. */
 class BatchRun<T, B> {
   readonly #dispatcher: Dispatcher;
-  readonly #call: Call;
+  readonly #call: OperationCall;
   readonly #request: BatchRequest;
   readonly #form: ReplyForm<T, B>;
   readonly #replies: T[];
@@ -55,7 +55,7 @@ class BatchRun<T, B> {
   #index = 0;
   #length = 0;
 
-  constructor(dispatcher: Dispatcher, call: Call, request: BatchRequest, form: ReplyForm<T, B>) {
+  constructor(dispatcher: Dispatcher, call: OperationCall, request: BatchRequest, form: ReplyForm<T, B>) {
     this.#dispatcher = dispatcher;
     this.#call = call;
     this.#request = request;
@@ -73,7 +73,7 @@ class BatchRun<T, B> {
     let index = this.#index;
     while (index < length && call.mark < end) {
       const reply =
-        this.#length > MOST_REPLY_LENGTH
+        this.#length > MAX_REPLY_LENGTH
           ? failure(this.#tooLong(index), request, index, form)
           : runItem(this.#dispatcher, call, request, index, form);
       if (reply instanceof Promise) {
@@ -113,7 +113,7 @@ class BatchRun<T, B> {
   #tooLong(index: number): Problem {
     return new Problem(
       'too_many_requests',
-      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MOST_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
+      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MAX_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
       { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }
@@ -150,7 +150,7 @@ function settled(promises: readonly Promise<void>[], count: number): Promise<voi
 
 function runItem<T>(
   dispatcher: Dispatcher,
-  call: Call,
+  call: OperationCall,
   request: BatchRequest,
   index: number,
   form: ReplyForm<T, unknown>,

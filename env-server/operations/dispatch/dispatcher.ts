@@ -3,18 +3,18 @@ import { Problem } from '../../problems.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, Services } from '../operation.ts';
 import { OPERATIONS } from '../table.ts';
-import { type Call, execute } from './execute.ts';
+import { execute, type OperationCall } from './execute.ts';
 import { type Serialize, serializerOf } from './serialize.ts';
-import { type Check, compileInputCheck } from './validation.ts';
+import { compileInputCheck, type InputCheck } from './validation.ts';
 
 /** Characters that are repeated of what is not known. */
-const LONGEST_SHOWN = 100;
+const MAX_SHOWN_LENGTH = 100;
 
-/** An operation with its compiled checks and its serialiser. */
+/** An operation with its compiled checks and its serializer. */
 export interface CompiledOperation {
   readonly operation: Operation;
-  readonly checkRest: Check;
-  readonly checkFrame: Check;
+  readonly checkRest: InputCheck;
+  readonly checkFrame: InputCheck;
   readonly serialize: Serialize;
 }
 
@@ -46,12 +46,12 @@ export class Dispatcher {
     const detail =
       op === undefined
         ? `"op" is required; one of ${known}`
-        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, LONGEST_SHOWN)) : `of type ${typeof op}`}; known are ${known}`;
+        : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, MAX_SHOWN_LENGTH)) : `of type ${typeof op}`}; known are ${known}`;
     throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
   }
 
   /** Runs a frame or batch item and gives its result, not yet in any form. */
-  perform(call: Call, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
+  perform(call: OperationCall, compiled: CompiledOperation, item: OperationInput): MaybePromise<unknown> {
     compiled.checkFrame(item);
     return execute(this.services, call, compiled.operation, item);
   }

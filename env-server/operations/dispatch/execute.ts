@@ -12,7 +12,7 @@ import { owningWorker, requiredWorker } from './sibling-workers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
-export interface Call {
+export interface OperationCall {
   readonly principal: Principal;
   /** Differs from request to request. */
   readonly request: number;
@@ -35,7 +35,7 @@ export function newCall(
   principal: Principal,
   trace?: TraceContext,
   request: number = ++requests,
-): Call {
+): OperationCall {
   services.sessions.requireServing();
   return { principal, request, now: services.sessions.now(), mark: performance.now(), trace };
 }
@@ -49,7 +49,7 @@ const RETRY_AFTER_SECONDS = 1;
  */
 export function execute(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -65,7 +65,7 @@ export function execute(
 function traced(
   tracing: Tracing,
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -75,7 +75,7 @@ function traced(
 /** Runs an operation here, or where its session or key is kept. */
 function route(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -90,7 +90,7 @@ function route(
 /** Runs an operation in this process, whoever asked for it, when the sessions of an earlier one are resumed. */
 export function run(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -102,7 +102,7 @@ export function run(
 /** @throws Problem `worker_unavailable` when that takes longer than a step may, with nothing done */
 async function afterResumption(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): Promise<unknown> {
@@ -114,7 +114,7 @@ async function afterResumption(
 
 function runNow(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -128,7 +128,7 @@ function runNow(
 /** What to throw at a principal without the scope; the audit log hears of it where it keeps such attempts. */
 function forbidden(
   services: Services,
-  { principal }: Call,
+  { principal }: OperationCall,
   operation: Operation,
   input: OperationInput,
 ): Problem {
@@ -146,7 +146,7 @@ function forbidden(
 
 function onSession(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: SessionOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -205,7 +205,7 @@ function recordedLater(
 
 function onServer(
   services: Services,
-  call: Call,
+  call: OperationCall,
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
@@ -240,14 +240,14 @@ function onServer(
 
 function atWorkplace(
   services: Services,
-  { principal, request }: Call,
+  { principal, request }: OperationCall,
   operation: ServerOperation,
   input: OperationInput,
 ): MaybePromise<unknown> {
   const { siblings } = services;
   const place = siblings && requiredWorker(siblings, operation);
   if (place === undefined) return operation.handle(services, principal, input);
-  // Its key is honoured here; over there it would be sent on to where it is kept.
+  // Its key is honored here; over there it would be sent on to where it is kept.
   const { request_key: _kept, ...asked } = input;
   return siblings!.perform(place, principal, request, operation, asked).then(plainResult);
 }

@@ -6,13 +6,13 @@ import { ForwardedResult } from './forwarded-result.ts';
 /** Makes the JSON text of an operation's result. */
 export type Serialize = (result: unknown) => string;
 
-/** The serialiser of an operation: written out for the one that runs all the time. */
+/** The serializer of an operation: written out for the one that runs all the time. */
 export function serializerOf(operation: Operation): Serialize {
-  const serialize = operation.name === 'step' ? (serialiseStep as Serialize) : JSON.stringify;
+  const serialize = operation.name === 'step' ? (serializeStep as Serialize) : JSON.stringify;
   return result => (result instanceof ForwardedResult ? result.text : serialize(result));
 }
 
-function serialiseStep(result: StepResult): string {
+function serializeStep(result: StepResult): string {
   return `${LiveResult.head(result)}${result.step},"observation":${JSON.stringify(result.observation)}${outcomeText(result)}`;
 }
 

@@ -7,13 +7,13 @@ import { Problem, type Violation } from '../../problems.ts';
 import type { Operation } from '../operation.ts';
 import { RequestKey } from '../schemas.ts';
 
-const MOST_VIOLATIONS = 20;
+const MAX_VIOLATIONS = 20;
 
 /**
  * A compiled check.
  * @throws Problem `invalid_request` with a violation for every fault
  */
-export type Check = (value: unknown) => void;
+export type InputCheck = (value: unknown) => void;
 
 /** The size of a request is bounded by the limit of its body. */
 const INPUT_LIMITS: JsonLimits = {
@@ -26,7 +26,7 @@ const INPUT_LIMITS: JsonLimits = {
  * Compiles the check of a schema.
  * @param advice what to say of unknown keys
  */
-export function compileCheck(schema: TSchema, what: string, advice = ''): Check {
+export function compileCheck(schema: TSchema, what: string, advice = ''): InputCheck {
   const validator = Compile(schema);
   return value => {
     if (validator.Check(value)) return;
@@ -40,7 +40,7 @@ export function compileCheck(schema: TSchema, what: string, advice = ''): Check 
  * Compiles the check of an operation's input. What passes costs little: keys are looked up in a set, which is
  * several times faster than what a closed schema compiles to; only what does not pass is looked at closely.
  */
-export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'): Check {
+export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'): InputCheck {
   const properties = inputProperties(operation, door);
   const known = new Set(Object.keys(properties));
   const quick = Compile(Type.Object(properties));
@@ -96,7 +96,7 @@ function violationsOf(
   advice: string,
 ): Violation[] {
   const violations = faultsOf(schema, value, errors)
-    .slice(0, MOST_VIOLATIONS)
+    .slice(0, MAX_VIOLATIONS)
     .map(fault => {
       const isOwnUnknown = fault.key?.isKnown === false && fault.pointer.lastIndexOf('/') === 0;
       return {

@@ -6,7 +6,7 @@ import { type CheckReport as Report, RULES, type Rule } from '../../environments
 import type { AuditAction, StoredEnvironment } from '../../persistence/store.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { type Check, compileCheck } from '../dispatch/validation.ts';
+import { compileCheck, type InputCheck } from '../dispatch/validation.ts';
 import { AnyJson, nullable } from '../schemas.ts';
 
 /** Taken as it comes and checked by {@link checkDefinition}, which names the faults of the kind that was meant instead of those of all kinds. */
@@ -15,7 +15,7 @@ export const DefinitionInput = AnyJson();
 /** What the reference shows of it. */
 export const documented = { definition: Definition };
 
-const checks = new Map<object, Check>();
+const checks = new Map<object, InputCheck>();
 
 /**
  * @throws Problem `invalid_request` with JSON pointers into the request

@@ -2,10 +2,10 @@ import { Type } from 'typebox';
 import { serverOperation } from '../operation.ts';
 import { EnvId, EnvironmentList } from '../schemas.ts';
 
-const LONGEST_SEARCH = 256;
+const MAX_SEARCH_LENGTH = 256;
 /** More than a server has by default, so that clients that know no pages see all. */
 const DEFAULT_PAGE = 2000;
-const LARGEST_PAGE = 10_000;
+const MAX_PAGE = 10_000;
 
 export const listEnvironments = serverOperation({
   name: 'list_environments',
@@ -19,10 +19,13 @@ export const listEnvironments = serverOperation({
   revalidated: true,
   query: {
     search: Type.Optional(
-      Type.String({ maxLength: LONGEST_SEARCH, description: 'Words that id, title or description contain.' }),
+      Type.String({
+        maxLength: MAX_SEARCH_LENGTH,
+        description: 'Words that id, title or description contain.',
+      }),
     ),
-    tag: Type.Optional(Type.String({ maxLength: LONGEST_SEARCH })),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_PAGE, default: DEFAULT_PAGE })),
+    tag: Type.Optional(Type.String({ maxLength: MAX_SEARCH_LENGTH })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
     cursor: Type.Optional({
       ...EnvId,
       description: '`next_cursor` of the page before: its last environment.',

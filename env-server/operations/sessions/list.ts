@@ -8,7 +8,7 @@ import { EnvId, GroupId, type Session, SessionPage } from '../schemas.ts';
 import { sessionView } from './views.ts';
 
 const DEFAULT_PAGE = 100;
-const LARGEST_PAGE = 1000;
+const MAX_PAGE = 1000;
 /** Sessions looked at before others have their turn on the event loop; of those that show pictures one. */
 const VIEWS_AT_A_TIME = 20;
 
@@ -25,7 +25,7 @@ export const list = serverOperation({
   query: {
     env_id: Type.Optional(EnvId),
     group_id: Type.Optional(GroupId),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_PAGE, default: DEFAULT_PAGE })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
     cursor: Type.Optional(
       Type.String({ pattern: '^[0-9]{1,15}$', description: '`next_cursor` of the page before.' }),
     ),
@@ -41,7 +41,7 @@ export const list = serverOperation({
     const question = { name, scopes: [...scopes], request };
     const asked = services.siblings?.askAll('list', question) ?? [];
     return Promise.all([listHere(services, question), ...asked]).then(lists => {
-      const listed = (lists as Listed[][]).flat();
+      const listed = (lists as ListedSessions[][]).flat();
       return pageOf(
         listed.sort((a, b) => a.serial - b.serial),
         request.limit,
@@ -57,19 +57,22 @@ export interface ListQuestion {
   readonly request: ListRequest;
 }
 
-interface Listed {
+interface ListedSessions {
   readonly serial: number;
   readonly session: Session;
 }
 
 /** The sessions of this process for a page, and one more where there are more. */
-export function listHere(services: Services, question: ListQuestion): MaybePromise<Listed[]> {
+export function listHere(services: Services, question: ListQuestion): MaybePromise<ListedSessions[]> {
   return inScheduledSlices(partsOfList(services, question));
 }
 
-function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQuestion): Sliced<Listed[]> {
+function* partsOfList(
+  { sessions }: Services,
+  { name, scopes, request }: ListQuestion,
+): Sliced<ListedSessions[]> {
   const principal = { name, scopes: new Set(scopes) };
-  const listed: Listed[] = [];
+  const listed: ListedSessions[] = [];
   for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {
     if (session.closed) continue;
     listed.push({ serial: session.serial, session: sessionView(session) });
@@ -78,7 +81,7 @@ function* partsOfList({ sessions }: Services, { name, scopes, request }: ListQue
   return listed;
 }
 
-function pageOf(listed: readonly Listed[], limit: number): Static<typeof SessionPage> {
+function pageOf(listed: readonly ListedSessions[], limit: number): Static<typeof SessionPage> {
   const page = listed.slice(0, limit);
   return {
     sessions: page.map(({ session }) => session),

@@ -4,7 +4,7 @@ import { sessionOperation } from '../operation.ts';
 import { ReferencePlan } from '../schemas.ts';
 
 const DEFAULT_POLICY = 'optimal';
-const MOST_ACTIONS = 10_000;
+const MAX_ACTIONS = 10_000;
 
 export const reference = sessionOperation({
   name: 'reference',
@@ -18,11 +18,11 @@ export const reference = sessionOperation({
   problems: ['unknown_reference'],
   body: {
     policy: Type.Optional(Type.String({ default: DEFAULT_POLICY })),
-    count: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ACTIONS, default: 1 })),
+    count: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_ACTIONS, default: 1 })),
     turns: Type.Optional(
       Type.Integer({
         minimum: 1,
-        maximum: MOST_ACTIONS,
+        maximum: MAX_ACTIONS,
         description: 'How many plans may still be asked for, this one included; absent: as many as you like.',
       }),
     ),

@@ -5,9 +5,9 @@ import { sessionOperation } from '../operation.ts';
 import { Rendering, RenderMode } from '../schemas.ts';
 
 /** Pictures that are remembered. */
-const MOST_PICTURES = 64;
+const MAX_PICTURES = 64;
 
-interface Painted {
+interface RenderedPicture {
   /** Step of the episode that it shows. */
   readonly step: number;
   /** In base64. */
@@ -16,7 +16,7 @@ interface Painted {
 
 /** Pictures of the episodes that were looked at last: painting one costs as much as hundreds of steps. */
 class RecentPictures {
-  readonly #painted = new Map<LiveEpisode, Painted>();
+  readonly #painted = new Map<LiveEpisode, RenderedPicture>();
 
   /** The episode as it stands, a PNG in base64. */
   of(episode: LiveEpisode): string {
@@ -26,7 +26,7 @@ class RecentPictures {
     }
     this.#painted.delete(episode);
     this.#painted.set(episode, painted);
-    if (this.#painted.size > MOST_PICTURES) {
+    if (this.#painted.size > MAX_PICTURES) {
       const [oldest] = this.#painted.keys();
       this.#painted.delete(oldest);
     }

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { sessionOperation } from '../operation.ts';
 import { AnyJson, StepResult } from '../schemas.ts';
 
-const LONGEST_STEP_MS = 600_000;
+const MAX_STEP_MS = 600_000;
 
 export const step = sessionOperation({
   name: 'step',
@@ -34,7 +34,7 @@ export const step = sessionOperation({
     timeout_ms: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
-        maximum: LONGEST_STEP_MS,
+        maximum: MAX_STEP_MS,
         description:
           'How long to wait for the result. The step itself goes on after `step_timeout`; its reply is stored under the request key.',
       }),

@@ -2,7 +2,7 @@ import type { JournalRecord } from './records.ts';
 import type { JournalFault, JournalPosition, ReplayFindings } from './replay.ts';
 
 /** What is to be done with a record. */
-export type Verdict = 'apply' | 'covered' | 'ignored';
+export type ContinuityVerdict = 'apply' | 'covered' | 'ignored';
 
 interface Progress {
   /** Number of the last record that is in the session. */
@@ -27,7 +27,7 @@ export class SessionContinuity {
    * `covered`: the session has it already, or it was there twice. `ignored`: a record before it is missing. Records of
    * sessions that were neither in the database nor opened in the journal are ignored, too.
    */
-  verdict({ kind, sessionId, n }: JournalRecord, position: JournalPosition): Verdict {
+  verdict({ kind, sessionId, n }: JournalRecord, position: JournalPosition): ContinuityVerdict {
     if (kind === 'clientReply') return 'apply';
     let progress = this.#sessions.get(sessionId);
     if (!progress) {

@@ -23,13 +23,13 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const DELETE = 0x7f;
-const SMALLEST_BUFFER_BYTES = 64 * 1024;
+const MIN_BUFFER_BYTES = 64 * 1024;
 /** Memory of a larger turn is given back. */
-const LARGEST_KEPT_BYTES = 1024 * 1024;
-const MOST_BYTES_A_CHARACTER = 3;
+const MAX_KEPT_BYTES = 1024 * 1024;
+const MAX_BYTES_PER_CHARACTER = 3;
 /** Up to this length a loop is faster than a call into zlib. */
 const SHORT_BYTES = 256;
-const LONGEST_PLAIN_TEXT = 64;
+const MAX_PLAIN_TEXT_LENGTH = 64;
 
 /** CRC-32 (IEEE 802.3) of each byte. */
 const CRC_TABLE = Int32Array.from({ length: 256 }, (_, byte) => {
@@ -54,7 +54,7 @@ export class RecordTooLarge extends RangeError {
 
 /** Frames that wait to be written, one after the other in one piece of memory. */
 export class FrameBuffer {
-  #bytes = Buffer.allocUnsafe(SMALLEST_BUFFER_BYTES);
+  #bytes = Buffer.allocUnsafe(MIN_BUFFER_BYTES);
   #end = 0;
 
   get length(): number {
@@ -68,7 +68,7 @@ export class FrameBuffer {
 
   clear(): void {
     this.#end = 0;
-    if (this.#bytes.length > LARGEST_KEPT_BYTES) this.#bytes = Buffer.allocUnsafe(SMALLEST_BUFFER_BYTES);
+    if (this.#bytes.length > MAX_KEPT_BYTES) this.#bytes = Buffer.allocUnsafe(MIN_BUFFER_BYTES);
   }
 
   /** Puts frames before all others. */
@@ -88,7 +88,7 @@ export class FrameBuffer {
     const json = body === undefined ? '' : jsonOf(body);
     const start = this.#end;
     this.#reserve(
-      HEADER_BYTES + 3 + sessionId.length + MAX_NUMBER_DIGITS + json.length * MOST_BYTES_A_CHARACTER,
+      HEADER_BYTES + 3 + sessionId.length + MAX_NUMBER_DIGITS + json.length * MAX_BYTES_PER_CHARACTER,
     );
     const bytes = this.#bytes;
     const from = start + HEADER_BYTES;
@@ -184,7 +184,7 @@ function jsonOf(value: Json): string {
 }
 
 function isPlain(text: string): boolean {
-  if (text.length > LONGEST_PLAIN_TEXT) return false;
+  if (text.length > MAX_PLAIN_TEXT_LENGTH) return false;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code < SPACE || code >= DELETE || code === QUOTE || code === BACKSLASH) return false;
@@ -194,7 +194,7 @@ function isPlain(text: string): boolean {
 
 /** Writes UTF-8 and gives the end of it. */
 function writeText(bytes: Buffer, offset: number, text: string): number {
-  if (text.length > LONGEST_PLAIN_TEXT + 2) return offset + bytes.write(text, offset, 'utf8');
+  if (text.length > MAX_PLAIN_TEXT_LENGTH + 2) return offset + bytes.write(text, offset, 'utf8');
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code > DELETE) return offset + bytes.write(text, offset, 'utf8');

@@ -11,7 +11,7 @@ import { replayJournal } from './replay.ts';
 import { listSegments } from './segments.ts';
 
 /** What applying a record takes. */
-const MS_A_RECORD = 0.002;
+const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-first-0.journal';
 
 t.test('records of one turn go out in one write, and replies wait for it', async t => {
@@ -360,7 +360,7 @@ t.test('replaying lets others have their turn', async t => {
   const findings = { faults: [], incomplete: undefined };
   for await (const _ of replayJournal(folder, listSegments(folder), findings)) {
     read++;
-    const end = performance.now() + MS_A_RECORD;
+    const end = performance.now() + MS_PER_RECORD;
     while (performance.now() < end);
   }
   done = true;

@@ -142,7 +142,7 @@ export interface SegmentBody {
   readonly synced: boolean;
 }
 
-interface Bodies {
+interface RecordBodies {
   readonly open: OpenBody;
   readonly step: Json;
   readonly keyed: KeyedStepBody;
@@ -158,7 +158,7 @@ interface Bodies {
   readonly segment: SegmentBody;
 }
 
-export type RecordBody<K extends RecordKind> = Bodies[K];
+export type RecordBody<K extends RecordKind> = RecordBodies[K];
 
 /** A record as it is replayed. */
 export type JournalRecord = {

@@ -78,7 +78,7 @@ t.test('a listed page may ask, use every method and read every header, and needs
   const path = `/v1/sessions/${created.body.session_id}/step`;
   const step = await app.ask('POST', path, { action: 'add' }, bearer);
   t.equal(step.status, 200);
-  t.equal(step.headers['access-control-allow-origin'], PAGE, 'where the fast path would have served it');
+  t.equal(step.headers['access-control-allow-origin'], PAGE, 'also what else is served without Fastify');
   const missing = await app.ask('GET', '/nowhere', undefined, bearer);
   isProblem(t, missing, 'not_found');
   t.equal(missing.headers['access-control-allow-origin'], PAGE);

@@ -25,3 +25,28 @@ t.test(
     await until(() => app.sessions.size === 0);
   },
 );
+
+t.test(
+  'the Python client of MCP calls the tools of an environment',
+  { skip: lacksPython('mcp'), timeout: PYTHON_MS },
+  async t => {
+    const app = await listening(t);
+    const url = `http://${hostOf(app)}/mcp/test%2FCounter-v0`;
+    const seen = await runPython(new URL('./mcp-tools.test-data.py', import.meta.url), url);
+    const stepped = { structuredContent: { reward: 1, step: 1 }, isError: false };
+    t.match(seen, {
+      play: {
+        tools: ['reset', 'step', 'observe', 'valid_actions'],
+        results: [
+          { content: [{ type: 'text', text: /^0\/3/ }], structuredContent: { seed: 1 } },
+          stepped,
+          { structuredContent: { valid_actions: ['add', 'draw'] } },
+          { isError: false, structuredContent: { info: { action_is_valid: false } } },
+        ],
+      },
+    });
+    const { stateless } = seen as { readonly stateless: unknown };
+    if (stateless !== null) t.match(stateless, stepped);
+    await until(() => app.sessions.size === 0);
+  },
+);

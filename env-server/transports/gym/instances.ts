@@ -8,7 +8,7 @@ import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import { operate } from '../operate.ts';
 
 /** Instances that are remembered; beyond, those asked about longest ago are looked up again. */
-const MOST_REMEMBERED = 10_000;
+const MAX_REMEMBERED = 10_000;
 
 /** What instances play: their environment under its configuration and wrappers, which never change. */
 export class Instances {
@@ -31,7 +31,7 @@ export class Instances {
       const { catalog } = this.#dispatcher.services;
       const variant = catalog.variant(env_id, config as JsonObject, wrappers as WrapperChoice[]);
       this.#variants.set(id, variant);
-      if (this.#variants.size > MOST_REMEMBERED) {
+      if (this.#variants.size > MAX_REMEMBERED) {
         const [oldest] = this.#variants.keys();
         this.#variants.delete(oldest);
       }

@@ -24,7 +24,7 @@ const HTTP_BAD_REQUEST = 400;
 const HTTP_SERVER_ERROR = 500;
 /** Statuses that say more than 400 does. */
 const KEPT_STATUSES = new Set([401, 403, 413, 415, 429]);
-const SESSIONS_A_PAGE = 1000;
+const SESSIONS_PER_PAGE = 1000;
 /** Errors that mean that there is no such instance. */
 const NO_INSTANCE = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
 
@@ -78,7 +78,7 @@ function addInstances(scope: FastifyInstance, dispatcher: Dispatcher, instances:
     let cursor: string | null = null;
     do {
       const page: { sessions: Session[]; next_cursor: string | null } = await run(request, 'list', {
-        limit: SESSIONS_A_PAGE,
+        limit: SESSIONS_PER_PAGE,
         ...(cursor !== null && { cursor }),
       });
       for (const { session_id, env_id } of page.sessions) all[session_id] = env_id;

@@ -9,7 +9,7 @@ import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
 import { openApiDocument } from '../rest/openapi.ts';
-import { JSON_TYPE } from '../rest/rest.ts';
+import { JSON_TYPE } from '../rest/route.ts';
 import { METRICS_TYPE } from './metrics.ts';
 
 const RETRY_AFTER_SECONDS = 5;

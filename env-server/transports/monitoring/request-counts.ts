@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 
 const SWITCHING_PROTOCOLS = 101;
-const STATUSES_A_CLASS = 100;
+const STATUSES_PER_CLASS = 100;
 /** The route of requests that no route takes, or that could not be read so far. */
 export const NO_ROUTE = 'none';
 
@@ -25,7 +25,7 @@ export class RequestCounts {
 
   /** What counts requests of a kind, for a place that counts the same kind all the time. */
   counter(method: string, route: string, status: number): RequestCount {
-    const ofClass = `${Math.floor(status / STATUSES_A_CLASS)}xx`;
+    const ofClass = `${Math.floor(status / STATUSES_PER_CLASS)}xx`;
     const key = `${method} ${route} ${ofClass}`;
     let counter = this.#counts.get(key);
     if (!counter) {

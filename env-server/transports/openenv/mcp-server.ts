@@ -1,16 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
-import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
-import type { Problem } from '../../problems.ts';
-import { TooManySessions } from '../../sessions/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { operate } from '../operate.ts';
-import { parseJson } from '../replies/json.ts';
-import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { API_VERSION } from '../rest/openapi.ts';
-import { capacityOf } from './capacity.ts';
-import { countable, InvalidMessage } from './faults.ts';
+import type { McpEndpoint, ToolResult } from '../mcp/endpoint.ts';
 import {
   isReply,
   isUnanswered,
@@ -20,15 +12,19 @@ import {
   rpcFailure,
   rpcId,
   rpcSuccess,
-} from './json-rpc.ts';
+} from '../mcp/json-rpc.ts';
+import { rpcErrorOf } from '../mcp/rpc-errors.ts';
+import { faultOfMessage } from '../mcp/streamable-http.ts';
+import { operate } from '../operate.ts';
+import { parseJson } from '../replies/json.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+import { API_VERSION } from '../rest/openapi.ts';
+import { countable, InvalidMessage } from './faults.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
 import { TOOL, textOf, toolResult, toolsOf } from './tools.ts';
 
-/** Revisions of the Model Context Protocol that begin with `initialize`, the newest first. */
-export const MCP_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
-
-/** Messages of one JSON-RPC batch. */
-const MOST_IN_BATCH = 100;
+/** Revisions of the Model Context Protocol that a WebSocket speaks, the newest first. */
+const SOCKET_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /** Where a request comes from. */
 export interface McpCaller {
@@ -40,17 +36,7 @@ export interface McpCaller {
   readonly isSocket?: boolean;
 }
 
-/** What a message or a batch of them leads to. */
-export interface McpOutcome {
-  /** Absent for notifications, which get none. */
-  readonly reply?: JsonObject | JsonObject[];
-  /** The session that an `initialize` opened. */
-  readonly sessionId?: string;
-}
-
-const NO_REPLY: McpOutcome = {};
-
-/** MCP and OpenEnv's additions to it: an environment as a tool, and sessions that outlive a request. */
+/** JSON-RPC as OpenEnv has it: an environment as a tool, sessions that outlive a request, and frames of a WebSocket. */
 export class McpServer {
   readonly #play: OpenEnvPlay;
   readonly #problemHandler: ProblemHandler;
@@ -60,21 +46,19 @@ export class McpServer {
     this.#problemHandler = problemHandler;
   }
 
-  /** Answers a message or a batch of them, with errors where it must; never throws. */
-  async answer(given: unknown, caller: McpCaller): Promise<McpOutcome> {
+  /** Answers a message or a batch of them, with errors where it must; undefined where none gets a reply. Never throws. */
+  async answer(given: unknown, caller: McpCaller): Promise<JsonObject | JsonObject[] | undefined> {
+    const fault = faultOfMessage(given);
+    if (fault !== undefined) {
+      return rpcFailure(rpcId(given), new RpcError('invalidRequest', `Invalid request: ${fault}`));
+    }
     if (!Array.isArray(given)) return this.#answerOne(given, caller);
-    if (given.length === 0 || given.length > MOST_IN_BATCH) {
-      const message = `Invalid request: a batch has 1 to ${MOST_IN_BATCH} messages, not ${given.length}`;
-      return { reply: rpcFailure(null, new RpcError('invalidRequest', message)) };
-    }
     const replies: JsonObject[] = [];
-    let sessionId: string | undefined;
     for (const message of given) {
-      const outcome = await this.#answerOne(message, caller);
-      if (outcome.reply) replies.push(outcome.reply as JsonObject);
-      sessionId ??= outcome.sessionId;
+      const reply = await this.#answerOne(message, caller);
+      if (reply) replies.push(reply);
     }
-    return { ...(replies.length > 0 && { reply: replies }), ...(sessionId !== undefined && { sessionId }) };
+    return replies.length > 0 ? replies : undefined;
   }
 
   /** The text of a frame, answered. */
@@ -86,37 +70,48 @@ export class McpServer {
       const failure = new RpcError('parseError', `Parse error: ${(error as Error).message}`);
       return JSON.stringify(rpcFailure(null, failure));
     }
-    const { reply } = await this.answer(given, caller);
+    const reply = await this.answer(given, caller);
     return reply && JSON.stringify(reply);
   }
 
-  /** Whatever was thrown, as an error of JSON-RPC; counted and logged. */
+  /** Any error as one of JSON-RPC; counted and logged. */
   errorOf(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
     this.#problemHandler.document(countable(error));
-    if (error instanceof InvalidMessage) return new RpcError('invalidParams', error.message);
-    const problem = problemOf(error);
-    if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
-    if (problem instanceof TooManySessions) {
-      return new RpcError('serverError', problem.message, capacityOf(problem));
-    }
-    return new RpcError('internalError', problem.message);
+    return error instanceof InvalidMessage ? new RpcError('invalidParams', error.message) : rpcErrorOf(error);
   }
 
-  async #answerOne(given: unknown, caller: McpCaller): Promise<McpOutcome> {
-    if (isReply(given)) return NO_REPLY;
+  /**
+   * What a client is offered.
+   * @throws Problem
+   */
+  async endpoint(caller: McpCaller): Promise<McpEndpoint> {
+    const { principal, envId, played } = caller;
+    const { title, instruction } = await operate<EnvironmentDocument>(
+      this.#play.dispatcher,
+      principal,
+      'get_environment',
+      { env_id: envId },
+    );
+    const seen = played && (await this.#play.look(principal, played));
+    return {
+      serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
+      instructions: `${instruction}\n\nAct with the tool ${TOOL}.${seen ? ` You see:\n${textOf(seen.observation)}` : ''}`,
+      tools: () => toolsOf(this.#play, principal, envId, played),
+      call: (name, given) => this.#call({ name, arguments: given }, caller),
+    };
+  }
+
+  async #answerOne(given: unknown, caller: McpCaller): Promise<JsonObject | undefined> {
+    if (isReply(given)) return undefined;
     const unanswered = isUnanswered(given);
     try {
       const request = readRpc(given);
-      if (request.method === 'initialize' && !unanswered) {
-        const { result, sessionId } = await this.#initialize(request.params, caller);
-        return { reply: rpcSuccess(request.id, result), ...(sessionId !== undefined && { sessionId }) };
-      }
       const result = await this.#run(request, caller, unanswered);
-      return unanswered ? NO_REPLY : { reply: rpcSuccess(request.id, result) };
+      return unanswered ? undefined : rpcSuccess(request.id, result);
     } catch (error) {
       const failure = this.errorOf(error);
-      return unanswered ? NO_REPLY : { reply: rpcFailure(rpcId(given), failure) };
+      return unanswered ? undefined : rpcFailure(rpcId(given), failure);
     }
   }
 
@@ -128,8 +123,10 @@ export class McpServer {
     switch (method) {
       case 'ping':
         return {};
+      case 'initialize':
+        return this.#initialize(params, caller);
       case 'tools/list':
-        return this.#list(caller);
+        return { tools: await toolsOf(this.#play, caller.principal, caller.envId, caller.played) };
       case 'tools/call':
         return this.#call(params, caller);
       case 'openenv/session/create':
@@ -142,41 +139,21 @@ export class McpServer {
     }
   }
 
-  /** Agrees on a version and opens the session that the client plays, unless its socket has one. */
-  async #initialize(
-    { protocolVersion: wanted }: JsonObject,
-    { principal, envId, played, isSocket = false }: McpCaller,
-  ): Promise<{ result: JsonObject; sessionId?: string }> {
+  /** Agrees on a version; the session is the socket's. */
+  async #initialize({ protocolVersion: wanted }: JsonObject, caller: McpCaller): Promise<JsonObject> {
     if (typeof wanted !== 'string') {
       throw new RpcError('invalidParams', "'protocolVersion' must be a string");
     }
-    const { title, instruction } = await operate<EnvironmentDocument>(
-      this.#play.dispatcher,
-      principal,
-      'get_environment',
-      { env_id: envId },
-    );
-    const opened = played && isSocket ? undefined : await this.#play.open(principal, envId);
-    const first = opened?.stepReply ?? (await this.#play.look(principal, played!));
+    const { serverInfo, instructions } = await this.endpoint(caller);
     return {
-      result: {
-        protocolVersion: MCP_VERSIONS.includes(wanted) ? wanted : MCP_VERSIONS[0],
-        capabilities: { tools: { listChanged: false } },
-        serverInfo: { name: `ragen/${envId}`, title, version: API_VERSION },
-        instructions: `${instruction}\n\nAct with the tool ${TOOL}. You see:\n${textOf(first.observation)}`,
-      },
-      ...(opened && { sessionId: opened.played.sessionId }),
+      protocolVersion: SOCKET_VERSIONS.includes(wanted) ? wanted : SOCKET_VERSIONS[0],
+      capabilities: { tools: { listChanged: false } },
+      serverInfo,
+      instructions,
     };
   }
 
-  async #list({ principal, envId, played }: McpCaller): Promise<JsonObject> {
-    const tools = await toolsOf(this.#play, principal, envId, played);
-    return {
-      tools: tools.map(({ name, description, schema }) => ({ name, description, inputSchema: schema })),
-    };
-  }
-
-  async #call(params: JsonObject, caller: McpCaller): Promise<JsonObject> {
+  async #call(params: JsonObject, caller: McpCaller): Promise<ToolResult> {
     const { name, arguments: fields = {} } = params;
     if (name === undefined) throw new RpcError('invalidParams', "Missing 'name' in params");
     if (name !== TOOL) {
@@ -227,10 +204,4 @@ export class McpServer {
     }
     return this.#play.attach(principal, envId, id);
   }
-}
-
-const NO_SESSION = new Set(['unknown_session', 'session_closed', 'session_expired']);
-
-function isAboutParams(problem: Problem): boolean {
-  return problem.status === 422 || NO_SESSION.has(problem.code);
 }

@@ -1,5 +1,5 @@
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import { RpcError, rpcFailure } from './json-rpc.ts';
+import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import type { PlayedSession } from './play.ts';
 import { SessionSocket } from './session-socket.ts';
 

@@ -3,15 +3,15 @@ import { isObject } from '../../custom/answer.ts';
 import { parseJson } from '../replies/json.ts';
 import { extra, InvalidMessage, missing, notObject } from './faults.ts';
 
-const LONGEST_EPISODE_ID = 255;
+const MAX_EPISODE_ID_LENGTH = 255;
 
 /** What a client sends over the WebSocket. */
-export type Message =
+export type OpenEnvMessage =
   | { readonly type: 'reset' | 'step' | 'mcp'; readonly data: JsonObject }
   | { readonly type: 'state' | 'close' };
 
 /** Whether a message of a type has `data`. */
-const DATA: { readonly [type in Message['type']]: 'optional' | 'required' | 'none' } = {
+const DATA: { readonly [type in OpenEnvMessage['type']]: 'optional' | 'required' | 'none' } = {
   reset: 'optional',
   step: 'required',
   mcp: 'required',
@@ -26,7 +26,7 @@ export class UnknownType extends Error {}
  * Reads a frame.
  * @throws Problem `bad_json`; UnknownType; InvalidMessage
  */
-export function readMessage(text: string): Message {
+export function readMessage(text: string): OpenEnvMessage {
   const frame = parseJson(text);
   if (!isObject(frame)) throw new InvalidMessage([notObject([])]);
   const { type = '' } = frame;
@@ -35,7 +35,7 @@ export function readMessage(text: string): Message {
     const named = typeof type === 'string' ? type : JSON.stringify(type);
     throw new UnknownType(`Unknown message type: ${named}; known are ${known}`);
   }
-  const rule = DATA[type as Message['type']];
+  const rule = DATA[type as OpenEnvMessage['type']];
   const known = rule === 'none' ? ['type'] : ['type', 'data'];
   const faults = Object.keys(frame)
     .filter(key => !known.includes(key))
@@ -67,8 +67,8 @@ export function readReset(data: unknown): ResetRequest {
   const given = Object.keys(options).length > 0;
   const input = { ...(seed !== undefined && seed !== null && { seed }), ...(given && { options }) };
   if (name === undefined || name === null) return { input };
-  if (typeof name !== 'string' || name.length > LONGEST_EPISODE_ID) {
-    const msg = `Input should be a string of at most ${LONGEST_EPISODE_ID} characters`;
+  if (typeof name !== 'string' || name.length > MAX_EPISODE_ID_LENGTH) {
+    const msg = `Input should be a string of at most ${MAX_EPISODE_ID_LENGTH} characters`;
     throw new InvalidMessage([{ type: 'string_type', loc: ['episode_id'], msg }]);
   }
   return { input, episodeName: name };

@@ -16,7 +16,7 @@ export interface HttpCaller {
 
 const ENDED = new Set(['session_closed', 'session_expired']);
 
-interface Entry {
+interface NamedEntry {
   readonly played: Promise<PlayedSession>;
 }
 
@@ -24,7 +24,7 @@ interface Entry {
 export class NamedSessions {
   readonly #play: OpenEnvPlay;
   readonly #most: number;
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, NamedEntry>();
 
   /** @param most names that are remembered; beyond, those reset longest ago are forgotten */
   constructor(play: OpenEnvPlay, most: number) {
@@ -72,7 +72,7 @@ export class NamedSessions {
     );
   }
 
-  async #revisit(caller: HttpCaller): Promise<Entry | undefined> {
+  async #revisit(caller: HttpCaller): Promise<NamedEntry | undefined> {
     try {
       return await this.#attach(caller);
     } catch (error) {
@@ -82,7 +82,7 @@ export class NamedSessions {
   }
 
   /** The name as the id of a session that was opened in another way. */
-  async #attach(caller: HttpCaller): Promise<Entry | undefined> {
+  async #attach(caller: HttpCaller): Promise<NamedEntry | undefined> {
     try {
       const played = await this.#play.attach(caller.principal, caller.envId, caller.name);
       return this.#remember(caller, Promise.resolve(played));
@@ -116,7 +116,7 @@ export class NamedSessions {
     return (await opening).stepReply;
   }
 
-  #remember(caller: HttpCaller, played: Promise<PlayedSession>): Entry {
+  #remember(caller: HttpCaller, played: Promise<PlayedSession>): NamedEntry {
     const key = keyOf(caller);
     const entry = { played };
     this.#entries.delete(key);

@@ -7,6 +7,7 @@ import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { SessionLimits } from '../../sessions/admission.ts';
+import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import { operate } from '../operate.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJsonText } from '../replies/send.ts';
@@ -16,7 +17,6 @@ import { actionForm } from './action-form.ts';
 import { sessionOfCookie, setSessionCookie } from './cookie.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
-import { RpcError, rpcFailure } from './json-rpc.ts';
 import { addMcpRoutes } from './mcp-routes.ts';
 import { McpServer } from './mcp-server.ts';
 import { readReset, readStep } from './messages.ts';
@@ -32,7 +32,7 @@ const HTTP_UNAVAILABLE = 503;
 /** The state for a client that has no session. */
 const NOTHING_BEGUN = JSON.stringify({ episode_id: null, step_count: 0 });
 /** Longest name of a session, in characters. */
-const LONGEST_NAME = 128;
+const MAX_NAME_LENGTH = 128;
 /** The id of an environment as one part of the path, with `%2F` in it, or as two. */
 const PREFIXES = ['/compat/openenv/:name', '/compat/openenv/:namespace/:name'];
 
@@ -148,8 +148,8 @@ function callerOf(request: FastifyRequest): HttpCaller {
   const header = request.headers[SESSION_HEADER];
   const chosen = typeof header === 'string' && header !== '';
   const name = chosen ? header : sessionOfCookie(request);
-  if (name.length > LONGEST_NAME) {
-    const msg = `String should have at most ${LONGEST_NAME} characters`;
+  if (name.length > MAX_NAME_LENGTH) {
+    const msg = `String should have at most ${MAX_NAME_LENGTH} characters`;
     throw new InvalidMessage([
       { type: 'string_too_long', loc: [chosen ? 'header' : 'cookie', SESSION_HEADER], msg },
     ]);

@@ -10,7 +10,7 @@ import type { McpServer } from './mcp-server.ts';
 import type { OpenEnvPlay, PlayedSession } from './play.ts';
 
 /** Frames that may wait for their turn; beyond, the socket is not read. */
-const MOST_WAITING = 64;
+const MAX_WAITING = 64;
 /** Unsent bytes above which the socket is not read. */
 const HIGH_WATER_BYTES = 4 * 1024 * 1024;
 
@@ -119,7 +119,7 @@ export abstract class SessionSocket {
       return;
     }
     this.#waiting.push(data.toString());
-    if (this.#waiting.length > MOST_WAITING) this.socket.pause();
+    if (this.#waiting.length > MAX_WAITING) this.socket.pause();
     if (!this.#busy) this.#work();
   }
 

@@ -45,7 +45,11 @@ export async function toolAction(
   if (fields.type === LIST) {
     const tools = await toolsOf(play, principal, played.envId, played);
     const observation = {
-      tools: tools.map(({ name, description, schema }) => ({ name, description, input_schema: schema })),
+      tools: tools.map(({ name, description, inputSchema }) => ({
+        name,
+        description,
+        input_schema: inputSchema,
+      })),
     };
     return { observation, reward: null, done: false, metadata: { session_id: played.sessionId } };
   }

@@ -1,20 +1,13 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';
+import type { ToolDocument, ToolResult } from '../mcp/endpoint.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
 
 /** The tool every environment offers: one action. OpenEnv reserves reset, step, state and close. */
 export const TOOL = 'act';
-
-/** An environment's tool. */
-export interface ToolDocument {
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of the arguments: the fields of an action. */
-  readonly schema: JsonObject;
-}
 
 /**
  * The tools of an environment.
@@ -32,14 +25,14 @@ export async function toolsOf(
     env_id: envId,
   });
   const { schema } = played?.form ?? actionForm(dispatcher.services.catalog.variant(envId));
-  return [{ name: TOOL, description: instruction, schema }];
+  return [{ name: TOOL, description: instruction, inputSchema: schema }];
 }
 
 /**
  * A step as the result of a tool: in the form of the Model Context Protocol, and with the keys that OpenEnv's own tools
  * have.
  */
-export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): JsonObject {
+export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): ToolResult {
   const data = { observation, reward, done, metadata };
   return {
     content: [{ type: 'text', text: textOf(observation) }],

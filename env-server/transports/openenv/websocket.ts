@@ -4,9 +4,9 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/admission.ts';
-import { capacityOf } from './capacity.ts';
+import { capacityOf } from '../mcp/capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
-import { type Message, readMessage, readReset, UnknownType } from './messages.ts';
+import { type OpenEnvMessage, readMessage, readReset, UnknownType } from './messages.ts';
 import { type OpenEnvStepReply, type PlayedSession, stepReplyText } from './play.ts';
 import { NORMAL, SessionSocket } from './session-socket.ts';
 import { isToolAction, SESSION_LOST, toolAction } from './tool-actions.ts';
@@ -47,7 +47,7 @@ export class OpenEnvSocket extends SessionSocket {
     return errorFrame({ code: 'SESSION_ERROR', message });
   }
 
-  #run(message: Message, played: PlayedSession): MaybePromise<string | undefined> {
+  #run(message: OpenEnvMessage, played: PlayedSession): MaybePromise<string | undefined> {
     const { services, principal, envId } = this;
     const { play, mcp } = services;
     switch (message.type) {
@@ -66,7 +66,7 @@ export class OpenEnvSocket extends SessionSocket {
       case 'mcp':
         return mcp
           .answer(message.data, { principal, envId, played, isSocket: true })
-          .then(({ reply }) => reply && frame('mcp', reply as JsonObject));
+          .then(reply => reply && frame('mcp', reply as JsonObject));
       case 'close':
         this.leave();
         this.socket.close(NORMAL);

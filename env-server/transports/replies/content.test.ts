@@ -146,7 +146,7 @@ t.test('large replies are compressed for those who take that, small ones and ste
     { ...zip, ...JSON_BODY },
     Buffer.from(JSON.stringify({ items })),
   );
-  t.notOk(batch.headers['content-encoding'], 'the fast path');
+  t.notOk(batch.headers['content-encoding'], 'a plain request');
   t.equal(Number(batch.headers['content-length']), batch.body.length);
 });
 

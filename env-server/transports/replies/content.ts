@@ -13,13 +13,13 @@ const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) =
   deflate: promisify(inflate),
 };
 /** Replies below are not worth the time. */
-const LEAST_COMPRESSED_BYTES = 8192;
+const MIN_COMPRESSED_BYTES = 8192;
 /** Replies up to this size are compressed in one piece, which is quicker but holds up others meanwhile. */
-const MOST_AT_ONCE_BYTES = 32_768;
+const MAX_CHUNK_BYTES = 32_768;
 const COMPRESSIBLE = /^(?:text\/|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
 /** Replies that are larger are not indented. */
-const MOST_INDENTED_BYTES = 4 * 1024 * 1024;
+const MAX_INDENTED_BYTES = 4 * 1024 * 1024;
 const INDENT = 2;
 
 declare module 'fastify' {
@@ -102,7 +102,7 @@ export async function writeContent(app: FastifyInstance): Promise<void> {
     const isText = typeof payload === 'string' || Buffer.isBuffer(payload);
     if (!isText || payload.length === 0 || !JSON_CONTENT.test(String(reply.getHeader('content-type')))) {
       done(null, payload);
-    } else if (request.pretty && payload.length <= MOST_INDENTED_BYTES) {
+    } else if (request.pretty && payload.length <= MAX_INDENTED_BYTES) {
       done(null, `${JSON.stringify(JSON.parse(payload.toString()), null, INDENT)}\n`);
     } else {
       done(null, typeof payload === 'string' && !payload.endsWith('\n') ? `${payload}\n` : payload);
@@ -111,8 +111,8 @@ export async function writeContent(app: FastifyInstance): Promise<void> {
   await app.register(compress, {
     globalDecompression: false,
     encodings: ['br', 'gzip'],
-    threshold: LEAST_COMPRESSED_BYTES,
-    syncThreshold: MOST_AT_ONCE_BYTES,
+    threshold: MIN_COMPRESSED_BYTES,
+    syncThreshold: MAX_CHUNK_BYTES,
     customTypes: COMPRESSIBLE,
   });
 }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { MOST_PARTS, parseJson } from './json.ts';
+import { MAX_PARTS, parseJson } from './json.ts';
 
 t.test('JSON is read, anything else refused with the place', async t => {
   t.same(parseJson('{"a":[1,"__prot__","\\u005fx"]}'), { a: [1, '__prot__', '_x'] });
@@ -16,10 +16,10 @@ t.test('the key __proto__ is refused, however deep and however written', async t
 
 t.test('a text that would take too long to read is refused before it is read', async t => {
   const refused = { code: 'body_too_large', message: /may have 300000 lists, objects and keys/ };
-  t.throws(() => parseJson(`[${'[],'.repeat(MOST_PARTS)}0]`), refused);
-  t.throws(() => parseJson(`{${'"a":0,'.repeat(MOST_PARTS)}"b":0}`), refused);
-  t.throws(() => parseJson('['.repeat(MOST_PARTS + 1)), refused);
-  const long = { text: `"\\\\"[{:`.repeat(MOST_PARTS), numbers: new Array(MOST_PARTS).fill(1) };
+  t.throws(() => parseJson(`[${'[],'.repeat(MAX_PARTS)}0]`), refused);
+  t.throws(() => parseJson(`{${'"a":0,'.repeat(MAX_PARTS)}"b":0}`), refused);
+  t.throws(() => parseJson('['.repeat(MAX_PARTS + 1)), refused);
+  const long = { text: `"\\\\"[{:`.repeat(MAX_PARTS), numbers: new Array(MAX_PARTS).fill(1) };
   t.same(parseJson(JSON.stringify(long)), long, 'what is long counts only by its parts');
-  t.throws(() => parseJson(`"${'['.repeat(2 * MOST_PARTS)}`), { code: 'bad_json' });
+  t.throws(() => parseJson(`"${'['.repeat(2 * MAX_PARTS)}`), { code: 'bad_json' });
 });

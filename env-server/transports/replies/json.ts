@@ -4,7 +4,7 @@ import { Problem } from '../../problems.ts';
 const UNQUOTED = /^(?:Expected (?:property name|double-quoted)|Unexpected token (?:'|']'))/;
 const FORBIDDEN_KEY = '__proto__';
 /** Lists, objects and keys of one text: reading them costs the time, not the length of the text. */
-export const MOST_PARTS = 300_000;
+export const MAX_PARTS = 300_000;
 const QUOTE = 0x22;
 const COLON = 0x3a;
 const BRACKET = 0x5b;
@@ -17,10 +17,10 @@ const BRACE = 0x7b;
  */
 export function parseJson(text: string): unknown {
   try {
-    if (text.length > MOST_PARTS && hasTooManyParts(text)) {
+    if (text.length > MAX_PARTS && hasTooManyParts(text)) {
       throw new Problem(
         'body_too_large',
-        `a request may have ${MOST_PARTS} lists, objects and keys, this one has more`,
+        `a request may have ${MAX_PARTS} lists, objects and keys, this one has more`,
       );
     }
     const suspicious = text.includes(FORBIDDEN_KEY) || text.includes('\\u005');
@@ -41,7 +41,7 @@ function hasTooManyParts(text: string): boolean {
     const unit = text.charCodeAt(at);
     if (unit === QUOTE) at = endOfString(text, at);
     else if (unit === COLON || unit === BRACKET || unit === BRACE) parts++;
-    if (parts > MOST_PARTS) return true;
+    if (parts > MAX_PARTS) return true;
   }
   return false;
 }

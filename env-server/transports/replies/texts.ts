@@ -5,7 +5,7 @@
 export type TextChunks = string | readonly string[];
 
 /** A UTF-16 unit takes at most so many bytes in UTF-8. */
-export const MOST_BYTES_A_UNIT = 3;
+export const MAX_BYTES_PER_UNIT = 3;
 const SCRATCH_BYTES = 256 * 1024;
 
 let scratch: Buffer | undefined;
@@ -52,5 +52,5 @@ export function written(bound: number, write: (buffer: Buffer) => number): Buffe
 
 /** A text in UTF-8. */
 export function encodeText(text: TextChunks): Buffer {
-  return written(unitsOf(text) * MOST_BYTES_A_UNIT, buffer => writeText(buffer, 0, text));
+  return written(unitsOf(text) * MAX_BYTES_PER_UNIT, buffer => writeText(buffer, 0, text));
 }

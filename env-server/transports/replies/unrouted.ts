@@ -3,7 +3,7 @@ import { Problem } from '../../problems.ts';
 import type { ProblemHandler } from './problem-handler.ts';
 
 /** Characters of an address that are repeated. */
-const LONGEST_SHOWN = 300;
+const MAX_SHOWN_LENGTH = 300;
 
 interface Route {
   readonly method: string;
@@ -54,7 +54,7 @@ function withEncodedSlash(route: Route, method: string, path: readonly string[])
 }
 
 function shortened(url: string): string {
-  return url.length > LONGEST_SHOWN ? `${url.slice(0, LONGEST_SHOWN)}…` : url;
+  return url.length > MAX_SHOWN_LENGTH ? `${url.slice(0, MAX_SHOWN_LENGTH)}…` : url;
 }
 
 /** `:name` stands for any one segment, `*` for whatever follows. */

@@ -29,7 +29,7 @@ t.test('results come in order; a failed item stops no other', async t => {
     { op: 'step', session_id: 'unknown', action: 'add' },
     { op: 'dance' },
     'not an object',
-    { op: 'step', session_id: id, action: 'add', colour: 'red' },
+    { op: 'step', session_id: id, action: 'add', color: 'red' },
     { op: 'batch', items: [] },
     { op: 'step', session_id: id, action: 'add', expected_step: 2 },
     { op: 'create', env_id: 'test/Counter-v0', seed: 1 },

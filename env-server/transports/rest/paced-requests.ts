@@ -5,9 +5,9 @@ import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.
 import { Queue } from '../../scheduling/queue.ts';
 
 /** Requests of one connection that wait, above which it is not read. */
-const MOST_WAITING = 64;
+const MAX_WAITING = 64;
 /** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
-const MOST_WAITING_IN_ALL = 20_000;
+const MAX_WAITING_TOTAL = 20_000;
 /** How long a client may take none of a reply that waits for it. */
 const STALLED_MS = 60_000;
 const PACED = Symbol('paced connection');
@@ -16,9 +16,18 @@ const NETWORK_GROUPS = 4;
 
 type PacedSocket = Duplex & { [PACED]?: Connection; readonly remoteAddress?: string };
 
-interface Waiting {
+interface WaitingRequest {
   readonly response: ServerResponse;
   readonly task: Task;
+}
+
+/** Serves some requests without what listens to a server's requests. */
+export interface DirectServer {
+  /**
+   * Begins to serve a request, unless it is not one for it. What takes time runs in turns of the lane.
+   * @returns whether it serves it
+   */
+  take(request: IncomingMessage, response: ServerResponse, lane: Lane): boolean;
 }
 
 /** Names the client whose request it is, where it carries a valid token. */
@@ -37,8 +46,11 @@ export class PacedRequests {
     this.#identify = identify;
   }
 
-  /** Puts itself before everything that listens to a server's requests. To be called when all of it listens. */
-  pace(server: Server): void {
+  /**
+   * Puts itself before everything that listens to a server's requests. To be called when all of it listens.
+   * @param direct is asked first
+   */
+  pace(server: Server, direct?: DirectServer): void {
     for (const event of ['request', 'checkExpectation'] as const) {
       const listeners = server.listeners(event) as ((
         request: IncomingMessage,
@@ -46,8 +58,14 @@ export class PacedRequests {
       ) => void)[];
       server.removeAllListeners(event);
       server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-        this.#connectionOf(request).take(response, () => {
+        const connection = this.#connectionOf(request);
+        const { lane } = connection;
+        const listened = () => {
           for (const listener of listeners) listener.call(server, request, response);
+        };
+        connection.take(response, () => {
+          if (event === 'request' && direct?.take(request, response, lane)) return;
+          lane.run(listened);
         });
       });
     }
@@ -100,7 +118,7 @@ class Connection {
   /** Header that the client was known by. */
   authorization: string | undefined;
   readonly #socket: Duplex;
-  readonly #waiting = new Queue<Waiting>();
+  readonly #waiting = new Queue<WaitingRequest>();
   /** Too many requests wait for more to be read. */
   #isStopped = false;
   /** The reply to the request that was handled last. */
@@ -121,14 +139,14 @@ class Connection {
     if (this.#socket.destroyed) return;
     if (this.#waiting.length === 0 && isDone(this.#response)) {
       this.#response = response;
-      this.lane.run(task);
+      task();
       return;
     }
     if (this.#waiting.length === 0) this.#awaitReply();
     this.#waiting.push({ response, task });
     waitingInAll++;
-    if (this.#waiting.length >= MOST_WAITING) {
-      if (waitingInAll > MOST_WAITING_IN_ALL) this.#socket.destroy();
+    if (this.#waiting.length >= MAX_WAITING) {
+      if (waitingInAll > MAX_WAITING_TOTAL) this.#socket.destroy();
       else this.#stopReading();
     }
   }
@@ -169,8 +187,8 @@ class Connection {
     }
     this.#response = waiting.response;
     if (this.#waiting.length > 0) this.#awaitReply();
-    this.lane.run(waiting.task);
-    if (this.#isStopped && this.#waiting.length < MOST_WAITING / 2) this.#readAgain();
+    waiting.task();
+    if (this.#isStopped && this.#waiting.length < MAX_WAITING / 2) this.#readAgain();
   }
 }
 

@@ -118,7 +118,7 @@ t.test('every wrong request gets its problem, and the server goes on', async t =
   await wrong('unknown_reference', 'POST', `${route}/reference`, { policy: 'oracle' });
   await wrong('invalid_request', 'GET', `${route}/render?mode=video`);
   await wrong('invalid_request', 'GET', '/v1/sessions?limit=0');
-  await wrong('invalid_request', 'GET', '/v1/sessions?colour=red');
+  await wrong('invalid_request', 'GET', '/v1/sessions?color=red');
   await wrong('bad_request', 'GET', '/v1/sessions/%zz');
   for (let i = 0; i < 3; i++) {
     t.equal((await ask('POST', `${route}/step`, { action: 'add', expected_step: i + 1 })).status, 200);

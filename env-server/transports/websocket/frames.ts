@@ -1,6 +1,6 @@
 import {
   bytesOf,
-  MOST_BYTES_A_UNIT,
+  MAX_BYTES_PER_UNIT,
   type TextChunks,
   unitsOf,
   writeText,
@@ -10,12 +10,12 @@ import {
 /** First bytes of unfragmented frames (RFC 6455, section 5.2). */
 const FINAL_TEXT = 0x81;
 const FINAL_BINARY = 0x82;
-const LARGEST_SHORT = 125;
-const LARGEST_16_BIT = 0xffff;
+const MAX_SHORT = 125;
+const MAX_16_BIT = 0xffff;
 const LENGTH_16_BIT = 126;
 const LENGTH_64_BIT = 127;
 const MEDIUM_HEADER = 4;
-const LARGEST_HEADER = 10;
+const MAX_HEADER = 10;
 
 /**
  * Texts as the WebSocket frames of a server (unmasked, not compressed), one behind the other in one buffer,
@@ -23,7 +23,7 @@ const LARGEST_HEADER = 10;
  */
 export function textFrames(texts: readonly TextChunks[]): Buffer {
   let bound = 0;
-  for (const text of texts) bound += LARGEST_HEADER + unitsOf(text) * MOST_BYTES_A_UNIT;
+  for (const text of texts) bound += MAX_HEADER + unitsOf(text) * MAX_BYTES_PER_UNIT;
   return written(bound, buffer => {
     let end = 0;
     for (const text of texts) end = writeFrame(buffer, end, text);
@@ -34,7 +34,7 @@ export function textFrames(texts: readonly TextChunks[]): Buffer {
 /** Messages as binary frames, all in one buffer as well. */
 export function binaryFrames(messages: readonly Uint8Array[]): Buffer {
   let bound = 0;
-  for (const message of messages) bound += LARGEST_HEADER + message.length;
+  for (const message of messages) bound += MAX_HEADER + message.length;
   const buffer = Buffer.allocUnsafe(bound);
   let end = 0;
   for (const message of messages) {
@@ -50,7 +50,7 @@ function writeFrame(buffer: Buffer, start: number, text: TextChunks): number {
   // The header's size depends on the text's, which is known only when it is written: texts that surely have
   // the header of middle size, which are nearly all, are written where they belong, others counted first.
   const units = unitsOf(text);
-  const surelyMedium = units > LARGEST_SHORT && units * MOST_BYTES_A_UNIT <= LARGEST_16_BIT;
+  const surelyMedium = units > MAX_SHORT && units * MAX_BYTES_PER_UNIT <= MAX_16_BIT;
   buffer[start] = FINAL_TEXT;
   if (!surelyMedium) return writeText(buffer, writeLength(buffer, start, bytesOf(text)), text);
   const end = writeText(buffer, start + MEDIUM_HEADER, text);
@@ -60,16 +60,16 @@ function writeFrame(buffer: Buffer, start: number, text: TextChunks): number {
 
 /** Writes the length of a frame that begins at `start`, and gives where its body begins. */
 function writeLength(buffer: Buffer, start: number, length: number): number {
-  if (length <= LARGEST_SHORT) {
+  if (length <= MAX_SHORT) {
     buffer[start + 1] = length;
     return start + 2;
   }
-  if (length <= LARGEST_16_BIT) {
+  if (length <= MAX_16_BIT) {
     buffer[start + 1] = LENGTH_16_BIT;
     buffer.writeUInt16BE(length, start + 2);
     return start + MEDIUM_HEADER;
   }
   buffer[start + 1] = LENGTH_64_BIT;
   buffer.writeBigUInt64BE(BigInt(length), start + 2);
-  return start + LARGEST_HEADER;
+  return start + MAX_HEADER;
 }

@@ -1,6 +1,6 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
 import { Problem } from '../../problems.ts';
-import { MOST_PARTS } from '../replies/json.ts';
+import { MAX_PARTS } from '../replies/json.ts';
 
 /** How deep maps and arrays may lie in one another. */
 const DEEPEST = 100;
@@ -52,7 +52,7 @@ function scan(bytes: Uint8Array): void {
       throw error;
     }
     at += token.bytes;
-    if (++tokens > MOST_PARTS) throw refused(`it has more than ${MOST_PARTS} values`);
+    if (++tokens > MAX_PARTS) throw refused(`it has more than ${MAX_PARTS} values`);
     owed += token.members - 1;
     if (open.length > 0) open[open.length - 1]--;
     if (token.members > 0) open.push(token.members);

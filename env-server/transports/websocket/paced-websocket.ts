@@ -4,10 +4,10 @@ import type { Lane } from '../../scheduling/fair-scheduler.ts';
 import { Queue } from '../../scheduling/queue.ts';
 
 /** Unsent bytes above which a socket gets no more of its frames answered. */
-const MOST_UNSENT_BYTES = 4 * 1024 * 1024;
+const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 /** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
-const MOST_WAITING_BYTES = 1024 * 1024;
-const MOST_WAITING_BYTES_IN_ALL = 64 * 1024 * 1024;
+const MAX_WAITING_BYTES = 1024 * 1024;
+const MAX_WAITING_BYTES_TOTAL = 64 * 1024 * 1024;
 /** What a frame takes besides its payload. */
 const FRAME_BYTES = 200;
 
@@ -103,8 +103,8 @@ export class PacedWebSocket extends WebSocket {
     if (this.#frames.length === 0) return false;
     return (
       this.#frames.length >= this.#mostFrames ||
-      this.#bytes >= MOST_WAITING_BYTES ||
-      waitingInAll >= MOST_WAITING_BYTES_IN_ALL
+      this.#bytes >= MAX_WAITING_BYTES ||
+      waitingInAll >= MAX_WAITING_BYTES_TOTAL
     );
   }
 
@@ -112,7 +112,7 @@ export class PacedWebSocket extends WebSocket {
   #proceed(): void {
     if (this.#isScheduled || this.#frames.length === 0) return;
     const isOpen = this.readyState === WebSocket.OPEN;
-    if (isOpen && (this.#isHeld || this.#stream.writableLength > MOST_UNSENT_BYTES)) return;
+    if (isOpen && (this.#isHeld || this.#stream.writableLength > MAX_UNSENT_BYTES)) return;
     this.#isScheduled = true;
     this.#lane.run(this.#handle);
   }

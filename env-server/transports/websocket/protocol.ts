@@ -10,7 +10,7 @@ import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
 export type FrameId = string | number | null;
 
 /** How frames are written and read on a socket: its WebSocket subprotocol. `T` is what results are, `B` those of batches, `M` a whole message. */
-export interface Protocol<T, B, M> {
+export interface FrameProtocol<T, B, M> {
   readonly name: string;
   readonly form: ReplyForm<T, B>;
   /** @throws Problem `bad_json` */
@@ -25,7 +25,7 @@ export interface Protocol<T, B, M> {
   frames(messages: readonly M[]): Buffer;
 }
 
-export const jsonProtocol: Protocol<string, readonly string[], TextChunks> = {
+export const jsonProtocol: FrameProtocol<string, readonly string[], TextChunks> = {
   name: 'ragen.json',
   form: textForm,
   parse(data, isBinary) {
@@ -42,7 +42,7 @@ export const jsonProtocol: Protocol<string, readonly string[], TextChunks> = {
   frames: textFrames,
 };
 
-export const msgpackProtocol: Protocol<unknown, unknown, Uint8Array> = {
+export const msgpackProtocol: FrameProtocol<unknown, unknown, Uint8Array> = {
   name: 'ragen.msgpack',
   form: plainForm,
   parse(data, isBinary) {

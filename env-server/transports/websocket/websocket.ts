@@ -6,7 +6,7 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
 import { runBatch } from '../../operations/dispatch/batch.ts';
 import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
-import { type Call, newCall } from '../../operations/dispatch/execute.ts';
+import { newCall, type OperationCall } from '../../operations/dispatch/execute.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import { RequestKey } from '../../operations/schemas.ts';
@@ -18,15 +18,15 @@ import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
+  type FrameProtocol,
   jsonProtocol,
   msgpackProtocol,
-  type Protocol,
   requireSubprotocol,
 } from './protocol.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Characters or bytes of replies above which they do not wait for more to leave with them. */
-const MOST_OUTGOING = 256 * 1024;
+const MAX_OUTGOING = 256 * 1024;
 
 const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
@@ -97,7 +97,7 @@ class Connection<T, B, M> {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
   readonly #settings: WebSocketSettings;
-  readonly #protocol: Protocol<T, B, M>;
+  readonly #protocol: FrameProtocol<T, B, M>;
   /** Of frames that do not name one: that of the upgrade. */
   readonly #origin: Origin;
   #inFlight = 0;
@@ -110,7 +110,7 @@ class Connection<T, B, M> {
     dispatcher: Dispatcher,
     problemHandler: ProblemHandler,
     settings: WebSocketSettings,
-    protocol: Protocol<T, B, M>,
+    protocol: FrameProtocol<T, B, M>,
   ) {
     this.#socket = socket;
     this.#stream = request.raw.socket;
@@ -190,7 +190,7 @@ class Connection<T, B, M> {
       : form.result(compiled, result);
   }
 
-  #batch(frame: Frame, call: Call, { traceId }: Origin): MaybePromise<B> {
+  #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
     const request = {
@@ -213,7 +213,7 @@ class Connection<T, B, M> {
   #send(message: M): void {
     this.#outgoing.push(message);
     this.#outgoingSize += this.#protocol.sizeOf(message);
-    if (this.#outgoingSize > MOST_OUTGOING) this.#flush();
+    if (this.#outgoingSize > MAX_OUTGOING) this.#flush();
     else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 

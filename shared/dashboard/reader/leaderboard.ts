@@ -4,10 +4,10 @@ import { RUN_FILES } from '../run-files.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
 
-const MOST_BYTES = 4 * 1024 * 1024;
+const MAX_BYTES = 4 * 1024 * 1024;
 const EVALUATION_NAME = /^[\w.-]+\.json$/;
 /** Evaluations of one run that are read. */
-const MOST_EVALUATIONS = 100;
+const MAX_EVALUATIONS = 100;
 
 /** One result; shares from 0 to 1, null where it is not known. */
 export interface LeaderboardRow {
@@ -62,8 +62,8 @@ export class Leaderboard {
 
   async #evaluations(run: FoundRun, row: RunRow): Promise<LeaderboardRow[]> {
     const names = await namesIn(run, RUN_FILES.evaluations, EVALUATION_NAME);
-    const documents = await mapped(names.slice(-MOST_EVALUATIONS), name =>
-      readRunJson(run, MOST_BYTES, RUN_FILES.evaluations, name),
+    const documents = await mapped(names.slice(-MAX_EVALUATIONS), name =>
+      readRunJson(run, MAX_BYTES, RUN_FILES.evaluations, name),
     );
     return documents.flatMap(document => evaluationRows(document, row));
   }

@@ -2,11 +2,11 @@ import { RUN_FILES } from '../run-files.ts';
 import { objectOn, readLines } from './lines.ts';
 import { type FoundRun, openRunFile } from './run-folders.ts';
 
-const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
+const MAX_ROW_BYTES = 4 * 1024 * 1024;
 /** Points that a series keeps; twice as many are thinned out to as many. */
-const MOST_POINTS = 16_384;
-const MOST_NAMES = 4000;
-const LONGEST_NAME = 300;
+const MAX_POINTS = 16_384;
+const MAX_NAMES = 4000;
+const MAX_NAME_LENGTH = 300;
 
 /** Points of one metric in the order of the file: step and value; NaN for a value that is no number. */
 export interface SeriesPoints {
@@ -22,7 +22,7 @@ export class Series {
   push(x: number, y: number): void {
     this.x.push(x);
     this.y.push(y);
-    if (this.x.length >= 2 * MOST_POINTS) this.#thinOut();
+    if (this.x.length >= 2 * MAX_POINTS) this.#thinOut();
   }
 
   #thinOut(): void {
@@ -91,7 +91,7 @@ export class MetricsTable {
     try {
       // A run that resumes replaces the file by one without the rows that it will write again.
       if (file.stats.ino !== this.#inode || file.stats.size < this.#offset) this.#clear(file.stats.ino);
-      this.#offset = await readLines(file.handle, this.#offset, LONGEST_ROW_BYTES, line => {
+      this.#offset = await readLines(file.handle, this.#offset, MAX_ROW_BYTES, line => {
         const row = objectOn(line);
         if (row) this.#add(row);
       });
@@ -117,7 +117,7 @@ export class MetricsTable {
       if (number === undefined) continue;
       let series = this.#series.get(name);
       if (!series) {
-        if (this.#series.size >= MOST_NAMES || name.length > LONGEST_NAME) continue;
+        if (this.#series.size >= MAX_NAMES || name.length > MAX_NAME_LENGTH) continue;
         series = new Series();
         this.#series.set(name, series);
       }

@@ -5,9 +5,9 @@ import { RUN_FILES } from '../run-files.ts';
 
 /** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
 const DEEPEST = 3;
-const MOST_RUNS = 20_000;
+const MAX_RUNS = 20_000;
 /** Folders that are looked at while none of them holds a run. */
-const MOST_FOLDERS = 50_000;
+const MAX_FOLDERS = 50_000;
 /** Files that are looked at at once. */
 const CONCURRENCY = 64;
 /** The list is made again when it is older. */
@@ -55,7 +55,7 @@ export class RunFolders {
     const root = await realpath(this.#root).catch(() => undefined);
     if (root === undefined) return found;
     let folders = [''];
-    let left = MOST_FOLDERS;
+    let left = MAX_FOLDERS;
     for (let depth = 1; depth <= DEEPEST && folders.length > 0; depth++) {
       const below = (await mapped(folders, folder => foldersIn(root, folder))).flat().slice(0, left);
       left -= below.length;
@@ -63,7 +63,7 @@ export class RunFolders {
       folders = [];
       runs.forEach((run, i) => {
         if (!run) folders.push(below[i]);
-        else if (found.size < MOST_RUNS) found.set(run.id, run);
+        else if (found.size < MAX_RUNS) found.set(run.id, run);
       });
     }
     return found;

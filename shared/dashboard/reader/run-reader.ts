@@ -15,12 +15,12 @@ import {
 } from './trajectories.ts';
 
 /** Runs whose metrics stay in memory. */
-const MOST_TABLES = 8;
-const MOST_CONFIG_BYTES = 1024 * 1024;
-const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
+const MAX_TABLES = 8;
+const MAX_CONFIG_BYTES = 1024 * 1024;
+const MAX_ROW_BYTES = 4 * 1024 * 1024;
 /** Iterations whose groups are handed out; the others are thinned out evenly. */
-const MOST_GROUP_ROWS = 400;
-const MOST_HITS = 100;
+const MAX_GROUP_ROWS = 400;
+const MAX_HITS = 100;
 /** How long a search may take. */
 const SEARCH_MS = 3000;
 
@@ -60,7 +60,7 @@ export interface SearchReply {
 export class RunReader {
   readonly #folders: RunFolders;
   readonly #table: RunsTable;
-  readonly #metrics = new Recent<MetricsTable>(MOST_TABLES);
+  readonly #metrics = new Recent<MetricsTable>(MAX_TABLES);
   readonly #trajectories = new Trajectories();
   readonly #leaderboard: Leaderboard;
 
@@ -91,7 +91,7 @@ export class RunReader {
     if (!run) return undefined;
     const [row, text, files, metrics] = await Promise.all([
       this.row(run),
-      readRunText(run, MOST_CONFIG_BYTES, RUN_FILES.config),
+      readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config),
       this.#trajectories.files(run),
       this.table(run),
     ]);
@@ -132,12 +132,12 @@ export class RunReader {
     let every = 1;
     let seen = 0;
     try {
-      await readLines(file.handle, 0, LONGEST_ROW_BYTES, line => {
+      await readLines(file.handle, 0, MAX_ROW_BYTES, line => {
         if (seen++ % every !== 0) return;
         const row = objectOn(line) as GroupsRow | undefined;
         if (!row || typeof row.step !== 'number' || !Array.isArray(row.groups)) return;
         rows.push(row);
-        if (rows.length <= MOST_GROUP_ROWS) return;
+        if (rows.length <= MAX_GROUP_ROWS) return;
         rows = rows.filter((_, i) => i % 2 === 0);
         every *= 2;
       });
@@ -172,8 +172,8 @@ export class RunReader {
     const until = performance.now() + SEARCH_MS;
     const hits: SearchHit[] = [];
     for (const { name } of chosen) {
-      if (performance.now() > until || hits.length >= MOST_HITS) return { hits, complete: false };
-      hits.push(...(await this.#trajectories.search(run, name, wanted, MOST_HITS - hits.length)));
+      if (performance.now() > until || hits.length >= MAX_HITS) return { hits, complete: false };
+      hits.push(...(await this.#trajectories.search(run, name, wanted, MAX_HITS - hits.length)));
     }
     return { hits, complete: true };
   }

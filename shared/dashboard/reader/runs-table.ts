@@ -10,11 +10,11 @@ import {
 } from '../run-files.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
 
-const MOST_STATUS_BYTES = 1024 * 1024;
-const MOST_CONFIG_BYTES = 1024 * 1024;
+const MAX_STATUS_BYTES = 1024 * 1024;
+const MAX_CONFIG_BYTES = 1024 * 1024;
 /** A running run on another machine has stalled when it is silent for so long. */
 const SILENT_MS = 30_000;
-const LONGEST_TEXT = 300;
+const MAX_TEXT_LENGTH = 300;
 
 /** What a run is doing, as far as its files tell; `unknown` for runs of earlier versions that have no outcome. */
 export type ShownState = 'running' | 'stalled' | 'finished' | 'stopped' | 'failed' | 'unknown';
@@ -95,7 +95,7 @@ function isAlive(pid: number): boolean {
 }
 
 async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
-  const status = (await readRunJson(run, MOST_STATUS_BYTES, RUN_FILES.status)) as
+  const status = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status)) as
     | Partial<RunStatus>
     | undefined;
   if (typeof status !== 'object' || status === null || typeof status.run !== 'object') return emptyRow(run);
@@ -121,8 +121,8 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
 /** Of a run without `status.json`, which an earlier version wrote. */
 async function rowOfConfig(run: FoundRun): Promise<RunRow> {
   const row = emptyRow(run);
-  const config = await readRunText(run, MOST_CONFIG_BYTES, RUN_FILES.config);
-  const summary = (await readRunJson(run, MOST_STATUS_BYTES, RUN_FILES.summary)) as
+  const config = await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);
+  const summary = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.summary)) as
     | { readonly [key: string]: unknown }
     | undefined;
   let settings: { readonly [key: string]: unknown } = {};
@@ -212,7 +212,7 @@ function note(value: unknown): RunNote | null {
 }
 
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-const text = (value: unknown, most = LONGEST_TEXT): string =>
+const text = (value: unknown, most = MAX_TEXT_LENGTH): string =>
   typeof value === 'string' ? value.slice(0, most) : '';
 const count = (value: unknown): number => (typeof value === 'number' && Number.isFinite(value) ? value : 0);
 const share = (value: unknown): number | undefined =>

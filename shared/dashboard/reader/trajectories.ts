@@ -5,10 +5,10 @@ import { Recent } from './recent.ts';
 import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 
 const FILE_NAME = /^(train|validation)-(\d{1,9})\.jsonl$/;
-const LONGEST_EPISODE_BYTES = 64 * 1024 * 1024;
-const LONGEST_TOKEN_BYTES = 64 * 1024;
+const MAX_EPISODE_BYTES = 64 * 1024 * 1024;
+const MAX_TOKEN_BYTES = 64 * 1024;
 /** Files whose lists of episodes are remembered. */
-const MOST_LISTS = 64;
+const MAX_LISTS = 64;
 const SNIPPET = 60;
 
 /** A trajectory file. */
@@ -74,7 +74,7 @@ export interface SearchHit {
 
 /** The trajectories of runs: lists of episodes by the place of their lines, and single episodes read from there. */
 export class Trajectories {
-  readonly #lists = new Recent<Promise<EpisodeList>>(MOST_LISTS);
+  readonly #lists = new Recent<Promise<EpisodeList>>(MAX_LISTS);
   readonly #texts = new Recent<TokenTexts>(4);
 
   async files(run: FoundRun): Promise<TrajectoryFile[]> {
@@ -154,7 +154,7 @@ export class Trajectories {
     const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
     if (!file) return;
     try {
-      await readLines(file.handle, 0, LONGEST_EPISODE_BYTES, onLine);
+      await readLines(file.handle, 0, MAX_EPISODE_BYTES, onLine);
     } finally {
       await file.handle.close();
     }
@@ -184,7 +184,7 @@ class TokenTexts {
     const file = await openRunFile(this.#run, RUN_FILES.tokens);
     if (!file) return this.#texts;
     try {
-      this.#offset = await readLines(file.handle, this.#offset, LONGEST_TOKEN_BYTES, ({ bytes }) => {
+      this.#offset = await readLines(file.handle, this.#offset, MAX_TOKEN_BYTES, ({ bytes }) => {
         const pair = bytes && parsed(bytes.toString('utf8'));
         if (Array.isArray(pair) && typeof pair[0] === 'number' && typeof pair[1] === 'string') {
           this.#texts.set(pair[0], pair[1]);

@@ -54,7 +54,7 @@ const FACES: readonly (readonly [normal: Vector, right: Vector, down: Vector])[]
 ];
 const SIDES = [-1, 1] as const;
 /** Stickers that may differ after a turn: the environment's B carries two of them the other way round. */
-const MOST_DIFFERENCES = 2;
+const MAX_DIFFERENCES = 2;
 
 const add = (a: Vector, b: Vector, times = 1): Vector => [
   a[0] + times * b[0],
@@ -119,7 +119,7 @@ function turned(stickers: string, turn: Turn): string {
 export function turnBetween(before: string, after: string): Turn | undefined {
   if (before === after) return undefined;
   let best: Turn | undefined;
-  let least = MOST_DIFFERENCES + 1;
+  let least = MAX_DIFFERENCES + 1;
   for (const turn of TURNS) {
     const made = turned(before, turn);
     const differences = [...after].filter((color, place) => color !== made[place]).length;

@@ -25,9 +25,9 @@ interface Tiles {
 const SIDE = 72;
 const GAP = 8;
 /** Digits that fit at the largest size of the font. */
-const LARGEST_DIGITS = 2;
+const MAX_DIGITS = 2;
 const FONTS = [32, 32, 26, 21, 17, 14];
-const LARGEST_NAMED = 2048;
+const MAX_NAMED = 2048;
 
 /** The tiles of 2048; they slide, merge and appear. */
 export const tiles2048: BoardKind<TilesState, Tiles> = {
@@ -42,7 +42,7 @@ export const tiles2048: BoardKind<TilesState, Tiles> = {
       at(GAP + (cell % size) * (SIDE + GAP), GAP + Math.floor(cell / size) * (SIDE + GAP));
     const draw = ({ id, value, cell, born }: Tile) => html`
       <g key=${`tile ${id}`} class="piece" style=${place(cell)}>
-        <g class="tile ${born ?? ''}" data-value=${Math.min(value, LARGEST_NAMED)}>
+        <g class="tile ${born ?? ''}" data-value=${Math.min(value, MAX_NAMED)}>
           <rect width=${SIDE} height=${SIDE} rx="7" />
           <text x=${SIDE / 2} y=${SIDE / 2} font-size=${fontSize(value)}>${value}</text>
         </g>
@@ -58,7 +58,7 @@ export const tiles2048: BoardKind<TilesState, Tiles> = {
 
 function fontSize(value: number): number {
   const digits = String(value).length;
-  return FONTS[digits - 1] ?? FONTS[FONTS.length - 1] * (FONTS.length / Math.max(digits, LARGEST_DIGITS));
+  return FONTS[digits - 1] ?? FONTS[FONTS.length - 1] * (FONTS.length / Math.max(digits, MAX_DIGITS));
 }
 
 function fresh({ grid }: TilesState): Tiles {

@@ -2,7 +2,7 @@ import t from 'tap';
 import { estimateAdvantages } from './registry.ts';
 
 const sequence = {
-  mask: [1, 1, 0, 1, 1, 0, 1],
+  lossMask: [1, 1, 0, 1, 1, 0, 1],
   rewards: [0, 0, 0, 0, 0, 0, 1],
   values: [0.1, 0.2, 5, 0.3, 0.4, 5, 0.5],
   turnEnds: [1, 4, 6],
@@ -19,7 +19,7 @@ t.test('with both discounts and λ 1 it gives the returns of GAE', async t => {
   const settings = { gamma: 1, lambda: 1, highLevelGamma: 1, whiten: false };
   const two = estimateAdvantages('bi_level_gae', [sequence], settings).returns[0];
   const one = estimateAdvantages('gae', [sequence], settings).returns[0];
-  sequence.mask.forEach((on, k) => {
+  sequence.lossMask.forEach((on, k) => {
     if (on) t.ok(Math.abs(two[k] - one[k]) < 1e-12);
   });
 });

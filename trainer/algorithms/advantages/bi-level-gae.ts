@@ -18,21 +18,21 @@ export const biLevelGae: AdvantageEstimator = {
   estimate(sequences, settings) {
     const advantages = sequences.map(sequence => sequenceAdvantages(sequence, settings));
     const returns = advantages.map((array, i) => {
-      const { mask, values } = sequences[i];
-      return array.map((a, t) => (mask[t] ? a + values![t] : 0));
+      const { lossMask, values } = sequences[i];
+      return array.map((a, t) => (lossMask[t] ? a + values![t] : 0));
     });
     return whitened(sequences, { advantages, returns }, settings);
   },
 };
 
 function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
-  const { mask, rewards } = sequence;
+  const { lossMask, rewards } = sequence;
   const values = sequence.values!;
   const { gamma, lambda } = settings;
   const turns = turnOfToken(sequence);
   const turnEnds = sequence.turnEnds!;
   const targets = turnTargets(sequence, settings);
-  const positions = sampledPositions(mask);
+  const positions = sampledPositions(lossMask);
   const ends = positions.map(t => turnEnds[turns[t]] === t);
   const own = advantagesOver({
     rewards: positions.map((t, k) => (ends[k] ? targets[turns[t]] : rewards[t])),
@@ -41,7 +41,7 @@ function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSett
     lambdas: positions.map(() => lambda),
     ends,
   });
-  const advantages = new Float64Array(mask.length);
+  const advantages = new Float64Array(lossMask.length);
   for (const [k, t] of positions.entries()) advantages[t] = own[k];
   return advantages;
 }

@@ -1,7 +1,7 @@
 /** One training sequence as an advantage estimator sees it; arrays run over its tokens. */
 export interface AdvantageSequence {
   /** 1 on sampled tokens; prompt, observations and padding are 0. */
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
   /** Reward of each token: a turn's reward stands at its last sampled token. */
   readonly rewards: ArrayLike<number>;
   /** Value head's estimate at the state before each token. */
@@ -19,7 +19,7 @@ export interface AdvantageSequence {
 export interface AdvantageSettings {
   /** Discount from token to token; from turn to turn in `gigpo` and `rebn`. */
   readonly gamma: number;
-  /** λ of generalised advantage estimation from token to token. */
+  /** λ of generalized advantage estimation from token to token. */
   readonly lambda: number;
   /** λ from the last token of a turn to the first of the next (`gae`); absent: same as `lambda`. */
   readonly turnLambda?: number;
@@ -56,10 +56,10 @@ export interface Advantages {
 }
 
 /** What an estimator reads besides masks and rewards. */
-export type AdvantageNeed = 'values' | 'turnEnds' | 'states' | 'groups';
+export type AdvantageRequirement = 'values' | 'turnEnds' | 'states' | 'groups';
 
 export interface AdvantageEstimator {
-  readonly needs: readonly AdvantageNeed[];
+  readonly needs: readonly AdvantageRequirement[];
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
 }
 
@@ -72,5 +72,5 @@ export function outcome(sequence: AdvantageSequence): number {
 
 /** The same value at every sampled token, 0 elsewhere: the shape of an outcome advantage. */
 export function spread(sequences: readonly AdvantageSequence[], values: ArrayLike<number>): Float64Array[] {
-  return sequences.map(({ mask }, i) => Float64Array.from(mask, on => (on ? values[i] : 0)));
+  return sequences.map(({ lossMask }, i) => Float64Array.from(lossMask, on => (on ? values[i] : 0)));
 }

@@ -1,20 +1,25 @@
 import t from 'tap';
 import { estimateAdvantages } from './registry.ts';
 
-const base = { groupId: 0, mask: [1, 1, 0, 1, 1], rewards: [0, 1, 0, 0, 2], values: [0.5, 1, 7, -1, 0.25] };
+const base = {
+  groupId: 0,
+  lossMask: [1, 1, 0, 1, 1],
+  rewards: [0, 1, 0, 0, 2],
+  values: [0.5, 1, 7, -1, 0.25],
+};
 const raw = { whiten: false };
 
 t.test('λ = 0 is the one-step error, λ = 1 the return minus the value', async t => {
-  const sequence = { ...base, mask: [1, 1, 0, 1, 1] };
+  const sequence = { ...base, lossMask: [1, 1, 0, 1, 1] };
   const oneStep = estimateAdvantages('gae', [sequence], { ...raw, gamma: 0.5, lambda: 0 });
   t.same(Array.from(oneStep.advantages[0]), [0 + 0.5 * 1 - 0.5, 1 + 0.5 * -1 - 1, 1.125, 1.125, 2 - 0.25]);
   const full = estimateAdvantages('gae', [sequence], { ...raw, gamma: 1, lambda: 1 });
-  const kept = full.returns[0].filter((_, k) => sequence.mask[k]);
+  const kept = full.returns[0].filter((_, k) => sequence.lossMask[k]);
   t.same(Array.from(kept), [3, 3, 2, 2]);
 });
 
 t.test('λ between turns applies at turn ends only', async t => {
-  const sequence = { ...base, mask: [1, 1, 0, 1, 1], turnEnds: [1, 4] };
+  const sequence = { ...base, lossMask: [1, 1, 0, 1, 1], turnEnds: [1, 4] };
   const { advantages } = estimateAdvantages('gae', [sequence], { ...raw, lambda: 1, turnLambda: 0.5 });
   const late = [0 + 0.25 - -1 + (2 - 0.25), 2 - 0.25];
   const end = 1 + -1 - 1 + 0.5 * late[0];

@@ -23,20 +23,20 @@ export const gae: AdvantageEstimator = {
 };
 
 function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
-  const { mask, rewards } = sequence;
+  const { lossMask, rewards } = sequence;
   const { gamma, lambda, turnLambda = lambda } = settings;
   const ends = turnLambda === lambda ? new Set<number>() : new Set(turnEnds(sequence));
-  const positions = sampledPositions(mask);
+  const positions = sampledPositions(lossMask);
   const own = advantagesOver({
     rewards: positions.map(t => rewards[t]),
     values: positions.map(t => sequence.values![t]),
     gamma,
     lambdas: positions.map(t => (ends.has(t) ? turnLambda : lambda)),
   });
-  const advantages = new Float64Array(mask.length);
+  const advantages = new Float64Array(lossMask.length);
   let next = positions.length;
-  for (let t = mask.length - 1; t >= 0; t--) {
-    if (mask[t]) next--;
+  for (let t = lossMask.length - 1; t >= 0; t--) {
+    if (lossMask[t]) next--;
     advantages[t] = own[next] ?? 0;
   }
   return advantages;
@@ -68,8 +68,8 @@ export function advantagesOver({ rewards, values, gamma, lambdas, ends }: GaeSte
   return advantages;
 }
 
-export function sampledPositions(mask: ArrayLike<number>): number[] {
-  return Array.from(mask, (on, t) => (on ? t : -1)).filter(t => t >= 0);
+export function sampledPositions(lossMask: ArrayLike<number>): number[] {
+  return Array.from(lossMask, (on, t) => (on ? t : -1)).filter(t => t >= 0);
 }
 
 /** Advantages whitened over the batch, unless the settings say otherwise. */
@@ -79,6 +79,6 @@ export function whitened(
   settings: AdvantageSettings,
 ): Advantages {
   if (!settings.whiten) return { advantages, returns };
-  const masks = sequences.map(({ mask }) => mask);
-  return { advantages: whiten(advantages, masks), returns };
+  const lossMasks = sequences.map(({ lossMask }) => lossMask);
+  return { advantages: whiten(advantages, lossMasks), returns };
 }

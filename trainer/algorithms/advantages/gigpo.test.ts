@@ -3,7 +3,7 @@ import type { AdvantageSequence } from './estimator.ts';
 import { estimateAdvantages } from './registry.ts';
 
 const episode = (rewards: number[], states: string[], groupId = 0): AdvantageSequence => ({
-  mask: rewards.map(() => 1),
+  lossMask: rewards.map(() => 1),
   rewards,
   turnEnds: rewards.map((_, k) => k),
   states,
@@ -32,7 +32,7 @@ t.test('steps are compared only among equal states of the group', async t => {
 
 t.test('every token of a turn has its turn’s advantage, observations none', async t => {
   const long = (reward: number): AdvantageSequence => ({
-    mask: [1, 1, 0, 1],
+    lossMask: [1, 1, 0, 1],
     rewards: [0, 0, 0, reward],
     turnEnds: [1, 3],
     states: ['s', `${reward}`],

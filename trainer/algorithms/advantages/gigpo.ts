@@ -6,7 +6,7 @@ import { turnOfToken, turnReturns } from './turns.ts';
 const STD_FLOOR = 1e-6;
 
 /**
- * Group-in-group policy optimisation: credit for episodes and, inside them, for steps taken from equal states.
+ * Group-in-group policy optimization: credit for episodes and, inside them, for steps taken from equal states.
  *
  * A = A_episode + w·A_step. A_episode compares the episode's return within its group as GRPO does. A_step compares the
  * turn's discounted return G_k = r_k + γ·G_(k+1) among all turns of the group that began in the same state; a state

@@ -36,7 +36,7 @@ function difference(found: readonly ArrayLike<number>[], wanted: readonly ArrayL
 
 function sequences(data: Case, rewards: number[][], episodes?: number[]): AdvantageSequence[] {
   return data.mask.map((mask, i) => ({
-    mask,
+    lossMask: mask,
     rewards: rewards[i],
     values: data.values[i],
     turnEnds: rewards[i].flatMap((r, k) => (r === 0 ? [] : [k])),
@@ -90,7 +90,7 @@ cases.forEach((data, number) => {
 
 const group = (rewards: number[], lengths = rewards.map(() => 1)): AdvantageSequence[] =>
   rewards.map((reward, i) => ({
-    mask: new Array<number>(lengths[i]).fill(1),
+    lossMask: new Array<number>(lengths[i]).fill(1),
     rewards: [...new Array<number>(lengths[i] - 1).fill(0), reward],
     groupId: 0,
   }));
@@ -99,7 +99,7 @@ const firsts = (name: string, batch: AdvantageSequence[], settings = {}) =>
 
 t.test('closed form: GAE steps over masked tokens', async t => {
   const sequence = {
-    mask: [1, 1, 0, 0, 1, 1],
+    lossMask: [1, 1, 0, 0, 1, 1],
     rewards: [0, 0, 0, 0, 0, 1],
     values: [0.1, 0.2, 9, 9, 0.3, 0.4],
     groupId: 0,
@@ -109,13 +109,13 @@ t.test('closed form: GAE steps over masked tokens', async t => {
   t.ok(difference(raw.advantages, [closed.gae_masked.adv_pre_whiten]) < 1e-6);
   t.ok(difference(raw.returns, [closed.gae_masked.returns]) < 1e-6);
   const white = estimateAdvantages('gae', [sequence], settings).advantages[0];
-  const kept = white.filter((_, k) => sequence.mask[k]);
+  const kept = white.filter((_, k) => sequence.lossMask[k]);
   t.ok(difference([kept], [closed.gae_masked.adv_whitened_at_mask]) < 1e-6);
 });
 
 t.test('closed form: bi-level GAE', async t => {
   const sequence = {
-    mask: new Array<number>(10).fill(1),
+    lossMask: new Array<number>(10).fill(1),
     rewards: [0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
     values: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1],
     turnEnds: [4, 9],
@@ -140,14 +140,14 @@ t.test('closed form: group estimators', async t => {
 });
 
 t.test('closed form: reward-to-go passes over masked tokens', async t => {
-  const sequence = { mask: [1, 0, 1], rewards: [0, 0, 1], groupId: 0 };
+  const sequence = { lossMask: [1, 0, 1], rewards: [0, 0, 1], groupId: 0 };
   const { returns } = estimateAdvantages('reinforce_pp', [sequence], { gamma: 0.5 });
   t.ok(difference(returns, [closed['rpp_returns_g.5_mask101']]) < 1e-6);
 });
 
 t.test('closed form: GiGPO', async t => {
   const pair = [1, 0].map((reward, i) => ({
-    mask: [1, 1],
+    lossMask: [1, 1],
     rewards: [0, reward],
     turnEnds: [0, 1],
     states: ['start', `after ${i}`],

@@ -11,7 +11,7 @@ t.test('groups are compared each for itself', async t => {
 
 t.test('an episode cut into many samples counts once', async t => {
   const sample = (reward: number, episodeId: number) => ({
-    mask: [1],
+    lossMask: [1],
     rewards: [reward],
     groupId: 0,
     episodeId,
@@ -25,8 +25,8 @@ t.test('an episode cut into many samples counts once', async t => {
 
 t.test('observations get no advantage', async t => {
   const batch = [
-    { mask: [1, 0, 1], rewards: [0, 0, 1], groupId: 0 },
-    { mask: [1, 0, 1], rewards: [0, 0, 0], groupId: 0 },
+    { lossMask: [1, 0, 1], rewards: [0, 0, 1], groupId: 0 },
+    { lossMask: [1, 0, 1], rewards: [0, 0, 0], groupId: 0 },
   ];
   const [first] = estimateAdvantages('grpo', batch).advantages;
   t.equal(first[1], 0);

@@ -4,7 +4,7 @@ import { groupOutcomes } from './groups.ts';
 const STD_FLOOR = 1e-6;
 
 /**
- * Group relative policy optimisation: A = (R − mean) / (std + 1e-6) over the group, the same for every sampled
+ * Group relative policy optimization: A = (R − mean) / (std + 1e-6) over the group, the same for every sampled
  * token. Unbiased std; each episode counts once; a group of one has mean 0 and std 1.
  *
  * Source: Shao et al., 2024 (DeepSeekMath); RAGEN V2 `compute_grpo_outcome_advantage`.

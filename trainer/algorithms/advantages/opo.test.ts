@@ -13,7 +13,7 @@ t.test('with equal lengths the baseline is the mean', async t => {
 
 t.test('an episode’s length counts all of its samples', async t => {
   const sample = (reward: number, tokens: number, episodeId: string) => ({
-    mask: new Array<number>(tokens).fill(1),
+    lossMask: new Array<number>(tokens).fill(1),
     rewards: [reward, ...new Array<number>(tokens - 1).fill(0)],
     groupId: 0,
     episodeId,

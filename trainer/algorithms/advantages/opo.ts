@@ -33,7 +33,7 @@ function episodeLengths(sequences: readonly AdvantageSequence[]): number[] {
   const totals = new Map<string, number>();
   sequences.forEach((sequence, i) => {
     let own = 0;
-    for (let t = 0; t < sequence.mask.length; t++) if (sequence.mask[t]) own++;
+    for (let t = 0; t < sequence.lossMask.length; t++) if (sequence.lossMask[t]) own++;
     totals.set(key(sequence, i), (totals.get(key(sequence, i)) ?? 0) + own);
   });
   return sequences.map((sequence, i) => totals.get(key(sequence, i))!);

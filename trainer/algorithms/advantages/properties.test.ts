@@ -7,31 +7,31 @@ import { ADVANTAGES, estimateAdvantages } from './registry.ts';
 function makeBatch(seed: number, reward: (random: Random) => number): AdvantageSequence[] {
   const random = Random.fromSeed(seed);
   return Array.from({ length: 12 }, (_, i) => {
-    const mask: number[] = [];
+    const lossMask: number[] = [];
     const turnEnds: number[] = [];
     const states: string[] = [];
     for (let turn = 0; turn < 1 + random.integer(3); turn++) {
       states.push(turn === 0 ? 'start' : `s${random.integer(2)}`);
-      mask.push(...new Array<number>(1 + random.integer(3)).fill(0));
-      mask.push(...new Array<number>(1 + random.integer(4)).fill(1));
-      turnEnds.push(mask.length - 1);
+      lossMask.push(...new Array<number>(1 + random.integer(3)).fill(0));
+      lossMask.push(...new Array<number>(1 + random.integer(4)).fill(1));
+      turnEnds.push(lossMask.length - 1);
     }
-    mask.push(0);
-    const rewards = new Array<number>(mask.length).fill(0);
+    lossMask.push(0);
+    const rewards = new Array<number>(lossMask.length).fill(0);
     for (const end of turnEnds) rewards[end] = reward(random);
-    const values = mask.map(() => 2 * random.float() - 1);
-    return { mask, rewards, values, turnEnds, states, groupId: Math.floor(i / 4) };
+    const values = lossMask.map(() => 2 * random.float() - 1);
+    return { lossMask, rewards, values, turnEnds, states, groupId: Math.floor(i / 4) };
   });
 }
 
 const positive = (random: Random) => random.float();
 
 function compact(sequence: AdvantageSequence): AdvantageSequence {
-  const kept = Array.from(sequence.mask).flatMap((on, k) => (on ? [k] : []));
+  const kept = Array.from(sequence.lossMask).flatMap((on, k) => (on ? [k] : []));
   const pick = (values: ArrayLike<number>) => kept.map(k => values[k]);
   return {
     ...sequence,
-    mask: kept.map(() => 1),
+    lossMask: kept.map(() => 1),
     rewards: pick(sequence.rewards),
     values: pick(sequence.values!),
     turnEnds: sequence.turnEnds!.map(end => kept.indexOf(end)),
@@ -51,10 +51,10 @@ for (const name of ADVANTAGES) {
       const full = estimateAdvantages(name, batch, settings);
       const dense = estimateAdvantages(name, batch.map(compact), settings);
       for (const key of ['advantages', 'returns'] as const) {
-        batch.forEach(({ mask }, i) => {
+        batch.forEach(({ lossMask }, i) => {
           t.ok(
             near(
-              full[key][i].filter((_, k) => mask[k]),
+              full[key][i].filter((_, k) => lossMask[k]),
               dense[key][i],
             ),
             `${key} of ${i}`,
@@ -64,16 +64,16 @@ for (const name of ADVANTAGES) {
     }
   });
 
-  t.test(`${name}: what stands under the mask is never read`, async t => {
+  t.test(`${name}: what the loss mask excludes is never read`, async t => {
     const batch = makeBatch(4, positive);
     const noisy = batch.map(sequence => ({
       ...sequence,
-      values: Array.from(sequence.values!, (value, k) => (sequence.mask[k] ? value : Number.NaN)),
+      values: Array.from(sequence.values!, (value, k) => (sequence.lossMask[k] ? value : Number.NaN)),
     }));
     const clean = estimateAdvantages(name, batch, settings).advantages;
     const found = estimateAdvantages(name, noisy, settings).advantages;
-    batch.forEach(({ mask }, i) => {
-      const kept = (array: Float64Array) => array.filter((_, k) => mask[k]);
+    batch.forEach(({ lossMask }, i) => {
+      const kept = (array: Float64Array) => array.filter((_, k) => lossMask[k]);
       t.ok(near(kept(found[i]), kept(clean[i])));
     });
   });
@@ -95,7 +95,7 @@ for (const name of ADVANTAGES) {
   t.test(`${name}: no reward, no advantage`, async t => {
     const batch = makeBatch(7, () => 0).map(sequence => ({
       ...sequence,
-      values: Array.from(sequence.mask, () => 0),
+      values: Array.from(sequence.lossMask, () => 0),
     }));
     for (const array of estimateAdvantages(name, batch, settings).advantages) {
       t.ok(array.every(a => a === 0));

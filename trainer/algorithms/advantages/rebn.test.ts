@@ -1,10 +1,10 @@
 import t from 'tap';
 import { estimateAdvantages } from './registry.ts';
 
-t.test('each turn’s return is normalised over the turns of the batch, however long they are', async t => {
+t.test('each turn’s return is normalized over the turns of the batch, however long they are', async t => {
   const batch = [
-    { mask: [1, 1, 1, 0, 1], rewards: [0, 0, 1, 0, 2], turnEnds: [2, 4], groupId: 0 },
-    { mask: [1], rewards: [0], turnEnds: [0], groupId: 1 },
+    { lossMask: [1, 1, 1, 0, 1], rewards: [0, 0, 1, 0, 2], turnEnds: [2, 4], groupId: 0 },
+    { lossMask: [1], rewards: [0], turnEnds: [0], groupId: 1 },
   ];
   const { advantages, returns } = estimateAdvantages('rebn', batch, { gamma: 0.5 });
   t.same(

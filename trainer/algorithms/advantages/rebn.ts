@@ -5,7 +5,7 @@ import { turnOfToken, turnReturns } from './turns.ts';
 const STD_FLOOR = 1e-9;
 
 /**
- * Return batch normalisation: each turn's discounted return G_k = r_k + γ·G_(k+1), normalised over all turns of the
+ * Return batch normalization: each turn's discounted return G_k = r_k + γ·G_(k+1), normalized over all turns of the
  * batch, A = (G − mean) / (std + 1e-9) with the population std; every token of a turn has its turn's advantage.
  * Needs no groups and no value head.
  *

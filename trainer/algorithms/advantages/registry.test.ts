@@ -9,10 +9,10 @@ t.test('an unknown name is refused with the valid ones', async t => {
 });
 
 t.test('what an estimator needs is checked before it runs', async t => {
-  t.throws(() => estimateAdvantages('gae', [{ mask: [1], rewards: [1], groupId: 0 }]), {
+  t.throws(() => estimateAdvantages('gae', [{ lossMask: [1], rewards: [1], groupId: 0 }]), {
     message: 'gae needs "values", which sequence 0 lacks',
   });
-  t.throws(() => estimateAdvantages('grpo', [{ mask: [1, 1], rewards: [1], groupId: 0 }]), {
+  t.throws(() => estimateAdvantages('grpo', [{ lossMask: [1, 1], rewards: [1], groupId: 0 }]), {
     message: 'sequence 0: rewards has 1 entries for 2 tokens',
   });
 });

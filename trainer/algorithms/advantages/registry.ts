@@ -2,7 +2,7 @@ import { biLevelGae } from './bi-level-gae.ts';
 import { drGrpo } from './dr-grpo.ts';
 import {
   type AdvantageEstimator,
-  type AdvantageNeed,
+  type AdvantageRequirement,
   type AdvantageSequence,
   type AdvantageSettings,
   type Advantages,
@@ -44,7 +44,7 @@ export function advantageEstimator(name: string): AdvantageEstimator {
 }
 
 /** What the run offers to the estimator. */
-export interface AdvantageOffer {
+export interface AdvantageSupport {
   readonly valueHead: boolean;
   /** Episodes that start from the same state. */
   readonly groupSize: number;
@@ -55,7 +55,7 @@ export interface AdvantageOffer {
  * Refuses an estimator that the run cannot feed.
  * @throws RangeError with the reason and what would be right
  */
-export function checkAdvantage(name: string, offer: AdvantageOffer): void {
+export function checkAdvantage(name: string, offer: AdvantageSupport): void {
   const { needs } = advantageEstimator(name);
   if (needs.includes('values') && !offer.valueHead) {
     throw new RangeError(
@@ -79,8 +79,8 @@ export function checkAdvantage(name: string, offer: AdvantageOffer): void {
  *
  * @example
  * estimateAdvantages('grpo', [
- *   { mask: [1], rewards: [1], groupId: 0 },
- *   { mask: [1], rewards: [0], groupId: 0 },
+ *   { lossMask: [1], rewards: [1], groupId: 0 },
+ *   { lossMask: [1], rewards: [0], groupId: 0 },
  * ]).advantages; // [[0.7071…], [−0.7071…]]
  *
  * @throws RangeError for an unknown name, arrays of unequal length, or arrays that the estimator needs and a
@@ -100,7 +100,7 @@ function checkSequence(
   sequence: AdvantageSequence,
   index: number,
   name: string,
-  needs: readonly AdvantageNeed[],
+  needs: readonly AdvantageRequirement[],
 ): void {
   for (const key of ['values', 'turnEnds', 'states'] as const) {
     if (needs.includes(key) && sequence[key] === undefined) {
@@ -109,9 +109,9 @@ function checkSequence(
   }
   for (const key of ['rewards', 'values'] as const) {
     const array = sequence[key];
-    if (array !== undefined && array.length !== sequence.mask.length) {
+    if (array !== undefined && array.length !== sequence.lossMask.length) {
       throw new RangeError(
-        `sequence ${index}: ${key} has ${array.length} entries for ${sequence.mask.length} tokens`,
+        `sequence ${index}: ${key} has ${array.length} entries for ${sequence.lossMask.length} tokens`,
       );
     }
   }

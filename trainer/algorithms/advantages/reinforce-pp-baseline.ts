@@ -11,9 +11,9 @@ export const reinforcePpBaseline: AdvantageEstimator = {
   needs: ['groups'],
   estimate(sequences, settings) {
     const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
-    const centred = spread(sequences, values);
-    const masks = sequences.map(sequence => sequence.mask);
-    const advantages = settings.whiten ? whitenMasked(centred, masks) : centred;
+    const centered = spread(sequences, values);
+    const lossMasks = sequences.map(sequence => sequence.lossMask);
+    const advantages = settings.whiten ? whitenMasked(centered, lossMasks) : centered;
     return { advantages, returns: advantages };
   },
 };

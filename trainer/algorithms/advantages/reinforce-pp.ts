@@ -13,19 +13,19 @@ export const reinforcePp: AdvantageEstimator = {
   needs: [],
   estimate(sequences, settings) {
     const returns = sequences.map(sequence => rewardToGo(sequence, settings));
-    const masks = sequences.map(sequence => sequence.mask);
-    return { advantages: settings.whiten ? whitenMasked(returns, masks) : returns, returns };
+    const lossMasks = sequences.map(sequence => sequence.lossMask);
+    return { advantages: settings.whiten ? whitenMasked(returns, lossMasks) : returns, returns };
   },
 };
 
 function rewardToGo(
-  { mask, rewards }: AdvantageSequence,
+  { lossMask, rewards }: AdvantageSequence,
   { gamma, acrossTurns }: AdvantageSettings,
 ): Float64Array {
-  const returns = new Float64Array(mask.length);
+  const returns = new Float64Array(lossMask.length);
   let next = 0;
-  for (let t = mask.length - 1; t >= 0; t--) {
-    if (mask[t]) {
+  for (let t = lossMask.length - 1; t >= 0; t--) {
+    if (lossMask[t]) {
       next = rewards[t] + gamma * next;
       returns[t] = next;
     } else if (!acrossTurns) {

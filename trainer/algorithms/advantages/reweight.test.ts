@@ -19,7 +19,7 @@ t.test('groups count by their spread relative to the largest', async t => {
 
 t.test('a sequence of twice the mean length counts half per token', async t => {
   const sequence = (tokens: number) => ({
-    mask: [0, ...new Array<number>(tokens).fill(1)],
+    lossMask: [0, ...new Array<number>(tokens).fill(1)],
     rewards: new Array<number>(tokens + 1).fill(0),
     groupId: 0,
   });

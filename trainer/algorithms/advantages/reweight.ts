@@ -34,7 +34,7 @@ export function lengthReweight(
   advantages: readonly Float64Array[],
   sequences: readonly AdvantageSequence[],
 ): Float64Array[] {
-  const lengths = sequences.map(({ mask }) => Array.from(mask).filter(on => on !== 0).length);
+  const lengths = sequences.map(({ lossMask }) => Array.from(lossMask).filter(on => on !== 0).length);
   const center = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
   return advantages.map((array, i) => array.map(a => a / ((lengths[i] + LENGTH_FLOOR) / center)));
 }

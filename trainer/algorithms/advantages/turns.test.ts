@@ -1,7 +1,7 @@
 import t from 'tap';
 import { placeTurnRewards, turnOfToken, turnReturns } from './turns.ts';
 
-const sequence = { mask: [0, 1, 1, 0, 1], rewards: [0, 0.5, 1, 0, 4], turnEnds: [2, 4], groupId: 0 };
+const sequence = { lossMask: [0, 1, 1, 0, 1], rewards: [0, 0.5, 1, 0, 4], turnEnds: [2, 4], groupId: 0 };
 
 t.test('tokens know their turn, turns their discounted return', async t => {
   t.same(Array.from(turnOfToken(sequence)), [-1, 0, 0, -1, 1]);

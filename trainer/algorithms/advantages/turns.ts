@@ -5,12 +5,12 @@ import type { AdvantageSequence } from './estimator.ts';
  * @throws RangeError when turn ends are missing, out of order, on masked tokens, or end before the last sampled token
  */
 export function turnOfToken(sequence: AdvantageSequence): Int32Array {
-  const { mask } = sequence;
+  const { lossMask } = sequence;
   const ends = turnEnds(sequence);
-  const turns = new Int32Array(mask.length).fill(-1);
+  const turns = new Int32Array(lossMask.length).fill(-1);
   let turn = 0;
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     if (turn === ends.length) {
       throw new RangeError(
         `token ${t} was sampled after the last turn end ${ends.at(-1) ?? '(none)'}: every sampled token belongs to a turn`,
@@ -29,7 +29,7 @@ export function turnEnds(sequence: AdvantageSequence): readonly number[] {
     throw new RangeError('turn ends are missing: give the position of each turn’s last sampled token');
   ends.forEach((end, i) => {
     if (i > 0 && end <= ends[i - 1]) throw new RangeError(`turn ends must ascend, got ${ends.join(', ')}`);
-    if (!sequence.mask[end]) throw new RangeError(`turn end ${end} is not a sampled token`);
+    if (!sequence.lossMask[end]) throw new RangeError(`turn end ${end} is not a sampled token`);
   });
   return ends;
 }

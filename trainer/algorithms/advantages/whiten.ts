@@ -7,10 +7,13 @@ const VARIANCE_FLOOR = 1e-8;
  * entry is mapped, masked ones too (verl 0.6.1 `masked_whiten`).
  * @throws RangeError with fewer than two masked-in entries, which have no variance
  */
-export function whiten(arrays: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
+export function whiten(
+  arrays: readonly Float64Array[],
+  lossMasks: readonly ArrayLike<number>[],
+): Float64Array[] {
   const valid: number[] = [];
   arrays.forEach((array, i) => {
-    for (let t = 0; t < array.length; t++) if (masks[i][t]) valid.push(array[t]);
+    for (let t = 0; t < array.length; t++) if (lossMasks[i][t]) valid.push(array[t]);
   });
   if (valid.length < 2) {
     throw new RangeError(
@@ -25,7 +28,7 @@ export function whiten(arrays: readonly Float64Array[], masks: readonly ArrayLik
 /** {@link whiten}, then 0 on masked entries. */
 export function whitenMasked(
   arrays: readonly Float64Array[],
-  masks: readonly ArrayLike<number>[],
+  lossMasks: readonly ArrayLike<number>[],
 ): Float64Array[] {
-  return whiten(arrays, masks).map((array, i) => array.map((x, t) => (masks[i][t] ? x : 0)));
+  return whiten(arrays, lossMasks).map((array, i) => array.map((x, t) => (lossMasks[i][t] ? x : 0)));
 }

@@ -6,9 +6,9 @@ import { topP } from './top-p.ts';
 /** Scores up to this size count as zero: every episode of the group went alike. */
 export const ZERO_SCORE = 1e-10;
 
-type Select = (scores: readonly number[], settings: SelectionSettings, total: number) => number[];
+type SelectPositions = (scores: readonly number[], settings: SelectionSettings, total: number) => number[];
 
-const STRATEGIES: Readonly<Record<FilterStrategy, Select>> = {
+const STRATEGIES: Readonly<Record<FilterStrategy, SelectPositions>> = {
   none: scores => scores.map((_, i) => i),
   top_p: topP,
   top_k: topK,

@@ -5,15 +5,15 @@ import { AGGREGATIONS } from './settings.ts';
 
 t.test('padding sequences, masked tokens and entropy masks count as they should', async t => {
   const counts = countLossTokens([
-    { mask: [0, 1, 1, 1], entropyMask: [1, 1, 0, 0] },
-    { mask: [0, 0, 0, 1], entropyMask: [0, 0, 0, 0] },
-    { mask: [0, 0, 0, 0] },
-    { mask: [1, 1, 1, 1], weight: 0 },
+    { lossMask: [0, 1, 1, 1], entropyMask: [1, 1, 0, 0] },
+    { lossMask: [0, 0, 0, 1], entropyMask: [0, 0, 0, 0] },
+    { lossMask: [0, 0, 0, 0] },
+    { lossMask: [1, 1, 1, 1], weight: 0 },
   ]);
   t.same(counts, { tokens: 4, sequences: 2, entropyTokens: 1, entropySequences: 1 });
 });
 
-t.test('what stands under the mask never leaks', async t => {
+t.test('what the loss mask excludes never leaks', async t => {
   for (const aggregation of AGGREGATIONS) {
     const found = aggregate([[Number.NaN, 2, Number.POSITIVE_INFINITY]], [[0, 1, 0]], aggregation, 4);
     t.equal(found, aggregation === 'dr_grpo' ? 0.5 : 2, aggregation);
@@ -23,7 +23,7 @@ t.test('what stands under the mask never leaks', async t => {
 t.test('only token_mean lets long sequences count more', async t => {
   const short = [1];
   const long = [0, 0, 0];
-  const masks = [short, long].map(row => row.map(() => 1));
-  t.equal(aggregate([short, long], masks, 'token_mean', 3), 1 / 4);
-  t.equal(aggregate([short, long], masks, 'seq_mean_token_mean', 3), 1 / 2);
+  const lossMasks = [short, long].map(row => row.map(() => 1));
+  t.equal(aggregate([short, long], lossMasks, 'token_mean', 3), 1 / 4);
+  t.equal(aggregate([short, long], lossMasks, 'seq_mean_token_mean', 3), 1 / 2);
 });

@@ -1,7 +1,7 @@
 import type { Aggregation } from './settings.ts';
 
 /**
- * How much there is to average over in one optimiser step. Taken over the whole step, before it is cut into
+ * How much there is to average over in one optimizer step. Taken over the whole step, before it is cut into
  * micro-batches or handed to workers, so that the cutting changes nothing.
  */
 export interface LossCounts {
@@ -16,7 +16,7 @@ export interface LossCounts {
 
 /** The part of a training sequence that decides what is counted. */
 export interface CountedSequence {
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
   readonly entropyMask?: ArrayLike<number>;
   readonly weight?: number;
 }
@@ -26,8 +26,8 @@ export function countLossTokens(sequences: readonly CountedSequence[]): LossCoun
   let [tokens, counted, entropyTokens, entropySequences] = [0, 0, 0, 0];
   for (const sequence of sequences) {
     if (sequence.weight === 0) continue;
-    const trained = countTrained(sequence.mask);
-    const rewarded = sequence.entropyMask ? countTrained(sequence.mask, sequence.entropyMask) : trained;
+    const trained = countTrained(sequence.lossMask);
+    const rewarded = sequence.entropyMask ? countTrained(sequence.lossMask, sequence.entropyMask) : trained;
     tokens += trained;
     entropyTokens += rewarded;
     if (trained > 0) counted++;
@@ -37,9 +37,9 @@ export function countLossTokens(sequences: readonly CountedSequence[]): LossCoun
 }
 
 /** Number of positions where every mask is set. */
-export function countTrained(mask: ArrayLike<number>, also: ArrayLike<number> = mask): number {
+export function countTrained(lossMask: ArrayLike<number>, also: ArrayLike<number> = lossMask): number {
   let count = 0;
-  for (let t = 0; t < mask.length; t++) if (mask[t] && also[t]) count++;
+  for (let t = 0; t < lossMask.length; t++) if (lossMask[t] && also[t]) count++;
   return count;
 }
 
@@ -53,8 +53,8 @@ export function countTrained(mask: ArrayLike<number>, also: ArrayLike<number> = 
  * | `seq_mean_token_sum` | 1 / sequences |
  * | `dr_grpo` | 1 / (sequences · L) (Liu et al., 2025); verl's `seq-mean-token-sum-norm` lacks the 1 / sequences |
  *
- * @param tokens trained tokens of the optimiser step
- * @param sequences trained sequences of the optimiser step
+ * @param tokens trained tokens of the optimizer step
+ * @param sequences trained sequences of the optimizer step
  * @param ownTokens trained tokens of this token's sequence
  */
 export function tokenFactor(

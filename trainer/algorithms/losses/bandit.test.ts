@@ -17,11 +17,11 @@ const closed = JSON.parse(
 function banditGradient(rewards: readonly [number, number]): Float64Array {
   const { advantages } = estimateAdvantages(
     'dr_grpo',
-    rewards.map(reward => ({ mask: [1], rewards: [reward], groupId: 0 })),
+    rewards.map(reward => ({ lossMask: [1], rewards: [reward], groupId: 0 })),
   );
   const sequences = advantages.map(own => ({
     tokenIds: Int32Array.of(0),
-    mask: Uint8Array.of(1),
+    lossMask: Uint8Array.of(1),
     logProbs: Float32Array.of(Math.log(0.5)),
     advantages: Float32Array.from(own),
   }));

@@ -4,7 +4,7 @@ import { DEFAULT_LOSS_SETTINGS } from './settings.ts';
 
 const sequence = {
   tokenIds: new Int32Array(3),
-  mask: Uint8Array.of(0, 1, 1),
+  lossMask: Uint8Array.of(0, 1, 1),
   logProbs: Float32Array.of(0, -1, -2),
   proximalLogProbs: Float32Array.of(0, -1.5, -1.5),
   advantages: new Float32Array(3),
@@ -20,7 +20,7 @@ t.test('values that equal the returns explain all', async t => {
   });
 });
 
-t.test('the distance between behaviour and proximal policy is logged where it matters', async t => {
+t.test('the distance between behavior and proximal policy is logged where it matters', async t => {
   const { values: _, ...rest } = sequence;
   const found = batchMetrics([rest], { ...DEFAULT_LOSS_SETTINGS, policy: 'decoupled_ppo' });
   t.equal(found['actor/mismatch_kl'], 0);

@@ -21,8 +21,8 @@ function valueMetrics(sequences: readonly TrainingSequence[]): Record<string, nu
   const returns: number[] = [];
   for (const sequence of sequences) {
     if (!sequence.values || !sequence.returns) continue;
-    for (let t = 0; t < sequence.mask.length; t++) {
-      if (!sequence.mask[t]) continue;
+    for (let t = 0; t < sequence.lossMask.length; t++) {
+      if (!sequence.lossMask[t]) continue;
       values.push(sequence.values[t]);
       returns.push(sequence.returns[t]);
     }
@@ -44,8 +44,8 @@ function offPolicyMetrics(
   for (const sequence of sequences) {
     const own = sequenceOffPolicyWeights(sequence, settings);
     if (!own) return {};
-    for (let t = 0; t < sequence.mask.length; t++) {
-      if (!sequence.mask[t]) continue;
+    for (let t = 0; t < sequence.lossMask.length; t++) {
+      if (!sequence.lossMask[t]) continue;
       differences.push(sequence.logProbs[t] - sequence.proximalLogProbs![t]);
       weights.push(own[t]);
     }

@@ -35,6 +35,6 @@ t.test('combinations without meaning are refused with the reason', async () => {
   refuse({ aggregation: 'dr_grpo', maxResponseLength: 0 }, /aggregation dr_grpo divides by it/);
   refuse(
     { policy: 'cross_entropy', offPolicy: { kind: 'tis', cap: 2 } },
-    /has no behaviour policy: use none$/,
+    /has no behavior policy: use none$/,
   );
 });

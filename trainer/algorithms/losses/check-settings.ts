@@ -40,7 +40,7 @@ function checkOffPolicy({ name, kind }: PolicyLoss, offPolicy: OffPolicySettings
   if (offPolicy.kind === 'none') return;
   if (kind === 'likelihood') {
     throw new RangeError(
-      `loss.off_policy.kind is ${offPolicy.kind}, but ${name} learns from given tokens and has no behaviour policy: use none`,
+      `loss.off_policy.kind is ${offPolicy.kind}, but ${name} learns from given tokens and has no behavior policy: use none`,
     );
   }
   if (offPolicy.kind === 'tis') {

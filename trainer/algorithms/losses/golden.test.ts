@@ -41,7 +41,7 @@ const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 function sequences({ mask, loss, values }: Case): TrainingSequence[] {
   return mask.map((row, i) => ({
     tokenIds: new Int32Array(row.length),
-    mask: Uint8Array.from(row),
+    lossMask: Uint8Array.from(row),
     logProbs: Float32Array.from(loss.old_log_prob[i]),
     advantages: Float32Array.from(loss.advantages[i]),
     values: Float32Array.from(values[i]),
@@ -151,7 +151,7 @@ t.test('closed form: aggregations', async t => {
 
 t.test('closed form: GSPO ratio', async t => {
   const input = {
-    mask: [1, 1, 1],
+    lossMask: [1, 1, 1],
     logProbs: [0.1, -0.3, 0.5],
     oldLogProbs: [0, 0, 0],
     advantages: [1, 1, 1],
@@ -161,9 +161,9 @@ t.test('closed form: GSPO ratio', async t => {
 });
 
 t.test('closed form: decoupled PPO and its corrections', async t => {
-  const input = { mask: [1], proximalLogProbs: [-1.1], behaviourLogProbs: [-1.6] };
+  const input = { lossMask: [1], proximalLogProbs: [-1.1], behaviorLogProbs: [-1.6] };
   const [weight] = offPolicyWeights(input, { kind: 'none' });
-  const { losses } = ppoLoss({ mask: [1], logProbs: [-1], oldLogProbs: [-1.1], advantages: [1] }, clip);
+  const { losses } = ppoLoss({ lossMask: [1], logProbs: [-1], oldLogProbs: [-1.1], advantages: [1] }, clip);
   t.ok(exact(weight, closed.decoupled_A1.w), 'weight');
   t.ok(exact(-losses[0], closed.decoupled_A1.ratio), 'ratio');
   t.ok(exact(weight * losses[0], closed.decoupled_A1.loss), 'loss');
@@ -175,7 +175,12 @@ t.test('closed form: decoupled PPO and its corrections', async t => {
 
 t.test('closed form: CISPO clips the weight and keeps the gradient', async t => {
   const logProb = -0.7;
-  const input = { mask: [1], logProbs: [logProb], oldLogProbs: [logProb - Math.log(1.5)], advantages: [1] };
+  const input = {
+    lossMask: [1],
+    logProbs: [logProb],
+    oldLogProbs: [logProb - Math.log(1.5)],
+    advantages: [1],
+  };
   const { losses, derivatives } = cispoLoss(input, { ...clip, clipHigh: 0.2 });
   t.ok(exact(losses[0], closed.cispo));
   t.ok(exact(derivatives[0], -1.2));

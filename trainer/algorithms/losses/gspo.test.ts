@@ -6,7 +6,7 @@ const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 t.test('one wild token does not clip its sequence, a shifted sequence is clipped as one', async t => {
   const run = (logProbs: number[]) =>
     gspoLoss(
-      { mask: logProbs.map(() => 1), logProbs, oldLogProbs: [0, 0, 0, 0], advantages: [1, 1, 1, 1] },
+      { lossMask: logProbs.map(() => 1), logProbs, oldLogProbs: [0, 0, 0, 0], advantages: [1, 1, 1, 1] },
       clip,
     );
   const wild = run([0.6, -0.2, -0.2, -0.2]);
@@ -17,8 +17,8 @@ t.test('one wild token does not clip its sequence, a shifted sequence is clipped
 
 t.test('the ratio is the mean over trained tokens', async t => {
   const input = { logProbs: [0.2, Number.NaN, 0], oldLogProbs: [0, 0, 0], advantages: [1, 1, 1] };
-  const { losses } = gspoLoss({ mask: [1, 0, 1], ...input }, clip);
+  const { losses } = gspoLoss({ lossMask: [1, 0, 1], ...input }, clip);
   t.ok(Math.abs(losses[0] + Math.exp(0.1)) < 1e-12);
   t.equal(losses[1], 0);
-  t.same(Array.from(gspoLoss({ mask: [0, 0, 0], ...input }, clip).losses), [0, 0, 0]);
+  t.same(Array.from(gspoLoss({ lossMask: [0, 0, 0], ...input }, clip).losses), [0, 0, 0]);
 });

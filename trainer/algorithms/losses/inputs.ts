@@ -20,7 +20,7 @@ export interface LossStructure {
 }
 
 /** What the model and the batch offer to the loss. */
-export interface LossOffer {
+export interface AvailableLossInputs {
   /** The model has a value head and the sequences have `returns` and `values`. */
   readonly value: boolean;
   /** The graph computes entropies; without them neither the bonus nor the metric exists. */
@@ -29,7 +29,7 @@ export interface LossOffer {
   readonly policy?: boolean;
 }
 
-export function lossStructure(settings: LossSettings, offer: LossOffer): LossStructure {
+export function lossStructure(settings: LossSettings, offer: AvailableLossInputs): LossStructure {
   const supervised = policyLoss(settings.policy).kind === 'likelihood';
   const value = offer.value && !supervised;
   const policy = offer.policy ?? true;
@@ -48,7 +48,7 @@ function hasRatios({ policy }: LossStructure): boolean {
 }
 
 export function lossTokenInputs(structure: LossStructure): readonly LossTokenInput[] {
-  const names: LossTokenInput[] = ['mask'];
+  const names: LossTokenInput[] = ['lossMask'];
   if (structure.policy !== null) names.push('policyWeights');
   if (hasRatios(structure)) names.push('oldLogProbs', 'advantages');
   if (structure.policy !== null) names.push(...(policyLoss(structure.policy).reads ?? []));
@@ -70,7 +70,7 @@ export function lossScalarInputs(structure: LossStructure): readonly LossScalarI
   return names;
 }
 
-/** Values of the scalar inputs; `counts` are those of the whole optimiser step. */
+/** Values of the scalar inputs; `counts` are those of the whole optimizer step. */
 export function lossScalars(
   settings: LossSettings,
   counts: LossCounts,
@@ -92,7 +92,7 @@ export type LossInputs = Readonly<Partial<Record<LossTokenInput, Float32Array>>>
 
 /**
  * The token inputs of one sequence.
- * @param counts of the whole optimiser step, from `countLossTokens`
+ * @param counts of the whole optimizer step, from `countLossTokens`
  * @throws RangeError when the sequence lacks an array that the settings need
  */
 export function lossInputs(
@@ -103,33 +103,33 @@ export function lossInputs(
 ): LossInputs {
   const weight = sequence.weight ?? 1;
   if (!(weight >= 0)) throw new RangeError(`weight of a training sequence is ${weight}; it must be ≥ 0`);
-  const mask = weight === 0 ? new Uint8Array(sequence.mask.length) : sequence.mask;
-  const entropyMask = sequence.entropyMask ?? sequence.mask;
-  const own = countTrained(mask);
+  const lossMask = weight === 0 ? new Uint8Array(sequence.lossMask.length) : sequence.lossMask;
+  const entropyMask = sequence.entropyMask ?? sequence.lossMask;
+  const own = countTrained(lossMask);
   const factor = (tokens: number, sequences: number, ownTokens: number) =>
     weight * tokenFactor(settings.aggregation, tokens, sequences, ownTokens, settings.maxResponseLength);
   const policyFactor = own === 0 ? 0 : factor(counts.tokens, counts.sequences, own);
-  const ownEntropy = countTrained(mask, entropyMask);
+  const ownEntropy = countTrained(lossMask, entropyMask);
   const entropyFactor =
     ownEntropy === 0 ? 0 : factor(counts.entropyTokens, counts.entropySequences, ownEntropy);
-  const rewarded = (t: number) => mask[t] !== 0 && entropyMask[t] !== 0;
+  const rewarded = (t: number) => lossMask[t] !== 0 && entropyMask[t] !== 0;
 
   const makers: Record<LossTokenInput, () => Float32Array> = {
-    mask: () => select(mask, () => 1),
-    oldLogProbs: () => pick(mask, ratioDenominator(sequence, settings)),
-    advantages: () => pick(mask, sequence.advantages),
+    lossMask: () => select(lossMask, () => 1),
+    oldLogProbs: () => pick(lossMask, ratioDenominator(sequence, settings)),
+    advantages: () => pick(lossMask, sequence.advantages),
     policyWeights: () => {
       const weights = sequenceOffPolicyWeights(sequence, settings);
-      return select(mask, t => (weights ? policyFactor * weights[t] : policyFactor));
+      return select(lossMask, t => (weights ? policyFactor * weights[t] : policyFactor));
     },
-    klWeights: () => select(mask, () => policyFactor),
-    referenceLogProbs: () => pick(mask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
-    entropyMask: () => select(mask, t => (rewarded(t) ? 1 : 0)),
-    entropyWeights: () => select(mask, t => (rewarded(t) ? entropyFactor : 0)),
-    valueWeights: () => select(mask, () => weight * inverse(counts.tokens)),
-    returns: () => pick(mask, required(sequence, 'returns', 'a value head needs')),
-    oldValues: () => pick(mask, required(sequence, 'values', 'value clipping needs')),
-    meanWeights: () => select(mask, () => 1 / own),
+    klWeights: () => select(lossMask, () => policyFactor),
+    referenceLogProbs: () => pick(lossMask, required(sequence, 'referenceLogProbs', 'a KL term needs')),
+    entropyMask: () => select(lossMask, t => (rewarded(t) ? 1 : 0)),
+    entropyWeights: () => select(lossMask, t => (rewarded(t) ? entropyFactor : 0)),
+    valueWeights: () => select(lossMask, () => weight * inverse(counts.tokens)),
+    returns: () => pick(lossMask, required(sequence, 'returns', 'a value head needs')),
+    oldValues: () => pick(lossMask, required(sequence, 'values', 'value clipping needs')),
+    meanWeights: () => select(lossMask, () => 1 / own),
   };
   return Object.fromEntries(lossTokenInputs(structure).map(name => [name, makers[name]()]));
 }
@@ -151,7 +151,7 @@ export function sequenceOffPolicyWeights(
 ): Float64Array | null {
   if (!usesProximal(settings)) return null;
   const proximalLogProbs = required(sequence, 'proximalLogProbs', why(settings));
-  const input = { mask: sequence.mask, proximalLogProbs, behaviourLogProbs: sequence.logProbs };
+  const input = { lossMask: sequence.lossMask, proximalLogProbs, behaviorLogProbs: sequence.logProbs };
   return offPolicyWeights(input, settings.offPolicy);
 }
 
@@ -173,12 +173,12 @@ function inverse(count: number): number {
   return count === 0 ? 0 : 1 / count;
 }
 
-function pick(mask: Uint8Array, values: ArrayLike<number>): Float32Array {
-  return select(mask, t => values[t]);
+function pick(lossMask: Uint8Array, values: ArrayLike<number>): Float32Array {
+  return select(lossMask, t => values[t]);
 }
 
-function select(mask: Uint8Array, at: (t: number) => number): Float32Array {
-  const array = new Float32Array(mask.length);
-  for (let t = 0; t < mask.length; t++) if (mask[t]) array[t] = at(t);
+function select(lossMask: Uint8Array, at: (t: number) => number): Float32Array {
+  const array = new Float32Array(lossMask.length);
+  for (let t = 0; t < lossMask.length; t++) if (lossMask[t]) array[t] = at(t);
   return array;
 }

@@ -2,11 +2,11 @@ import { clampLogRatio } from './policy-loss.ts';
 import type { OffPolicySettings } from './settings.ts';
 
 export interface OffPolicyInput {
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
   /** log π_prox: the weights at the start of the update. */
   readonly proximalLogProbs: ArrayLike<number>;
   /** log π_behave: the weights each token was sampled under. */
-  readonly behaviourLogProbs: ArrayLike<number>;
+  readonly behaviorLogProbs: ArrayLike<number>;
 }
 
 /**
@@ -23,13 +23,13 @@ export interface OffPolicyInput {
  * Tokens weighed 0 still count in the averages, so that counts stay known before the update.
  */
 export function offPolicyWeights(input: OffPolicyInput, settings: OffPolicySettings): Float64Array {
-  const { mask, proximalLogProbs, behaviourLogProbs } = input;
-  const weights = new Float64Array(mask.length);
+  const { lossMask, proximalLogProbs, behaviorLogProbs } = input;
+  const weights = new Float64Array(lossMask.length);
   let logSum = 0;
   let count = 0;
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
-    const logRatio = clampLogRatio(proximalLogProbs[t] - behaviourLogProbs[t]);
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
+    const logRatio = clampLogRatio(proximalLogProbs[t] - behaviorLogProbs[t]);
     weights[t] = tokenWeight(Math.exp(logRatio), settings);
     logSum += logRatio;
     count++;

@@ -8,7 +8,7 @@ export const LOG_RATIO_LIMIT = 20;
  * Arrays over tokens that a loss reads. All are float32, have the length of the sequence, are 0 where not trained, and may be
  * padded with zeros or packed at will.
  *
- * - `mask` 1 on trained tokens
+ * - `lossMask` 1 on trained tokens
  * - `oldLogProbs` the ratio's denominator; `advantages`; `referenceLogProbs`; `returns`; `oldValues`
  * - `policyWeights` aggregation × sequence weight × off-policy weight; `klWeights`, `entropyWeights` the same for
  *   their terms without the off-policy weight; `valueWeights` sequence weight / tokens of the step
@@ -16,7 +16,7 @@ export const LOG_RATIO_LIMIT = 20;
  * - `meanWeights` 1 / trained tokens of the sequence
  */
 export type LossTokenInput =
-  | 'mask'
+  | 'lossMask'
   | 'oldLogProbs'
   | 'advantages'
   | 'policyWeights'

@@ -3,7 +3,7 @@ import { clampLogRatio, LOG_RATIO_LIMIT } from './policy-loss.ts';
 
 /** What a policy loss sees of one sequence; all arrays run over its tokens, masked entries are never read. */
 export interface ReferenceInput {
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
   /** log π_θ under the weights being trained. */
   readonly logProbs: ArrayLike<number>;
   /** log-probabilities in the ratio's denominator. */
@@ -55,10 +55,10 @@ export function clippedSurrogate(
 
 /** PPO: see ppo.ts. */
 export function ppoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
-  const { mask, logProbs, oldLogProbs, advantages } = input;
-  const output = emptyOutput(mask.length);
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+  const { lossMask, logProbs, oldLogProbs, advantages } = input;
+  const output = emptyOutput(lossMask.length);
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     const logRatio = logProbs[t] - oldLogProbs[t];
     const ratio = Math.exp(clampLogRatio(logRatio));
     const token = clippedSurrogate(ratio, advantages[t], settings);
@@ -73,12 +73,12 @@ export function ppoLoss(input: ReferenceInput, settings: ClipSettings): Referenc
 
 /** GSPO: see gspo.ts. */
 export function gspoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
-  const { mask, advantages } = input;
-  const output = emptyOutput(mask.length);
+  const { lossMask, advantages } = input;
+  const output = emptyOutput(lossMask.length);
   const logRatio = meanLogRatio(input);
   const ratio = Math.exp(Math.min(logRatio, SEQUENCE_LOG_RATIO_LIMIT));
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     const token = clippedSurrogate(ratio, advantages[t], { ...settings, dualClip: 0 });
     output.losses[t] = token.loss;
     const flat = token.clipped || logRatio > SEQUENCE_LOG_RATIO_LIMIT;
@@ -89,12 +89,12 @@ export function gspoLoss(input: ReferenceInput, settings: ClipSettings): Referen
 }
 
 /** Mean of log π_θ − log π_old over the trained tokens; 0 when there are none. */
-export function meanLogRatio(input: Pick<ReferenceInput, 'mask' | 'logProbs' | 'oldLogProbs'>): number {
-  const { mask, logProbs, oldLogProbs } = input;
+export function meanLogRatio(input: Pick<ReferenceInput, 'lossMask' | 'logProbs' | 'oldLogProbs'>): number {
+  const { lossMask, logProbs, oldLogProbs } = input;
   let sum = 0;
   let count = 0;
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     sum += logProbs[t] - oldLogProbs[t];
     count++;
   }
@@ -103,10 +103,10 @@ export function meanLogRatio(input: Pick<ReferenceInput, 'mask' | 'logProbs' | '
 
 /** CISPO: see cispo.ts. */
 export function cispoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
-  const { mask, logProbs, oldLogProbs, advantages } = input;
-  const output = emptyOutput(mask.length);
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+  const { lossMask, logProbs, oldLogProbs, advantages } = input;
+  const output = emptyOutput(lossMask.length);
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     const ratio = Math.exp(clampLogRatio(logProbs[t] - oldLogProbs[t]));
     const weight = Math.min(Math.max(ratio, 1 - settings.clipLow), 1 + settings.clipHigh);
     output.losses[t] = -weight * advantages[t] * logProbs[t];
@@ -118,12 +118,12 @@ export function cispoLoss(input: ReferenceInput, settings: ClipSettings): Refere
 
 /** Negative log-likelihood of given tokens (supervised learning): loss = −log π_θ. Advantages are not read. */
 export function crossEntropyLoss({
-  mask,
+  lossMask,
   logProbs,
-}: Pick<ReferenceInput, 'mask' | 'logProbs'>): ReferenceOutput {
-  const output = emptyOutput(mask.length);
-  for (let t = 0; t < mask.length; t++) {
-    if (!mask[t]) continue;
+}: Pick<ReferenceInput, 'lossMask' | 'logProbs'>): ReferenceOutput {
+  const output = emptyOutput(lossMask.length);
+  for (let t = 0; t < lossMask.length; t++) {
+    if (!lossMask[t]) continue;
     output.losses[t] = -logProbs[t];
     output.derivatives[t] = -1;
   }

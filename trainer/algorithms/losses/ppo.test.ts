@@ -3,7 +3,10 @@ import { ppoLoss } from './policy-reference.test-data.ts';
 
 const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 const run = (ratio: number, advantage: number, settings = clip) =>
-  ppoLoss({ mask: [1], logProbs: [Math.log(ratio)], oldLogProbs: [0], advantages: [advantage] }, settings);
+  ppoLoss(
+    { lossMask: [1], logProbs: [Math.log(ratio)], oldLogProbs: [0], advantages: [advantage] },
+    settings,
+  );
 
 t.test('the gradient stops where the ratio has moved far enough, and only there', async t => {
   t.equal(run(1.3, 1).derivatives[0], 0, 'a good token that became likely enough');
@@ -25,7 +28,7 @@ t.test('the dual clip bounds the loss of bad tokens that became very likely', as
 
 t.test('absurd log-ratios stay finite and masked tokens are not read', async t => {
   const output = ppoLoss(
-    { mask: [1, 0], logProbs: [0, Number.NaN], oldLogProbs: [-900, 0], advantages: [-1, 1] },
+    { lossMask: [1, 0], logProbs: [0, Number.NaN], oldLogProbs: [-900, 0], advantages: [-1, 1] },
     { ...clip, dualClip: 0 },
   );
   t.ok(Math.abs(output.losses[0] - Math.exp(20)) < 1);

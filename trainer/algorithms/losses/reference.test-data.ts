@@ -31,7 +31,7 @@ export interface LossResult {
  *
  * loss = policy − entropyCoefficient · entropy + klCoefficient · KL + valueCoefficient · value
  *
- * @param counts of the whole optimiser step
+ * @param counts of the whole optimizer step
  */
 export function numericLoss(
   sequences: readonly TrainingSequence[],
@@ -42,30 +42,30 @@ export function numericLoss(
 ): LossResult {
   const sums = new Map<string, number>();
   const add = (name: string, amount: number) => sums.set(name, (sums.get(name) ?? 0) + amount);
-  const blank = () => sequences.map(sequence => new Float64Array(sequence.mask.length));
+  const blank = () => sequences.map(sequence => new Float64Array(sequence.lossMask.length));
   const gradients = { logProbs: blank(), entropies: blank(), values: blank() };
   let loss = 0;
   sequences.forEach((sequence, i) => {
     const weight = sequence.weight ?? 1;
     if (weight === 0) return;
-    const { mask } = sequence;
+    const { lossMask } = sequence;
     const { logProbs, entropies, values } = outputs[i];
     const factor = (tokens: number, count: number, own: number) =>
       weight * tokenFactor(settings.aggregation, tokens, count, own, settings.maxResponseLength);
-    const aggregation = factor(counts.tokens, counts.sequences, countTrained(mask));
+    const aggregation = factor(counts.tokens, counts.sequences, countTrained(lossMask));
     const oldLogProbs = ratioDenominator(sequence, settings);
     const offPolicy = sequenceOffPolicyWeights(sequence, settings);
     const policy = POLICY_REFERENCES[settings.policy](
-      { mask, logProbs, oldLogProbs, advantages: sequence.advantages },
+      { lossMask: lossMask, logProbs, oldLogProbs, advantages: sequence.advantages },
       settings,
     );
     const supervised = settings.policy === 'cross_entropy';
-    const entropyMask = sequence.entropyMask ?? mask;
-    const ownEntropy = countTrained(mask, entropyMask);
+    const entropyMask = sequence.entropyMask ?? lossMask;
+    const ownEntropy = countTrained(lossMask, entropyMask);
     const entropyFactor = factor(counts.entropyTokens, counts.entropySequences, ownEntropy);
 
-    for (let t = 0; t < mask.length; t++) {
-      if (!mask[t]) continue;
+    for (let t = 0; t < lossMask.length; t++) {
+      if (!lossMask[t]) continue;
       const policyFactor = aggregation * (offPolicy ? offPolicy[t] : 1);
       loss += policyFactor * policy.losses[t];
       gradients.logProbs[i][t] += policyFactor * policy.derivatives[t];
@@ -147,17 +147,17 @@ export function valueLoss(value: number, oldValue: number, target: number, clip:
 /** Aggregates token losses of whole sequences; masked entries are selected away, whatever they hold. */
 export function aggregate(
   losses: readonly ArrayLike<number>[],
-  masks: readonly ArrayLike<number>[],
+  lossMasks: readonly ArrayLike<number>[],
   aggregation: Aggregation,
   maxResponseLength: number,
 ): number {
-  const counts = countLossTokens(masks.map(mask => ({ mask })));
+  const counts = countLossTokens(lossMasks.map(lossMask => ({ lossMask })));
   let sum = 0;
   for (let i = 0; i < losses.length; i++) {
-    const mask = masks[i];
-    const own = countTrained(mask);
+    const lossMask = lossMasks[i];
+    const own = countTrained(lossMask);
     const factor = tokenFactor(aggregation, counts.tokens, counts.sequences, own, maxResponseLength);
-    for (let t = 0; t < mask.length; t++) if (mask[t]) sum += factor * losses[i][t];
+    for (let t = 0; t < lossMask.length; t++) if (lossMask[t]) sum += factor * losses[i][t];
   }
   return sum;
 }

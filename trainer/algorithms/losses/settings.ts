@@ -1,4 +1,4 @@
-/** How token losses become one number; counts run over the whole optimiser step (SPEC names as in verl). */
+/** How token losses become one number; counts run over the whole optimizer step (SPEC names as in verl). */
 export type Aggregation = (typeof AGGREGATIONS)[number];
 export const AGGREGATIONS = ['token_mean', 'seq_mean_token_mean', 'seq_mean_token_sum', 'dr_grpo'] as const;
 
@@ -29,7 +29,7 @@ export interface LossSettings {
   readonly maxResponseLength: number;
   readonly entropyCoefficient: number;
   readonly kl: { readonly estimator: KlEstimator; readonly coefficient: number };
-  /** `clip` is the largest move of the prediction away from the behaviour value; 0 turns clipping off. */
+  /** `clip` is the largest move of the prediction away from the behavior value; 0 turns clipping off. */
   readonly value: { readonly coefficient: number; readonly clip: number };
   readonly offPolicy: OffPolicySettings;
 }

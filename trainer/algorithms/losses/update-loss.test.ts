@@ -5,41 +5,41 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { countLossTokens, type LossCounts } from './aggregation.ts';
-import { type LossOffer, lossInputs, lossScalars, lossStructure } from './inputs.ts';
+import { type AvailableLossInputs, lossInputs, lossScalars, lossStructure } from './inputs.ts';
 import { type CurrentOutputs, type LossResult, numericLoss } from './reference.test-data.ts';
 import { POLICY_LOSSES } from './registry.ts';
 import { AGGREGATIONS, DEFAULT_LOSS_SETTINGS, KL_ESTIMATORS, type LossSettings } from './settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
 
 const LENGTH = 9;
-const offer: LossOffer = { value: true, entropy: true };
+const offer: AvailableLossInputs = { value: true, entropy: true };
 
 /** A batch whose masked entries are NaN wherever the loss must not look. */
 function makeBatch(seed: number, count = 4): { sequences: TrainingSequence[]; outputs: CurrentOutputs[] } {
   const random = Random.fromSeed(seed);
-  const array = (mask: Uint8Array, low: number, high: number) =>
-    Float32Array.from(mask, on => (on ? low + (high - low) * random.float() : Number.NaN));
+  const array = (lossMask: Uint8Array, low: number, high: number) =>
+    Float32Array.from(lossMask, on => (on ? low + (high - low) * random.float() : Number.NaN));
   const sequences: TrainingSequence[] = [];
   const outputs: CurrentOutputs[] = [];
   for (let i = 0; i < count; i++) {
-    const mask = Uint8Array.from({ length: LENGTH }, (_, t) => (t > 1 && random.float() < 0.7 ? 1 : 0));
-    mask[2] = 1;
-    const entropyMask = mask.map((on, t) => (t % 2 === 0 ? on : 0));
-    const logProbs = array(mask, -3, -0.1);
+    const lossMask = Uint8Array.from({ length: LENGTH }, (_, t) => (t > 1 && random.float() < 0.7 ? 1 : 0));
+    lossMask[2] = 1;
+    const entropyMask = lossMask.map((on, t) => (t % 2 === 0 ? on : 0));
+    const logProbs = array(lossMask, -3, -0.1);
     const near = (spread: number) => logProbs.map(x => x + spread * (random.float() - 0.5));
     sequences.push({
       tokenIds: new Int32Array(LENGTH),
-      mask,
+      lossMask: lossMask,
       entropyMask,
       logProbs,
       proximalLogProbs: near(1),
       referenceLogProbs: near(2),
-      advantages: array(mask, -2, 2),
-      returns: array(mask, -2, 2),
-      values: array(mask, -2, 2),
+      advantages: array(lossMask, -2, 2),
+      returns: array(lossMask, -2, 2),
+      values: array(lossMask, -2, 2),
       weight: [1, 0.5, 0, 2][i % 4],
     });
-    outputs.push({ logProbs: near(3), entropies: array(mask, 0, 2), values: array(mask, -2, 2) });
+    outputs.push({ logProbs: near(3), entropies: array(lossMask, 0, 2), values: array(lossMask, -2, 2) });
   }
   return { sequences, outputs };
 }
@@ -185,7 +185,7 @@ for (const [name, settings] of differentiable) {
     for (const key of ['logProbs', 'entropies', 'values'] as const) {
       sequences.forEach((sequence, i) => {
         for (let k = 0; k < LENGTH; k++) {
-          if (!sequence.mask[k]) continue;
+          if (!sequence.lossMask[k]) continue;
           const moved = (step: number) => {
             const array = Float64Array.from(outputs[i][key]!);
             array[k] += step;
@@ -240,7 +240,7 @@ t.test(
     const outputs = [{ logProbs: sequence.logProbs, entropies: sequence.values, values: sequence.values }];
     const settings = { ...DEFAULT_LOSS_SETTINGS, kl: { estimator: 'k3' as const, coefficient: 1 } };
     const { metrics } = graphLoss(batch, outputs, settings, countLossTokens(batch));
-    const trained = Array.from(sequence.advantages).filter((_, k) => sequence.mask[k]);
+    const trained = Array.from(sequence.advantages).filter((_, k) => sequence.lossMask[k]);
     const meanAdvantage = trained.reduce((a, b) => a + b, 0) / trained.length;
     t.equal(metrics['actor/pg_clipfrac'], 0);
     t.equal(Math.abs(metrics['actor/ppo_kl']), 0);

@@ -32,7 +32,13 @@ export interface LossGraph {
   readonly loss: Tensor;
   /** Scalars by their logged names; summed over micro-batches and workers they are the step's metrics. */
   readonly metrics: ReadonlyMap<string, Tensor>;
+  /** What the policy's part of the loss is the sum of, coefficients included. */
+  readonly components: ReadonlyMap<LossComponent, Tensor>;
 }
+
+/** Parts of the policy's loss whose gradients are told apart. */
+export type LossComponent = (typeof LOSS_COMPONENTS)[number];
+export const LOSS_COMPONENTS = ['task', 'entropy', 'kl'] as const;
 
 /** Name of a loss input among the graph's inputs. */
 export function lossInputName(name: LossTokenInput | LossScalarInput): string {
@@ -56,6 +62,7 @@ class LossTerms {
   readonly g: GraphBuilder;
   readonly outputs: ModelOutputs;
   readonly metrics = new Map<string, Tensor>();
+  readonly components = new Map<LossComponent, Tensor>();
   loss: Tensor;
   readonly #inputs: LossGraphInputs;
   readonly #mask: Tensor;
@@ -64,7 +71,7 @@ class LossTerms {
     this.g = g;
     this.outputs = outputs;
     this.#inputs = inputs;
-    this.#mask = g.greater(this.token('mask'), 0.5);
+    this.#mask = g.greater(this.token('lossMask'), 0.5);
     this.loss = g.constant(0);
   }
 
@@ -118,7 +125,7 @@ export function buildUpdateLoss(
   if (structure.kl) addKlTerm(terms, structure.kl);
   if (structure.entropy) addEntropyTerm(terms);
   if (structure.value) addValueTerm(terms, structure.valueClip);
-  return { loss: terms.loss, metrics: terms.metrics };
+  return { loss: terms.loss, metrics: terms.metrics, components: terms.components };
 }
 
 function addPolicyTerm(
@@ -132,6 +139,7 @@ function addPolicyTerm(
   const logProbs = terms.trained('logProbs');
   const policy = loss.tokenLosses(g, { logProbs, token, scalar, dualClip, sequenceSum });
   terms.loss = terms.weighted(policy.losses, 'policyWeights');
+  terms.components.set('task', terms.loss);
   if (loss.kind === 'likelihood') {
     metrics.set('sft/loss', terms.loss);
     return;
@@ -150,7 +158,9 @@ function addKlTerm(terms: LossTerms, estimator: KlEstimator): void {
   const difference = g.sub(terms.trained('logProbs'), terms.token('referenceLogProbs'));
   const kl = terms.weighted(klLoss(g, estimator, difference), 'klWeights');
   terms.metrics.set('actor/kl_loss', kl);
-  terms.loss = g.add(terms.loss, g.mul(kl, terms.scalar('klCoefficient')));
+  const term = g.mul(kl, terms.scalar('klCoefficient'));
+  terms.components.set('kl', term);
+  terms.loss = g.add(terms.loss, term);
 }
 
 function addEntropyTerm(terms: LossTerms): void {
@@ -159,7 +169,9 @@ function addEntropyTerm(terms: LossTerms): void {
   const entropies = g.where(rewarded, given(outputs.entropies, 'model output entropies'), 0);
   const bonus = terms.weighted(entropies, 'entropyWeights');
   terms.metrics.set('actor/entropy', g.mul(g.sum(entropies), terms.scalar('inverseEntropyTokens')));
-  terms.loss = g.sub(terms.loss, g.mul(bonus, terms.scalar('entropyCoefficient')));
+  const term = g.mul(bonus, terms.scalar('entropyCoefficient'));
+  terms.components.set('entropy', g.neg(term));
+  terms.loss = g.sub(terms.loss, term);
 }
 
 function addValueTerm(terms: LossTerms, clips: boolean): void {

@@ -3,7 +3,7 @@ import { penalizeRewards } from './kl-penalty.ts';
 
 t.test('sampled tokens pay for the distance to the reference, masked tokens keep their reward', async t => {
   const sequence = {
-    mask: [1, 0, 1],
+    lossMask: [1, 0, 1],
     rewards: [0, 5, 1],
     logProbs: [-1, Number.NaN, -0.5],
     referenceLogProbs: [-1.5, Number.NaN, -0.5],

@@ -7,7 +7,7 @@ import type { KlEstimator } from '../losses/settings.ts';
  */
 export function penalizeRewards(
   sequence: {
-    readonly mask: ArrayLike<number>;
+    readonly lossMask: ArrayLike<number>;
     readonly rewards: ArrayLike<number>;
     readonly logProbs: ArrayLike<number>;
     readonly referenceLogProbs: ArrayLike<number>;
@@ -15,8 +15,8 @@ export function penalizeRewards(
   estimator: KlEstimator,
   coefficient: number,
 ): Float64Array {
-  const { mask, rewards, logProbs, referenceLogProbs } = sequence;
+  const { lossMask, rewards, logProbs, referenceLogProbs } = sequence;
   return Float64Array.from(rewards, (reward, t) =>
-    mask[t] ? reward - coefficient * klEstimate(estimator, logProbs[t] - referenceLogProbs[t]) : reward,
+    lossMask[t] ? reward - coefficient * klEstimate(estimator, logProbs[t] - referenceLogProbs[t]) : reward,
   );
 }

@@ -11,7 +11,7 @@ interface GoldenEpisode {
   readonly initial: { readonly group_id: number; readonly tag: string }[];
   readonly episode_reward_raw: number[];
   readonly episode_penalty: number[];
-  readonly normalised: Record<string, number[]>;
+  readonly normalized: Record<string, number[]>;
 }
 
 const file = new URL('../../../test/golden/manager_episodes.json', import.meta.url);
@@ -24,7 +24,7 @@ episodes.forEach((golden, number) => {
       groupId: group_id,
       tag,
     }));
-    for (const [key, wanted] of Object.entries(golden.normalised)) {
+    for (const [key, wanted] of Object.entries(golden.normalized)) {
       const [grouping, method] = key.split('/') as [RewardGrouping, RewardMethod];
       const found = normalizeRewards(batch, { grouping, method });
       t.ok(
@@ -35,7 +35,7 @@ episodes.forEach((golden, number) => {
   });
 });
 
-t.test('equal rewards normalise to 0', async t => {
+t.test('equal rewards normalize to 0', async t => {
   const batch = [1, 1, 1].map(reward => ({ reward, groupId: 0, tag: 'a' }));
   for (const method of ['mean', 'mean_std', 'asym_clip'] as const) {
     t.same(normalizeRewards(batch, { grouping: 'state', method }), new Float64Array(3), method);

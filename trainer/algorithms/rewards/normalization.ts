@@ -1,6 +1,6 @@
 import { mean, positionsBy, unbiasedStd } from '../statistics.ts';
 
-/** Which episodes are normalised together: a group of equal starts, the whole batch, or all episodes of a tag. */
+/** Which episodes are normalized together: a group of equal starts, the whole batch, or all episodes of a tag. */
 export type RewardGrouping = (typeof REWARD_GROUPINGS)[number];
 export const REWARD_GROUPINGS = ['state', 'batch', 'inductive'] as const;
 
@@ -24,7 +24,7 @@ const ASYMMETRIC_LOW = -1;
 const ASYMMETRIC_HIGH = 3;
 
 /**
- * Normalised rewards, one per episode:
+ * Normalized rewards, one per episode:
  *
  * identity R · mean R − mean · mean_std (R − mean) / (std + 1e-6), 0 where std ≤ 1e-6 · asym_clip = mean_std clipped to
  * −1 … 3. Standard deviations are unbiased; an episode alone in its set keeps R under every method.

@@ -74,7 +74,7 @@ export const AlgorithmSettings = Type.Object(
     ),
     filter: FilterConfig,
     ppo_epochs: positive(1),
-    /** Sequences of one optimiser step: episodes, or turns where the context mode cuts them. */
+    /** Sequences of one optimizer step: episodes, or turns where the context mode cuts them. */
     mini_batch_size: positive(32),
     entropy_on: choice(['all', 'actions'], 'all'),
   },

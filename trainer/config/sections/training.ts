@@ -29,7 +29,7 @@ export const WarmStart = Type.Object(
     /** Share of turns that take random actions instead. */
     random_turns: share(0),
     /**
-     * Which tokens are learnt: `responses`, or `everything`: the prompts too, so that the policy also learns to
+     * Which tokens are learned: `responses`, or `everything`: the prompts too, so that the policy also learns to
      * foresee what the environment shows next. Of random play it then learns how the world moves, but not what to do.
      */
     learn: choice(['responses', 'everything'], 'responses'),

@@ -2,8 +2,8 @@
 export interface TrainingSequence {
   readonly tokenIds: Int32Array;
   /** 1 on tokens the policy sampled (and that are trained on). */
-  readonly mask: Uint8Array;
-  /** Behaviour log-probabilities. */
+  readonly lossMask: Uint8Array;
+  /** Behavior log-probabilities. */
   readonly logProbs: Float32Array;
   readonly advantages: Float32Array;
   /** Targets of the value head; absent without one. */
@@ -13,10 +13,10 @@ export interface TrainingSequence {
   readonly referenceLogProbs?: Float32Array;
   /** log π_prox, for the decoupled loss. */
   readonly proximalLogProbs?: Float32Array;
-  /** 1 on tokens whose entropy is rewarded; absent: same as `mask`. */
+  /** 1 on tokens whose entropy is rewarded; absent: same as `lossMask`. */
   readonly entropyMask?: Uint8Array;
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;
-  /** Grammar the masked tokens were sampled under: the loss takes the same mask. Each run of the mask is one response. */
+  /** Grammar the trained tokens were sampled under: the loss takes the same mask. Each run of ones in the loss mask is one response. */
   readonly grammar?: string;
 }

@@ -2,8 +2,8 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import { compileAttention } from './attention-kernel.ts';
-import { type AttentionShape, FUTURE_MASK, pageBytes } from './page-layout.ts';
-import { PAGE_POSITIONS } from './page-table.ts';
+import { type AttentionShape, blockBytes, FUTURE_MASK } from './block-layout.ts';
+import { BLOCK_SIZE } from './block-table.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;
@@ -47,17 +47,17 @@ for (const shape of [
   { heads: 2, keyValueHeads: 1, headDimension: 64 },
   { heads: 3, keyValueHeads: 1, headDimension: 8 },
 ]) {
-  t.test(`attention in pieces over pages equals plain attention: ${JSON.stringify(shape)}`, async t => {
+  t.test(`attention in pieces over blocks equals plain attention: ${JSON.stringify(shape)}`, async t => {
     const { heads, keyValueHeads, headDimension } = shape;
     const layers = 2;
-    const rows = PAGE_POSITIONS + 21;
+    const rows = BLOCK_SIZE + 21;
     const memory = new WebAssembly.Memory({ initial: MEMORY_PAGES, maximum: MEMORY_PAGES });
     const plan = new MemoryPlan();
     const place = (floats: number): number => plan.place(floats);
     const places = {
       angles: place(rows * headDimension),
       query: place(headDimension),
-      scores: place(rows + PAGE_POSITIONS),
+      scores: place(rows + BLOCK_SIZE),
       futureMask: place(FUTURE_MASK.length),
       queries: place(2 * rows * heads * headDimension),
       keys: place(2 * rows * keyValueHeads * headDimension),
@@ -65,8 +65,8 @@ for (const shape of [
       mixed: place(2 * rows * heads * headDimension),
       runs: place(8),
     };
-    const lists = [place(16), place(16)];
-    const pages = place((6 * pageBytes(shape, layers)) / 4);
+    const tables = [place(16), place(16)];
+    const blocks = place((6 * blockBytes(shape, layers)) / 4);
     const floats = (start: number, count: number) => new Float32Array(memory.buffer, start, count);
     const words = (start: number, count: number) => new Int32Array(memory.buffer, start, count);
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
@@ -78,10 +78,10 @@ for (const shape of [
         angles[p * headDimension + half + i] = Math.sin(p * BASE_THETA ** (-i / half));
       }
     }
-    // Pages of the two sequences lie interleaved and in no order.
-    words(lists[0], 3).set([4, 0, 3].map(n => pages + n * pageBytes(shape, layers)));
-    words(lists[1], 3).set([1, 5, 2].map(n => pages + n * pageBytes(shape, layers)));
-    floats(pages, (6 * pageBytes(shape, layers)) / 4).fill(1e3);
+    // Blocks of the two sequences lie interleaved and in no order.
+    words(tables[0], 3).set([4, 0, 3].map(n => blocks + n * blockBytes(shape, layers)));
+    words(tables[1], 3).set([1, 5, 2].map(n => blocks + n * blockBytes(shape, layers)));
+    floats(blocks, (6 * blockBytes(shape, layers)) / 4).fill(1e3);
 
     const kernel = compileAttention(shape, places, memory);
     const rng = Random.fromSeed(5);
@@ -92,7 +92,7 @@ for (const shape of [
       v: random(rows * keyValueHeads * headDimension),
       got: new Float32Array(rows * heads * headDimension),
     }));
-    const layerOffset = pageBytes(shape, layers) / layers;
+    const layerOffset = blockBytes(shape, layers) / layers;
     let done = 0;
     for (const count of [7, 1, 1, 20, 1, rows - 30]) {
       const [qWidth, kWidth] = [heads * headDimension, keyValueHeads * headDimension];
@@ -103,7 +103,7 @@ for (const shape of [
         floats(places.keys, 2 * count * kWidth).set(rowsOf(k, kWidth), s * count * kWidth);
         floats(places.values, 2 * count * kWidth).set(rowsOf(v, kWidth), s * count * kWidth);
       });
-      words(places.runs, 8).set([0, count, done, lists[0], count, count, done, lists[1]]);
+      words(places.runs, 8).set([0, count, done, tables[0], count, count, done, tables[1]]);
       kernel(2, layerOffset);
       sequences.forEach(({ got }, s) => {
         got.set(

@@ -9,16 +9,22 @@ import {
   type Local,
 } from '../../tensor/runtime/wasm/code.ts';
 import { acrossLanes, powerOfTwo, times } from '../../tensor/runtime/wasm/vector-math.ts';
-import { type AttentionPlaces, type AttentionShape, headBytes, NO_SCORE, RUN_WORDS } from './page-layout.ts';
-import { PAGE_POSITIONS } from './page-table.ts';
+import {
+  type AttentionAddresses,
+  type AttentionShape,
+  headBytes,
+  NO_SCORE,
+  RUN_WORDS,
+} from './block-layout.ts';
+import { BLOCK_SIZE } from './block-table.ts';
 
 const POSITION_BITS = 4;
 const LANES = 4;
-const VECTORS_PER_PAGE = PAGE_POSITIONS / LANES;
+const VECTORS_PER_BLOCK = BLOCK_SIZE / LANES;
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
 /** Vector sums kept in registers at once; x86-64 has sixteen vector registers. */
-const SUMS = 2 * VECTORS_PER_PAGE;
+const SUMS = 2 * VECTORS_PER_BLOCK;
 
 /** `run(runCount, layerOffset)`: attention of every row of the tick in one layer. */
 export type AttentionKernel = (runCount: number, layerOffset: number) => void;
@@ -27,17 +33,17 @@ export type AttentionKernel = (runCount: number, layerOffset: number) => void;
  * Attention over a paged cache for a batch of sequences of any lengths, compiled for one shape.
  *
  * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
- * first row in its sequence, address of the sequence's list of page addresses. For each run and head the kernel turns
- * the row's key and query by their rotary angles, writes key and value into the page of the row's position, and mixes
+ * first row in its sequence, address of the sequence's list of block addresses. For each run and head the kernel turns
+ * the row's key and query by their rotary angles, writes key and value into the block of the row's position, and mixes
  * the values of all positions up to it: rows of one run see each other causally. Keys and values of a run are written
  * before its first query, so that no load waits for a store of a part of what it reads.
  *
- * Inside a page every (layer, key-value head) has its keys as [4, headDimension, 4] (four positions side by side, so
+ * Inside a block every (layer, key-value head) has its keys as [4, headDimension, 4] (four positions side by side, so
  * that a score vector needs no sum across lanes) and its values as [16, headDimension].
  */
 export function compileAttention(
   shape: AttentionShape,
-  places: AttentionPlaces,
+  places: AttentionAddresses,
   memory: WebAssembly.Memory,
 ): AttentionKernel {
   const writer = new AttentionWriter(shape, places);
@@ -48,7 +54,7 @@ export function compileAttention(
 class AttentionWriter {
   readonly locals = new FunctionLocals(['i32', 'i32']);
   readonly #shape: AttentionShape;
-  readonly #places: AttentionPlaces;
+  readonly #places: AttentionAddresses;
   /** Bytes of a row's queries, of its keys, and of one head of either. */
   readonly #queryRowBytes: number;
   readonly #keyRowBytes: number;
@@ -61,7 +67,7 @@ class AttentionWriter {
   readonly #local: ReturnType<typeof declareLocals>;
   readonly #sums: readonly Local[];
 
-  constructor(shape: AttentionShape, places: AttentionPlaces) {
+  constructor(shape: AttentionShape, places: AttentionAddresses) {
     const { heads, keyValueHeads, headDimension } = shape;
     this.#shape = shape;
     this.#places = places;
@@ -69,7 +75,7 @@ class AttentionWriter {
     this.#keyRowBytes = keyValueHeads * headDimension * FLOAT_BYTES;
     this.#headVectorBytes = headDimension * FLOAT_BYTES;
     this.#keyVectorBytes = headDimension * VECTOR_BYTES;
-    this.#valuesInHead = VECTORS_PER_PAGE * this.#keyVectorBytes;
+    this.#valuesInHead = VECTORS_PER_BLOCK * this.#keyVectorBytes;
     this.#scoreBase = i32.const(places.scores);
     this.#local = declareLocals(this.locals);
     this.#sums = this.locals.locals('v128', SUMS);
@@ -78,7 +84,7 @@ class AttentionWriter {
   /** For each run: all its keys and values first, then the attention of each of its rows. */
   body(): Code[] {
     const [runCount] = this.locals.parameters;
-    const { run, runEnd, pageList, rowEnd, lastPage, position } = this.#local;
+    const { run, runEnd, blockList, rowEnd, lastBlock, position } = this.#local;
     return [
       runEnd.set(at(i32.const(this.#places.runs), scaled(runCount.get, RUN_WORDS * FLOAT_BYTES))),
       forLoop(
@@ -86,10 +92,10 @@ class AttentionWriter {
         i32.const(this.#places.runs),
         runEnd.get,
         i32.const(RUN_WORDS * FLOAT_BYTES),
-        pageList.set(i32.load(run.get, 12)),
+        blockList.set(i32.load(run.get, 12)),
         rowEnd.set(at(i32.load(run.get), i32.load(run.get, 4))),
         this.#forEachRow(...this.#writeKeyAndValue()),
-        this.#forEachRow(lastPage.set(i32.shrU(position.get, i32.const(POSITION_BITS))), this.#attend()),
+        this.#forEachRow(lastBlock.set(i32.shrU(position.get, i32.const(POSITION_BITS))), this.#attend()),
       ),
     ];
   }
@@ -117,10 +123,10 @@ class AttentionWriter {
     );
   }
 
-  /** Address of this head's keys in a page; its values stand {@link #valuesInHead} bytes further. */
-  #headOfPage(number: Code): Code {
-    const { pageList, headOffset } = this.#local;
-    return at(i32.load(at(pageList.get, i32.shl(number, i32.const(2)))), headOffset.get);
+  /** Address of this head's keys in a block; its values stand {@link #valuesInHead} bytes further. */
+  #headOfBlock(number: Code): Code {
+    const { blockList, headOffset } = this.#local;
+    return at(i32.load(at(blockList.get, i32.shl(number, i32.const(2)))), headOffset.get);
   }
 
   /** Turns the head at `source` by the row's angles; `put` stores the vector whose first element is j. */
@@ -140,18 +146,18 @@ class AttentionWriter {
     });
   }
 
-  /** Puts the row's key, turned, and its value into the page of its position. */
+  /** Puts the row's key, turned, and its value into the block of its position. */
   #writeKeyAndValue(): Code[] {
     const { address, source, target, row, head, position, factor } = this.#local;
     const { keys, values } = this.#places;
-    const positionInPage = i32.and(position.get, i32.const(PAGE_POSITIONS - 1));
+    const positionInBlock = i32.and(position.get, i32.const(BLOCK_SIZE - 1));
     const keyInPage = at(
-      scaled(i32.shrU(positionInPage, i32.const(2)), this.#keyVectorBytes),
+      scaled(i32.shrU(positionInBlock, i32.const(2)), this.#keyVectorBytes),
       scaled(i32.and(position.get, i32.const(LANES - 1)), FLOAT_BYTES),
     );
     const keyOfRow = at(scaled(row.get, this.#keyRowBytes), scaled(head.get, this.#headVectorBytes));
     return [
-      address.set(this.#headOfPage(i32.shrU(position.get, i32.const(POSITION_BITS)))),
+      address.set(this.#headOfBlock(i32.shrU(position.get, i32.const(POSITION_BITS)))),
       source.set(at(i32.const(keys), keyOfRow)),
       target.set(at(address.get, keyInPage)),
       this.#rotate((j, value) => [
@@ -159,7 +165,7 @@ class AttentionWriter {
         ...times(LANES, lane => f32x4.storeLane(target.get, factor.get, lane, (j + lane) * VECTOR_BYTES)),
       ]),
       source.set(at(source.get, i32.const(values - keys))),
-      target.set(at(address.get, scaled(positionInPage, this.#headVectorBytes))),
+      target.set(at(address.get, scaled(positionInBlock, this.#headVectorBytes))),
       ...times(this.#shape.headDimension / LANES, j => {
         const value = f32x4.load(source.get, j * VECTOR_BYTES);
         return f32x4.store(target.get, value, this.#valuesInHead + j * VECTOR_BYTES);
@@ -191,18 +197,18 @@ class AttentionWriter {
   }
 
   #scores(): Code[] {
-    const { vectorLargest, score, page, lastPage, index, position, scoreEnd } = this.#local;
+    const { vectorLargest, score, block, lastBlock, index, position, scoreEnd } = this.#local;
     const futureMask = i32.sub(
-      i32.const(this.#places.futureMask + (PAGE_POSITIONS - 1) * FLOAT_BYTES),
-      scaled(i32.and(position.get, i32.const(PAGE_POSITIONS - 1)), FLOAT_BYTES),
+      i32.const(this.#places.futureMask + (BLOCK_SIZE - 1) * FLOAT_BYTES),
+      scaled(i32.and(position.get, i32.const(BLOCK_SIZE - 1)), FLOAT_BYTES),
     );
     return [
       vectorLargest.set(f32x4.constant(NO_SCORE)),
       score.set(this.#scoreBase),
       forLoop(
-        page,
+        block,
         i32.const(0),
-        lastPage.get,
+        lastBlock.get,
         i32.const(1),
         this.#scorePage(vector => vector),
       ),
@@ -212,30 +218,30 @@ class AttentionWriter {
     ];
   }
 
-  /** Scores of one page; every vector of positions has two sums, taken in turn, to keep multiply-adds in flight. */
+  /** Scores of one block; every vector of positions has two sums, taken in turn, to keep multiply-adds in flight. */
   #scorePage(finish: (vector: Code, index: number) => Code): Code {
-    const { address, page, factor, vectorLargest, score } = this.#local;
+    const { address, block, factor, vectorLargest, score } = this.#local;
     const sums = this.#sums;
     return [
-      address.set(this.#headOfPage(page.get)),
+      address.set(this.#headOfBlock(block.get)),
       ...sums.map(sum => sum.set(f32x4.constant(0))),
       ...times(this.#shape.headDimension, d => [
         factor.set(f32x4.loadSplat(i32.const(this.#places.query), d * FLOAT_BYTES)),
-        ...times(VECTORS_PER_PAGE, vector => {
-          const sum = sums[(d % 2) * VECTORS_PER_PAGE + vector];
+        ...times(VECTORS_PER_BLOCK, vector => {
+          const sum = sums[(d % 2) * VECTORS_PER_BLOCK + vector];
           const key = f32x4.load(address.get, vector * this.#keyVectorBytes + d * VECTOR_BYTES);
           return sum.set(f32x4.multiplyAdd(factor.get, key, sum.get));
         }),
       ]),
-      ...times(VECTORS_PER_PAGE, vector => {
+      ...times(VECTORS_PER_BLOCK, vector => {
         const sum = sums[vector];
         return [
-          sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_PAGE + vector].get), vector)),
+          sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_BLOCK + vector].get), vector)),
           vectorLargest.set(f32x4.max(vectorLargest.get, sum.get)),
           f32x4.store(score.get, sum.get, vector * VECTOR_BYTES),
         ];
       }),
-      score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+      score.set(at(score.get, i32.const(BLOCK_SIZE * FLOAT_BYTES))),
     ];
   }
 
@@ -270,19 +276,19 @@ class AttentionWriter {
 
   /** Mixes a slice of the values of `count` vectors that starts at vector `first`, positions in `phases` sums in turn. */
   #mix(first: number, count: number): Code {
-    const { score, page, lastPage, address, factor, total, target } = this.#local;
+    const { score, block, lastBlock, address, factor, total, target } = this.#local;
     const sums = this.#sums;
     const phases = SUMS >= 2 * count ? 2 : 1;
     return [
       ...times(count * phases, j => sums[j].set(f32x4.constant(0))),
       score.set(this.#scoreBase),
       forLoop(
-        page,
+        block,
         i32.const(0),
-        i32.add(lastPage.get, i32.const(1)),
+        i32.add(lastBlock.get, i32.const(1)),
         i32.const(1),
-        address.set(this.#headOfPage(page.get)),
-        ...times(PAGE_POSITIONS, p => [
+        address.set(this.#headOfBlock(block.get)),
+        ...times(BLOCK_SIZE, p => [
           factor.set(f32x4.loadSplat(score.get, p * FLOAT_BYTES)),
           ...times(count, j => {
             const sum = sums[(p % phases) * count + j];
@@ -290,7 +296,7 @@ class AttentionWriter {
             return sum.set(f32x4.multiplyAdd(factor.get, f32x4.load(address.get, offset), sum.get));
           }),
         ]),
-        score.set(at(score.get, i32.const(PAGE_POSITIONS * FLOAT_BYTES))),
+        score.set(at(score.get, i32.const(BLOCK_SIZE * FLOAT_BYTES))),
       ),
       factor.set(f32x4.splat(f32.div(f32.const(1), total.get))),
       ...times(count, j => {
@@ -302,16 +308,16 @@ class AttentionWriter {
 }
 
 function declareLocals(locals: FunctionLocals) {
-  const [run, runEnd, row, rowEnd, position, pageList, head, headOffset] = locals.locals('i32', 8);
-  const [angle, source, target, page, lastPage, address, score, scoreEnd, group, index] = locals.locals(
+  const [run, runEnd, row, rowEnd, position, blockList, head, headOffset] = locals.locals('i32', 8);
+  const [angle, source, target, block, lastBlock, address, score, scoreEnd, group, index] = locals.locals(
     'i32',
     10,
   );
   const [largest, total] = locals.locals('f32', 2);
   const [power, shifted, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
   return {
-    ...{ run, runEnd, row, rowEnd, position, pageList, head, headOffset },
-    ...{ angle, source, target, page, lastPage, address, score, scoreEnd, group, index },
+    ...{ run, runEnd, row, rowEnd, position, blockList, head, headOffset },
+    ...{ angle, source, target, block, lastBlock, address, score, scoreEnd, group, index },
     ...{ largest, total, power, shifted, vectorLargest, vectorTotal, factor },
   };
 }

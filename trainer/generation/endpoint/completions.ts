@@ -58,7 +58,7 @@ export class EndpointError extends Error {
 }
 
 const FIRST_DELAY_MS = 500;
-const LONGEST_DELAY_MS = 30_000;
+const MAX_DELAY_MS = 30_000;
 const EXCERPT_LENGTH = 300;
 /** Characters of a token, roughly, to foresee what a request will spend. */
 const CHARACTERS_PER_TOKEN = 4;
@@ -156,7 +156,7 @@ export class Completions {
         );
       }
       this.#usage.retries++;
-      const ceiling = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (attempt - 1));
+      const ceiling = Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** (attempt - 1));
       await this.#clock.sleep(Math.max(outcome.retryAfterMs, ceiling * (0.5 + Math.random() / 2)));
     }
   }

@@ -1,26 +1,26 @@
 import type { Random } from '../../../shared/random.ts';
-import type { PageTable } from '../cache/page-table.ts';
+import type { BlockTable } from '../cache/block-table.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { CompiledGrammar } from '../grammar.ts';
-import type { Draw } from '../sampling.ts';
+import type { SampledToken } from '../sampling.ts';
 
-/** What a head row draws its token by. */
-export interface RowDraw {
+/** What a head row samples its token by. */
+export interface RowSampling {
   readonly sampling: SamplingSettings;
   readonly rng: Random;
   readonly grammar: CompiledGrammar | null;
   readonly grammarState: number;
 }
 
-/** Where a program draws tokens itself, so that no logits have to come from its device. */
-export interface RowDraws {
-  /** Says how head row `row` of the coming pass draws; takes as many numbers from its generator as drawing here would. */
-  set(row: number, draw: RowDraw): void;
+/** Where a program samples tokens itself, so that no logits have to come from its device. */
+export interface RowSampler {
+  /** Says how head row `row` of the coming pass samples; takes as many numbers from its generator as sampling here would. */
+  set(row: number, sample: RowSampling): void;
   /**
    * What it drew, after the pass; the next call overwrites it.
    * @throws RangeError when a logit that counts was NaN
    */
-  get(row: number): Draw;
+  get(row: number): SampledToken;
 }
 
 /**
@@ -30,17 +30,17 @@ export interface RowDraws {
 export interface DecodeProgram {
   /** Tokens of the pass, written by the caller. */
   readonly ids: Int32Array;
-  /** Null where logits come back and tokens are drawn from them here. */
-  readonly draws: RowDraws | null;
-  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; empty where tokens are drawn there. */
+  /** Null where logits come back and tokens are sampled from them here. */
+  readonly sampler: RowSampler | null;
+  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; empty where tokens are sampled there. */
   readonly logits: Float32Array;
   readonly logitsStride: number;
   /** Values of the head rows, one every `valuesStride` numbers; meaningless without a value head. */
   readonly values: Float32Array;
   readonly valuesStride: number;
 
-  /** Which pages of its cache belong to whom. */
-  readonly pages: PageTable;
+  /** Which blocks of its cache belong to whom. */
+  readonly blockTable: BlockTable;
 
   /** Describes run number `run` of the coming pass: `rows` rows from `firstRow` on are a sequence's from `position` on. */
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void;

@@ -6,10 +6,10 @@ import { pagedAttention } from '../../tensor/graph/operations/device/paged-atten
 import { putRows } from '../../tensor/graph/operations/device/put-rows.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import { PAGE_POSITIONS, PageTable } from '../cache/page-table.ts';
+import { BLOCK_SIZE, BlockTable } from '../cache/block-table.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import type { DecodeProgram } from './decode-program.ts';
-import { DeviceDraws } from './device-draws.ts';
+import { DeviceSampler } from './device-sampler.ts';
 import { bucketOf } from './segment-program.ts';
 
 export interface DeviceProgramOptions {
@@ -33,12 +33,12 @@ interface BoundPass {
  */
 export class DeviceProgram implements DecodeProgram {
   readonly ids: Int32Array;
-  readonly draws: DeviceDraws | null;
+  readonly sampler: DeviceSampler | null;
   readonly logits: Float32Array;
   readonly logitsStride: number;
   readonly values: Float32Array;
   readonly valuesStride = 1;
-  readonly pages: PageTable;
+  readonly blockTable: BlockTable;
   readonly #options: DeviceProgramOptions;
   readonly #memory: DeviceMemory;
   readonly #maxRows: number;
@@ -60,8 +60,8 @@ export class DeviceProgram implements DecodeProgram {
     this.#memory = memory;
     this.#maxRows = maxRows;
     this.ids = new Int32Array(maxRows);
-    this.draws = DeviceDraws.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
-    this.logits = new Float32Array(this.draws === null ? maxRows * config.vocabularySize : 0);
+    this.sampler = DeviceSampler.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
+    this.logits = new Float32Array(this.sampler === null ? maxRows * config.vocabularySize : 0);
     this.logitsStride = config.vocabularySize;
     this.values = new Float32Array(maxRows);
     this.#places = new Int32Array(maxRows);
@@ -69,25 +69,25 @@ export class DeviceProgram implements DecodeProgram {
     this.#positions = new Int32Array(maxRows);
     this.#cos = new Float32Array(maxRows * half);
     this.#sin = new Float32Array(maxRows * half);
-    const pagesPerSequence = Math.ceil(maxSequenceLength / PAGE_POSITIONS);
-    const positions = pagesPerSequence * PAGE_POSITIONS;
+    const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
+    const positions = blocksPerSequence * BLOCK_SIZE;
     this.#tables = ropeTables(
       config,
       Int32Array.from({ length: positions }, (_, p) => p),
     );
-    const wanted = maxOpenSequences * pagesPerSequence;
-    const pageLength = PAGE_POSITIONS * config.keyValueHeads * config.headDimension;
-    // One page more takes what rows that only fill a program up write.
-    const most = Math.floor(memory.largestArray / pageLength) - 1;
-    if (most < pagesPerSequence) {
+    const wanted = maxOpenSequences * blocksPerSequence;
+    const blockLength = BLOCK_SIZE * config.keyValueHeads * config.headDimension;
+    // One block more takes what rows that only fill a program up write.
+    const most = Math.floor(memory.largestArray / blockLength) - 1;
+    if (most < blocksPerSequence) {
       throw new RangeError(
         `a sequence of ${maxSequenceLength} tokens does not fit the largest array of this device: lower the maximum sequence length`,
       );
     }
-    this.pages = new PageTable({
-      pageCount: Math.min(wanted, most),
-      pagesPerSequence,
-      lists: new Float32Array(wanted),
+    this.blockTable = new BlockTable({
+      blockCount: Math.min(wanted, most),
+      blocksPerSequence,
+      tables: new Float32Array(wanted),
       first: 0,
       step: 1,
     });
@@ -98,11 +98,11 @@ export class DeviceProgram implements DecodeProgram {
 
   setRun(_run: number, firstRow: number, rows: number, position: number, slot: number): void {
     const half = this.#options.config.headDimension / 2;
-    const list = slot * this.pages.pagesPerSequence;
+    const list = slot * this.blockTable.blocksPerSequence;
     for (let i = 0; i < rows; i++) {
       const [row, at] = [firstRow + i, position + i];
-      const page = this.pages.lists[list + Math.floor(at / PAGE_POSITIONS)];
-      this.#places[row] = page * PAGE_POSITIONS + (at % PAGE_POSITIONS);
+      const block = this.blockTable.tables[list + Math.floor(at / BLOCK_SIZE)];
+      this.#places[row] = block * BLOCK_SIZE + (at % BLOCK_SIZE);
       this.#slots[row] = slot;
       this.#positions[row] = at;
       this.#cos.set(this.#tables.cos.subarray(at * half, (at + 1) * half), row * half);
@@ -114,7 +114,7 @@ export class DeviceProgram implements DecodeProgram {
     const bucket = bucketOf(rows, this.#maxRows);
     const heads = bucketOf(Math.max(1, headCount), this.#maxRows);
     this.ids.fill(0, rows, bucket);
-    this.#places.fill(this.pages.pageCount * PAGE_POSITIONS, rows, bucket);
+    this.#places.fill(this.blockTable.blockCount * BLOCK_SIZE, rows, bucket);
     this.#slots.fill(0, rows, bucket);
     this.#positions.fill(0, rows, bucket);
     const key = `${bucket} ${heads}`;
@@ -122,7 +122,7 @@ export class DeviceProgram implements DecodeProgram {
     this.#passes.set(key, pass);
     pass.inputs.headRows.fill(0);
     pass.inputs.headRows.set(headRows.subarray(0, headCount));
-    this.draws?.fill(headCount, heads);
+    this.sampler?.fill(headCount, heads);
     await pass.executable.run(pass.inputs);
   }
 
@@ -132,15 +132,18 @@ export class DeviceProgram implements DecodeProgram {
     this.#cache ??= await this.#allocate();
     const g = new GraphBuilder({ rowsAlike: true });
     const slots = g.input('slots', 'int32', [rows]);
-    const pages: PagedRows = {
+    const paged: PagedRows = {
       rows,
       places: g.input('places', 'int32', [rows]),
       cos: g.input('cos', 'float32', [1, rows, half]),
       sin: g.input('sin', 'float32', [1, rows, half]),
       cache: name =>
-        g.input(name, 'float32', [(this.pages.pageCount + 1) * PAGE_POSITIONS, ...headsOf(config)]),
-      lists: {
-        lists: g.input('lists', 'float32', [this.#options.maxOpenSequences, this.pages.pagesPerSequence]),
+        g.input(name, 'float32', [(this.blockTable.blockCount + 1) * BLOCK_SIZE, ...headsOf(config)]),
+      tables: {
+        tables: g.input('tables', 'float32', [
+          this.#options.maxOpenSequences,
+          this.blockTable.blocksPerSequence,
+        ]),
         slots,
         positions: g.input('positions', 'int32', [rows]),
       },
@@ -149,13 +152,13 @@ export class DeviceProgram implements DecodeProgram {
       g,
       config,
       g.input('ids', 'int32', [rows]),
-      pages,
+      paged,
       g.input('headRows', 'int32', [heads]),
     );
     const logits = decoderLogits(g, config, hidden);
-    const drawn = this.draws?.build(g, logits) ?? null;
-    if (drawn === null) g.output('logits', logits);
-    const outputs: { [name: string]: Float32Array } = drawn?.outputs ?? {
+    const sampled = this.sampler?.build(g, logits) ?? null;
+    if (sampled === null) g.output('logits', logits);
+    const outputs: { [name: string]: Float32Array } = sampled?.outputs ?? {
       logits: this.logits.subarray(0, heads * config.vocabularySize),
     };
     if (valueHead) {
@@ -170,9 +173,9 @@ export class DeviceProgram implements DecodeProgram {
       positions: this.#positions.subarray(0, rows),
       cos: this.#cos.subarray(0, rows * half),
       sin: this.#sin.subarray(0, rows * half),
-      lists: this.pages.lists,
+      tables: this.blockTable.tables,
       headRows: new Int32Array(heads),
-      ...drawn?.inputs,
+      ...sampled?.inputs,
     };
     return { executable, inputs };
   }
@@ -180,11 +183,14 @@ export class DeviceProgram implements DecodeProgram {
   async #allocate(): Promise<{ readonly [name: string]: DeviceArray }> {
     const { config } = this.#options;
     const [heads, size] = headsOf(config);
-    const length = (this.pages.pageCount + 1) * PAGE_POSITIONS * heads * size;
+    const length = (this.blockTable.blockCount + 1) * BLOCK_SIZE * heads * size;
     const cache: { [name: string]: DeviceArray } = {};
     for (let layer = 0; layer < config.layers; layer++) {
       for (const name of [keysOf(layer), valuesOf(layer)]) {
-        cache[name] = await this.#memory.allocate(`the cache of ${this.pages.pageCount} pages`, length);
+        cache[name] = await this.#memory.allocate(
+          `the cache of ${this.blockTable.blockCount} blocks`,
+          length,
+        );
       }
     }
     return cache;
@@ -197,7 +203,7 @@ interface PagedRows {
   readonly cos: Tensor;
   readonly sin: Tensor;
   cache(name: string): Tensor;
-  readonly lists: { readonly lists: Tensor; readonly slots: Tensor; readonly positions: Tensor };
+  readonly tables: { readonly tables: Tensor; readonly slots: Tensor; readonly positions: Tensor };
 }
 
 function keysOf(layer: number): string {
@@ -217,21 +223,21 @@ function decodeRows(
   g: GraphBuilder,
   config: DecoderConfig,
   ids: Tensor,
-  { rows, places, cos, sin, cache, lists }: PagedRows,
+  { rows, places, cos, sin, cache, tables }: PagedRows,
   headRows: Tensor,
 ): Tensor {
   const { heads, keyValueHeads, headDimension, layers } = config;
   const segments = decoderSegments(config);
   const turned = (x: Tensor, count: number) =>
     g.reshape(g.rope(g.reshape(x, [1, rows, count, headDimension]), cos, sin), [rows, count, headDimension]);
-  const attributes = { pagePositions: PAGE_POSITIONS, scale: 1 / Math.sqrt(headDimension) };
+  const attributes = { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headDimension) };
   let hidden = segments.embed(g, ids);
   for (let layer = 0; layer < layers; layer++) {
     const { query, key, value } = segments.project(g, layer, hidden);
     const keys = putRows(g, cache(keysOf(layer)), turned(key, keyValueHeads), places);
     const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
     const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
-    const mixed = pagedAttention(g, [turned(query, heads), keys, values], lists, attributes);
+    const mixed = pagedAttention(g, [turned(query, heads), keys, values], tables, attributes);
     let own = g.reshape(mixed, [rows, heads * headDimension]);
     if (layer === layers - 1) {
       own = g.gather(own, headRows);

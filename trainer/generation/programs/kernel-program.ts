@@ -1,16 +1,21 @@
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import { compileProduct, PANEL_OUTPUTS, type Product } from '../../tensor/runtime/wasm/product.ts';
+import { compileProduct, type MatrixProduct, PANEL_OUTPUTS } from '../../tensor/runtime/wasm/product.ts';
 import {
   compileGatedSilu,
   compileNorm,
-  type GatedSilu,
-  type Norm,
+  type GatedSiluKernel,
+  type NormKernel,
 } from '../../tensor/runtime/wasm/row-kernels.ts';
-import type { PagedCache } from '../cache/cache.ts';
-import type { PageTable } from '../cache/page-table.ts';
+import type { BlockTable } from '../cache/block-table.ts';
+import type { KvCache } from '../cache/kv-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
-import { type KernelPlaces, type Linear, type NormPlace, packWeights } from './kernel-places.ts';
+import {
+  type KernelArguments,
+  type LinearArguments,
+  type NormArguments,
+  packWeights,
+} from './kernel-arguments.ts';
 
 const FLOAT_BYTES = 4;
 
@@ -18,8 +23,8 @@ export interface KernelProgramOptions {
   readonly config: DecoderConfig;
   readonly parameters: ParameterSource;
   /** Placed in front of the cache, in its memory. */
-  readonly places: KernelPlaces;
-  readonly cache: PagedCache;
+  readonly places: KernelArguments;
+  readonly cache: KvCache;
 }
 
 /** Rows in the memory: the address of the first, and floats from one to the next. */
@@ -33,7 +38,7 @@ interface RowPlace {
  * where ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
  */
 export class KernelProgram implements DecodeProgram {
-  readonly draws = null;
+  readonly sampler = null;
   readonly ids: Int32Array;
   readonly logits: Float32Array;
   readonly logitsStride: number;
@@ -41,12 +46,12 @@ export class KernelProgram implements DecodeProgram {
   readonly valuesStride = PANEL_OUTPUTS;
   readonly #config: DecoderConfig;
   readonly #parameters: ParameterSource;
-  readonly #places: KernelPlaces;
-  readonly #cache: PagedCache;
+  readonly #places: KernelArguments;
+  readonly #cache: KvCache;
   readonly #hidden: Float32Array;
-  readonly #product: Product;
-  readonly #norm: Norm;
-  readonly #gatedSilu: GatedSilu;
+  readonly #product: MatrixProduct;
+  readonly #norm: NormKernel;
+  readonly #gatedSilu: GatedSiluKernel;
   #packed = false;
 
   constructor({ config, parameters, places, cache }: KernelProgramOptions) {
@@ -71,8 +76,8 @@ export class KernelProgram implements DecodeProgram {
     this.#packed = false;
   }
 
-  get pages(): PageTable {
-    return this.#cache.pages;
+  get blockTable(): BlockTable {
+    return this.#cache.blockTable;
   }
 
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
@@ -146,7 +151,7 @@ export class KernelProgram implements DecodeProgram {
     gatherRows(mixed, this.#config.heads * this.#config.headDimension, headRows, headCount, mixed);
   }
 
-  #normalize({ weight, width }: NormPlace, rows: number): void {
+  #normalize({ weight, width }: NormArguments, rows: number): void {
     const { rows: at, hiddenStride } = this.#places;
     this.#norm({
       rows,
@@ -159,13 +164,13 @@ export class KernelProgram implements DecodeProgram {
     });
   }
 
-  #normalizeHeads({ weight, width }: NormPlace, heads: number, x: number): void {
+  #normalizeHeads({ weight, width }: NormArguments, heads: number, x: number): void {
     const { normEpsilon: epsilon } = this.#config;
     this.#norm({ rows: heads, x, stride: width * FLOAT_BYTES, width, weight, epsilon, result: x });
   }
 
   #apply(
-    { weight, bias, inputs, outputs }: Linear,
+    { weight, bias, inputs, outputs }: LinearArguments,
     rows: number,
     x: RowPlace,
     result: RowPlace,

@@ -2,11 +2,11 @@ import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
-import { PagedCache } from '../cache/cache.ts';
+import { KvCache } from '../cache/kv-cache.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import type { DecodeProgram } from './decode-program.ts';
 import { DeviceProgram } from './device-program.ts';
-import { placeKernels } from './kernel-places.ts';
+import { planKernels } from './kernel-arguments.ts';
 import { KernelProgram } from './kernel-program.ts';
 import { SegmentProgram } from './segment-program.ts';
 
@@ -50,11 +50,11 @@ export function createProgram(options: ProgramChoiceOptions, maxRows: number): D
     return new DeviceProgram(options, runtime.memory, maxRows);
   }
   if (program === 'segments') {
-    const cache = new PagedCache(config, { ...options, maxRows });
+    const cache = new KvCache(config, { ...options, maxRows });
     return new SegmentProgram({ ...options, cache, maxRows });
   }
   const plan = new MemoryPlan();
-  const places = placeKernels(config, valueHead, maxRows, plan);
-  const cache = new PagedCache(config, { ...options, maxRows, plan });
+  const places = planKernels(config, valueHead, maxRows, plan);
+  const cache = new KvCache(config, { ...options, maxRows, plan });
   return new KernelProgram({ ...options, places, cache });
 }

@@ -3,8 +3,8 @@ import { decoderLogits, decoderSegments, decoderValues } from '../../models/deco
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import type { PagedCache } from '../cache/cache.ts';
-import type { PageTable } from '../cache/page-table.ts';
+import type { BlockTable } from '../cache/block-table.ts';
+import type { KvCache } from '../cache/kv-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
 
 /**
@@ -18,7 +18,7 @@ export interface SegmentProgramOptions {
   readonly valueHead: boolean;
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
-  readonly cache: PagedCache;
+  readonly cache: KvCache;
   readonly maxRows: number;
 }
 
@@ -27,7 +27,7 @@ export interface SegmentProgramOptions {
  * are compiled when their number of rows first occurs.
  */
 export class SegmentProgram implements DecodeProgram {
-  readonly draws = null;
+  readonly sampler = null;
   readonly ids: Int32Array;
   readonly logits: Float32Array;
   readonly logitsStride: number;
@@ -58,8 +58,8 @@ export class SegmentProgram implements DecodeProgram {
   /** The weights are read where they are, at every run. */
   weightsChanged(): void {}
 
-  get pages(): PageTable {
-    return this.#options.cache.pages;
+  get blockTable(): BlockTable {
+    return this.#options.cache.blockTable;
   }
 
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {

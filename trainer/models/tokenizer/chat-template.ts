@@ -1,4 +1,5 @@
 import { Template } from '@huggingface/jinja';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -8,8 +9,8 @@ export interface ChatMessage {
 export interface ChatRenderOptions {
   /** Ends the text with the opening of the assistant's turn. */
   readonly addGenerationPrompt: boolean;
-  /** Further variables for the template, e.g. `enable_thinking`. */
-  readonly variables?: { readonly [name: string]: string | number | boolean };
+  /** Further variables for the template, e.g. `enable_thinking` or `tools`. */
+  readonly variables?: { readonly [name: string]: Json };
 }
 
 /** A model's own chat template: Jinja, as Hugging Face writes it. */
@@ -25,7 +26,8 @@ export class ChatTemplate {
     this.#names = names;
   }
 
-  render(messages: readonly ChatMessage[], options: ChatRenderOptions): string {
+  /** @param messages also with further keys that the template reads, e.g. `tool_calls` */
+  render(messages: readonly (ChatMessage | JsonObject)[], options: ChatRenderOptions): string {
     return this.#template.render({
       ...this.#names,
       ...options.variables,

@@ -57,7 +57,7 @@ t.test(
     const policy = await closing(t, policyWith({ model: golden.pathname, grammars: {} }));
     const tokenIds = Int32Array.from(forward.input_ids[0]);
     const [score] = await policy.score([
-      { tokenIds, mask: Uint8Array.from(tokenIds, (_, i) => (i % 3 === 2 ? 1 : 0)) },
+      { tokenIds, lossMask: Uint8Array.from(tokenIds, (_, i) => (i % 3 === 2 ? 1 : 0)) },
     ]);
     score.logProbs.forEach((logProb, i) => {
       const expected = i % 3 === 2 ? forward.next_token_logprob[0][i - 1] : 0;

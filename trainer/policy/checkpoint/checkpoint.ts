@@ -9,7 +9,7 @@ import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
 import { isThere, writeWhole } from './files.ts';
-import type { ModelPlace } from './model-folder.ts';
+import type { ModelFolders } from './model-folder.ts';
 import { CONFIG_FILE } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
@@ -26,7 +26,7 @@ export interface OptimizerState {
   readonly second: ParameterStore;
 }
 
-/** Counters of a policy: steps of the optimiser, and the policy's version. */
+/** Counters of a policy: steps of the optimizer, and the policy's version. */
 export interface Progress {
   readonly step: number;
   readonly version: number;
@@ -34,45 +34,49 @@ export interface Progress {
   readonly lossScale?: LossScaleState;
 }
 
-/** What a policy's folder is written from. */
-export interface Checkpoint {
+/** What a model's folder is written from. */
+export interface SavedModel {
   readonly config: DecoderConfig;
   /** What an adapter's config names as its base. */
   readonly base: string | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: ParameterStore;
-  readonly optimizer: OptimizerState;
-  readonly progress: Progress;
   /** Files by name: a tokenizer's. */
   readonly files: { readonly [name: string]: string };
 }
 
+/** What a policy's folder is written from. */
+export interface Checkpoint extends SavedModel {
+  readonly optimizer: OptimizerState;
+  readonly progress: Progress;
+}
+
 /**
  * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
- * adapters are learnt PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
- * optimiser's moments and counters, and the given files. Each file appears whole or not at all.
+ * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
+ * optimizer's moments and counters, and the given files. Each file appears whole or not at all.
  */
 export async function saveCheckpoint(
   folder: string,
-  { config, base, weights, optimizer, progress, files }: Checkpoint,
+  { optimizer, progress, ...model }: Checkpoint,
 ): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const tensors = toWrite(weights, '');
-  const adapted = config.lora !== undefined;
-  if (adapted) await writeAdapter(folder, config, base, weights);
-  else
-    await writeShardedSafetensors(
-      join(folder, WEIGHTS_FILE),
-      tensors.filter(tensor => !isHead(tensor)),
-    );
-  const head = tensors.filter(isHead);
+  await saveModel(folder, model);
+  const head = toWrite(model.weights, '').filter(isHead);
   if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
   await writeSafetensors(join(folder, OPTIMIZER_FILE), [
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
   await writeWhole(join(folder, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
-  if (!adapted) {
+}
+
+/** Writes a model without what only learning needs: optimizer state and value head. */
+export async function saveModel(folder: string, { config, base, weights, files }: SavedModel): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  if (config.lora !== undefined) await writeAdapter(folder, config, base, weights);
+  else {
+    const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
+    await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);
     await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
@@ -88,12 +92,12 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
 }
 
 /**
- * Reads what is learnt into a store: the whole model, or its adapter. A value head that the store has and neither the
+ * Reads what is learned into a store: the whole model, or its adapter. A value head that the store has and neither the
  * adapter nor the base has is left as it is.
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */
 export async function readTrained(
-  { base, adapter }: ModelPlace,
+  { base, adapter }: ModelFolders,
   config: DecoderConfig,
   weights: ParameterStore,
 ): Promise<void> {

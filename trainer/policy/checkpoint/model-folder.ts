@@ -9,7 +9,7 @@ import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
 import { isThere } from './files.ts';
 
 /** Where a model's parts are. */
-export interface ModelPlace {
+export interface ModelFolders {
   /** Folder of the whole model: its config and weights. */
   readonly base: string;
   /** Folder of the adapter beside it; null for a model alone. */
@@ -27,7 +27,7 @@ export async function isModelFolder(folder: string): Promise<boolean> {
  * @param base a whole model, or an adapter of the same base
  * @throws Error saying where a model was looked for
  */
-export async function findModel(folder: string, base?: string): Promise<ModelPlace> {
+export async function findModel(folder: string, base?: string): Promise<ModelFolders> {
   if (!(await isAdapterFolder(folder))) {
     if (await isThere(join(folder, CONFIG_FILE))) return { base: folder, adapter: null };
     throw new Error(`${folder} holds no model: neither ${CONFIG_FILE} nor adapter_config.json is there`);

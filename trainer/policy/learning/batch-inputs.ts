@@ -8,7 +8,7 @@ import type { BatchShape } from './sequence-graph.ts';
 /** Arrays for every input of a program, used at every run. */
 export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
 
-type Tokens = Pick<ScoreRequest, 'tokenIds' | 'mask'>;
+type Tokens = Pick<ScoreRequest, 'tokenIds' | 'lossMask'>;
 
 /** Where the tokens and the predictions of a sequence begin in a program's arrays. */
 interface Placement {
@@ -48,32 +48,33 @@ export class BatchArrays {
     targets?.fill(0);
     positions?.fill(0);
     if (grammar !== null) states.fill(grammar.stateCount);
-    this.#sequences.forEach(({ tokenIds, mask }, row) => {
+    this.#sequences.forEach(({ tokenIds, lossMask }, row) => {
       ids.set(tokenIds.subarray(0, -1), this.#placements[row].token);
       if (targets !== undefined) this.put(row, tokenIds, targets);
       if (positions !== undefined) {
         let to = row * this.#shape.predictions;
-        for (let t = 1; t < mask.length; t++) if (mask[t]) positions[to++] = t - 1;
+        for (let t = 1; t < lossMask.length; t++) if (lossMask[t]) positions[to++] = t - 1;
       }
-      if (grammar !== null) this.put(row, grammarStates(grammar, tokenIds, mask, grammar.stateCount), states);
+      if (grammar !== null)
+        this.put(row, grammarStates(grammar, tokenIds, lossMask, grammar.stateCount), states);
     });
   }
 
   /** Writes what belongs to the tokens of a sequence to its predictions. */
   put(row: number, source: ArrayLike<number>, target: Float32Array | Int32Array): void {
-    const { mask } = this.#sequences[row];
+    const { lossMask } = this.#sequences[row];
     let to = this.#placements[row].prediction;
-    for (let t = 1; t < source.length; t++) if (this.#all || mask[t]) target[to++] = source[t];
+    for (let t = 1; t < source.length; t++) if (this.#all || lossMask[t]) target[to++] = source[t];
   }
 
-  /** Predictions of a sequence back at the tokens they are about; 0 where the mask is. */
+  /** Predictions of a sequence back at the tokens they are about; 0 where the loss mask is. */
   take(row: number, source: ArrayLike<number>): Float32Array {
-    const { mask } = this.#sequences[row];
-    const out = new Float32Array(mask.length);
+    const { lossMask } = this.#sequences[row];
+    const out = new Float32Array(lossMask.length);
     let from = this.#placements[row].prediction;
-    for (let t = 1; t < mask.length; t++) {
-      if (mask[t]) out[t] = source[from];
-      if (this.#all || mask[t]) from++;
+    for (let t = 1; t < lossMask.length; t++) {
+      if (lossMask[t]) out[t] = source[from];
+      if (this.#all || lossMask[t]) from++;
     }
     return out;
   }
@@ -94,16 +95,16 @@ export class BatchArrays {
     });
     if (this.#all) return;
     const { asked, askedInverse, askedPlaces, askedTokens } = inputs;
-    const counts = this.#sequences.map(({ mask }) => countTrained(mask));
+    const counts = this.#sequences.map(({ lossMask }) => countTrained(lossMask));
     asked.fill(packed.tokens - 1);
     askedInverse.fill(packed.predictions - 1);
     askedPlaces.fill(packed.predictions - 1);
     askedTokens.fill(freePlace(counts, rows, predictions));
-    this.#sequences.forEach(({ mask }, row) => {
+    this.#sequences.forEach(({ lossMask }, row) => {
       const { token, prediction } = this.#placements[row];
       let count = 0;
-      for (let t = 1; t < mask.length; t++) {
-        if (!mask[t]) continue;
+      for (let t = 1; t < lossMask.length; t++) {
+        if (!lossMask[t]) continue;
         asked[prediction + count] = token + t - 1;
         askedInverse[token + t - 1] = prediction + count;
         askedPlaces[row * predictions + count] = prediction + count;
@@ -123,10 +124,10 @@ function placed(
     return sequences.map((_, row) => ({ token: row * time, prediction: row * predictions }));
   }
   let [token, prediction] = [0, 0];
-  return sequences.map(({ tokenIds, mask }) => {
+  return sequences.map(({ tokenIds, lossMask }) => {
     const placement = { token, prediction };
     token += tokenIds.length - 1;
-    prediction += all ? tokenIds.length - 1 : countTrained(mask);
+    prediction += all ? tokenIds.length - 1 : countTrained(lossMask);
     return placement;
   });
 }

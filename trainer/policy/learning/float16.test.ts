@@ -73,12 +73,11 @@ t.test('a step that overflows is skipped, and a resumed run takes the same steps
     before.every((file, i) => file.equals(after[i])),
     'weights and moments are as they were',
   );
-  const measured = await policy.measure({ sequences }, settingsWith());
-  t.ok(measured['actor/grad_norm'] > 0, 'a measurement tries again with a smaller scale');
-  const stepped = await policy.update({ sequences }, settingsWith());
-  t.equal(stepped['actor/step_skipped'], 0);
-  t.ok(stepped['actor/loss_scale'] <= 2 ** 22);
-  t.equal(stepped['actor/grad_norm'], measured['actor/grad_norm']);
+  const { products } = await policy.decomposeGradients([{ sequences }], settingsWith());
+  t.ok(products[0] > 0, 'a measurement tries again with a smaller scale');
+  let stepped = await policy.update({ sequences }, settingsWith());
+  t.equal(stepped['actor/loss_scale'], 2 ** 22, 'and leaves the scale of the updates alone');
+  while (stepped['actor/step_skipped'] === 1) stepped = await policy.update({ sequences }, settingsWith());
 
   const folder = await mkdtemp(join(tmpdir(), 'ragen-float16-'));
   t.teardown(() => rm(folder, { recursive: true }));

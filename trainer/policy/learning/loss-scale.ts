@@ -19,9 +19,9 @@ export interface LossScaleState {
 
 const GROWTH = 2;
 /** Gradients of zero never overflow: without a bound the scale itself would in the end. */
-const LARGEST_SCALE = 2 ** 24;
+const MAX_SCALE = 2 ** 24;
 /** A gradient that overflows below this does so because of what goes in, not of the scale. */
-const SMALLEST_SCALE = 1;
+const MIN_SCALE = 1;
 
 /**
  * The factor on a loss that brings its gradients into float16's range, found as the run goes (Micikevicius et al., 2018, as
@@ -54,7 +54,7 @@ export class LossScale {
   /** A gradient was finite. */
   succeeded(): void {
     const { scale, steps } = this.#state;
-    const grown = steps + 1 >= this.#settings.growthInterval && scale * GROWTH <= LARGEST_SCALE;
+    const grown = steps + 1 >= this.#settings.growthInterval && scale * GROWTH <= MAX_SCALE;
     this.#state = grown ? { scale: scale * GROWTH, steps: 0 } : { scale, steps: steps + 1 };
   }
 
@@ -64,21 +64,19 @@ export class LossScale {
    */
   overflowed(): void {
     const { scale } = this.#state;
-    if (scale <= SMALLEST_SCALE) {
+    if (scale <= MIN_SCALE) {
       throw new Error(
         `the gradient is not finite in float16 even with the loss scaled by ${scale}; the step was not taken and the weights are unchanged. What flows through the model is beyond float16's range of 65504: use policy.precision float32`,
       );
     }
-    this.#state = { scale: Math.max(SMALLEST_SCALE, scale * this.#settings.backOff), steps: 0 };
+    this.#state = { scale: Math.max(MIN_SCALE, scale * this.#settings.backOff), steps: 0 };
   }
 }
 
 /** @throws RangeError naming the setting that is out of range */
 export function checkLossScale({ initial, growthInterval, backOff }: LossScaleSettings): void {
-  if (!(initial >= SMALLEST_SCALE && initial <= LARGEST_SCALE)) {
-    throw new RangeError(
-      `lossScale.initial must be from ${SMALLEST_SCALE} to ${LARGEST_SCALE}, got ${initial}`,
-    );
+  if (!(initial >= MIN_SCALE && initial <= MAX_SCALE)) {
+    throw new RangeError(`lossScale.initial must be from ${MIN_SCALE} to ${MAX_SCALE}, got ${initial}`);
   }
   if (!Number.isInteger(growthInterval) || growthInterval < 1) {
     throw new RangeError(`lossScale.growthInterval must be an integer of at least 1, got ${growthInterval}`);

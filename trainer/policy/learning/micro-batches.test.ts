@@ -10,7 +10,7 @@ const config = scratchConfig({ vocabularySize: 46, hiddenSize: 128 });
 const ofLengths = (lengths: readonly number[]) =>
   lengths.map(length => ({
     tokenIds: { length },
-    mask: Array.from({ length }, (_, t) => (t % 4 === 3 ? 1 : 0)),
+    lossMask: Array.from({ length }, (_, t) => (t % 4 === 3 ? 1 : 0)),
   }));
 
 const sum = <T>(items: readonly T[], of: (item: T) => number) =>

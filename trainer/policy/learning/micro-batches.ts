@@ -13,7 +13,7 @@ const PREDICTION_STEP = 8;
 /** … and where that is more than this share of the row, all its predictions are taken. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
-const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
+export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
 /** What starting a program and adding its gradients up costs, in tokens. */
 const START_COST = 64;
 /** What a token costs in attention for each position of its row, per query's number, in products with a layer's weights … */
@@ -21,7 +21,7 @@ const POSITION_COST = 1.4;
 /** … and on the way to attention and back where rows are packed, per number of queries, keys, values and results. */
 const PACKING_COST = 15;
 /** Packed rows take at most so many times the budget where attention pads them. */
-const MOST_PLACES = 4;
+const MAX_PLACES = 4;
 
 /** Tokens of a micro-batch, padding included, unless told otherwise: activations of small models stay in the cache. */
 export const DEFAULT_TOKEN_BUDGET = 2048;
@@ -35,7 +35,7 @@ export interface MicroBatch extends BatchShape {
 /** What a plan depends on. */
 export interface PlannedSequence {
   readonly tokenIds: { readonly length: number };
-  readonly mask: ArrayLike<number>;
+  readonly lossMask: ArrayLike<number>;
 }
 
 /** The time a sequence of `tokens` tokens is padded to. */
@@ -64,7 +64,7 @@ export function planMicroBatches(
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const best = [0];
-  const cuts: Cut[] = [];
+  const cuts: MicroBatchCut[] = [];
   for (let end = 1; end <= order.length; end++) {
     best.push(Infinity);
     let tokens = 0;
@@ -83,7 +83,7 @@ export function planMicroBatches(
       };
       if (rows === 1 || rows * time <= tokenBudget) consider(null, rows * time);
       const packed = packedBucket(tokens);
-      if (packing && packed < rows * time && rows * time <= MOST_PLACES * tokenBudget) {
+      if (packing && packed < rows * time && rows * time <= MAX_PLACES * tokenBudget) {
         consider(packed, packed * (1 + costs.packing));
       }
     }
@@ -106,7 +106,7 @@ function costsOf({ hiddenSize, intermediateSize, heads, keyValueHeads, headDimen
   };
 }
 
-interface Cut extends Pick<MicroBatch, 'rows' | 'time'> {
+interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   /** Number of tokens where rows are packed. */
   readonly packed: number | null;
   /** First of its sequences in their order. */
@@ -114,11 +114,11 @@ interface Cut extends Pick<MicroBatch, 'rows' | 'time'> {
 }
 
 function microBatch(
-  { rows, time, packed }: Cut,
+  { rows, time, packed }: MicroBatchCut,
   members: readonly number[],
   sequences: readonly PlannedSequence[],
 ): MicroBatch {
-  const masked = members.map(index => countTrained(sequences[index].mask));
+  const masked = members.map(index => countTrained(sequences[index].lossMask));
   const total = masked.reduce((sum, count) => sum + count, 0);
   const most = Math.max(...masked);
   const predictions = predictionBucket(most, time);

@@ -57,7 +57,7 @@ function sequences(share: number): TrainingSequence[] {
     const near = () => logProbs.map(x => x + 0.2 * rng.normal());
     return {
       tokenIds: Int32Array.from({ length }, () => rng.integer(vocabularySize)),
-      mask: Uint8Array.from({ length }, (_, t) => (t > 0 && (t === 1 || rng.float() < share) ? 1 : 0)),
+      lossMask: Uint8Array.from({ length }, (_, t) => (t > 0 && (t === 1 || rng.float() < share) ? 1 : 0)),
       entropyMask: Uint8Array.from({ length }, (_, t) => t % 2),
       logProbs,
       advantages: floats(1),

@@ -3,9 +3,9 @@ import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
 import {
   collect,
-  type Packing,
+  type PackedLayout,
   rightPadded,
-  type Selection,
+  type SelectedPositions,
   selectPositions,
   spread,
 } from '../../models/sequence-layout.ts';
@@ -52,7 +52,7 @@ export interface SequenceGraph {
  * `inverseTemperature` [], where not all predictions are looked at their `positions` int32 [rows, predictions], and under a
  * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained.
  *
- * Where rows are packed, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link Packing} is given for
+ * Where rows are packed, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link PackedLayout} is given for
  * tokens (`places`, `tokens`) and, where not all predictions are looked at, for these (`askedPlaces`, `askedTokens`), with the
  * token of each (`asked`) and the prediction of each token (`askedInverse`).
  *
@@ -116,7 +116,7 @@ function selected(
   g: GraphBuilder,
   config: DecoderConfig,
   { rows, time, predictions, packed }: BatchShape,
-): Selection {
+): SelectedPositions {
   const selection = selectPositions(g, config, g.input('positions', 'int32', [rows, predictions]), time);
   if (packed === null) return selection;
   return {
@@ -127,12 +127,12 @@ function selected(
   };
 }
 
-function packingInputs(g: GraphBuilder, extents: { readonly [name: string]: number }): Packing {
+function packingInputs(g: GraphBuilder, extents: { readonly [name: string]: number }): PackedLayout {
   const [places, tokens] = Object.entries(extents).map(([name, extent]) => g.input(name, 'int32', [extent]));
   return { places, tokens };
 }
 
-function packedSum(g: GraphBuilder, x: Tensor, packing: Packing, rows: number): Tensor {
+function packedSum(g: GraphBuilder, x: Tensor, packing: PackedLayout, rows: number): Tensor {
   const column = g.reshape(x, [-1, 1]);
   const padded = g.reshape(spread(g, column, packing), [rows, -1]);
   const sums = g.broadcastTo(g.sum(padded, [-1], true), padded.shape);

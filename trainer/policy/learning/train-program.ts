@@ -18,7 +18,7 @@ import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
-import { planMicroBatches } from './micro-batches.ts';
+import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
 
 export interface ProgramOptions {
@@ -28,7 +28,7 @@ export interface ProgramOptions {
   readonly critic: boolean;
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
-  /** Those of the parameters that are learnt. */
+  /** Those of the parameters that are learned. */
   readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Tokens that go through the model at once, padding included. */
@@ -41,7 +41,7 @@ export interface ProgramOptions {
   readonly lossScaled?: boolean;
 }
 
-/** What one worker is to add up for an optimiser step. */
+/** What one worker is to add up for an optimizer step. */
 export interface GradientTask {
   readonly sequences: readonly TrainingSequence[];
   readonly loss: LossSettings;
@@ -80,24 +80,17 @@ export class GradientProgram {
     const learner = total instanceof Float32Array ? null : total;
     learner?.clear();
     let begun = false;
-    for (const [name, members] of byGrammar(task.sequences)) {
-      const grammar = grammarOf(this.#options, name);
-      const group = members.map(index => task.sequences[index]);
-      for (const batch of planMicroBatches(group, this.#options)) {
-        const sequences = batch.members.map(member => group[member]);
-        const program = await this.#program(batch, task, name, grammar, learner);
-        const arrays = new BatchArrays(batch, sequences);
-        arrays.fillTokens(program.inputs, grammar);
-        fillLoss(program.inputs, arrays, sequences, task);
-        const outputs = await program.executable.run(program.inputs);
-        if (total instanceof Float32Array) {
-          const partial = this.#partial.flat;
-          if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
-          else total.set(partial);
-        }
-        begun = true;
-        for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
+    for (const part of gradientBatches(this.#options, task.sequences)) {
+      const program = await this.#program(part.batch, task, part.grammarName, part.grammar, learner);
+      fillBatch(program.inputs, part, task);
+      const outputs = await program.executable.run(program.inputs);
+      if (total instanceof Float32Array) {
+        const partial = this.#partial.flat;
+        if (begun) for (let i = 0; i < total.length; i++) total[i] += partial[i];
+        else total.set(partial);
       }
+      begun = true;
+      for (const metric of program.metrics) metrics[metric] = (metrics[metric] ?? 0) + outputs[metric][0];
     }
     if (!begun && total instanceof Float32Array) total.fill(0);
     return metrics;
@@ -126,7 +119,7 @@ export class GradientProgram {
   }
 }
 
-/** Loss and its gradients by the names of the parameters that are learnt, and metrics by theirs. */
+/** Loss and its gradients by the names of the parameters that are learned, and metrics by theirs. */
 export function buildTrainGraph(
   options: Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'trained' | 'recompute' | 'lossScaled'>,
   shape: BatchShape,
@@ -152,6 +145,39 @@ export function buildTrainGraph(
   });
   for (const [name, tensor] of metrics) g.output(name, tensor);
   return { graph: g.build(), metrics: [...metrics.keys()] };
+}
+
+/** Sequences that go through a program together. */
+export interface GradientBatch {
+  readonly batch: MicroBatch;
+  readonly sequences: readonly TrainingSequence[];
+  readonly grammarName: string;
+  readonly grammar: CompiledGrammar | null;
+}
+
+/** Sequences in micro-batches, one grammar after the other. */
+export function* gradientBatches(
+  options: Pick<ProgramOptions, 'config' | 'grammars' | 'tokenBudget' | 'packing'>,
+  sequences: readonly TrainingSequence[],
+): Generator<GradientBatch> {
+  for (const [grammarName, members] of byGrammar(sequences)) {
+    const grammar = grammarOf(options, grammarName);
+    const group = members.map(index => sequences[index]);
+    for (const batch of planMicroBatches(group, options)) {
+      yield { batch, sequences: batch.members.map(member => group[member]), grammarName, grammar };
+    }
+  }
+}
+
+/** Writes tokens and what the loss reads of them. */
+export function fillBatch(
+  inputs: BatchInputs,
+  { batch, sequences, grammar }: GradientBatch,
+  task: GradientTask,
+): void {
+  const arrays = new BatchArrays(batch, sequences);
+  arrays.fillTokens(inputs, grammar);
+  fillLoss(inputs, arrays, sequences, task);
 }
 
 function fillLoss(

@@ -1,10 +1,11 @@
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { GradientTask } from '../learning/train-program.ts';
-import type { OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
+import type { ContinuationRequest, OptimizerSettings, Score, ScoreRequest } from '../policy.ts';
 
 /** What a worker is started with. Weights, moments and gradients are shared memory, seen by all. */
 export interface WorkerSetup {
@@ -26,11 +27,11 @@ export interface WorkerSetup {
   readonly files: { readonly [name: string]: string };
   /** Sequences in the middle of a response go on from what older weights computed of them. */
   readonly keepStaleCache: boolean;
-  /** What stays as it is beside adapters; null where everything is learnt. */
+  /** What stays as it is beside adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
   /** Adapters of the reference policy; null without adapters. */
   readonly reference: SharedParameters | null;
-  /** What is learnt. */
+  /** What is learned. */
   readonly weights: SharedParameters;
   readonly firstMoments: SharedParameters;
   readonly secondMoments: SharedParameters;
@@ -41,8 +42,14 @@ export interface WorkerSetup {
   readonly version: number;
 }
 
+/** Where a worker leaves its gradients of each component. */
+export type ComponentStores = readonly {
+  readonly component: LossComponent;
+  readonly store: SharedParameters;
+}[];
+
 /** A part [start, end) of the flat vector of weights. */
-export interface Slice {
+export interface WeightSlice {
   readonly start: number;
   readonly end: number;
 }
@@ -58,16 +65,42 @@ export type WorkerTask =
       /** With the reference's adapters instead of the policy's. */
       readonly reference: boolean;
     }
+  | {
+      readonly kind: 'scoreContinuations';
+      readonly requests: readonly ContinuationRequest[];
+      readonly temperature: number;
+    }
   | { readonly kind: 'gradients'; readonly task: GradientTask }
-  | { readonly kind: 'reduce'; readonly slice: Slice }
+  | { readonly kind: 'reduce'; readonly slice: WeightSlice }
+  | {
+      readonly kind: 'decompose';
+      readonly task: GradientTask;
+      readonly into: ComponentStores;
+    }
+  | {
+      readonly kind: 'collectGradients';
+      readonly slice: WeightSlice;
+      /** Of every worker, in order. */
+      readonly parts: readonly ComponentStores[];
+      readonly vectors: SharedArrayBuffer;
+      /** Where the first component goes among the vectors; the others follow. */
+      readonly first: number;
+    }
+  | {
+      readonly kind: 'gradientProducts';
+      readonly slice: WeightSlice;
+      readonly vectors: SharedArrayBuffer;
+      /** Vectors of one kind are multiplied with each other. */
+      readonly kinds: readonly number[];
+    }
   | {
       readonly kind: 'apply';
-      readonly slice: Slice;
+      readonly slice: WeightSlice;
       readonly step: number;
       readonly scale: number;
       readonly optimizer: OptimizerSettings;
     }
-  /** Brings weights and moments from the device, where they are learnt there. */
+  /** Brings weights and moments from the device, where they are learned there. */
   | { readonly kind: 'download' }
   | { readonly kind: 'hold' }
   | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
@@ -75,8 +108,12 @@ export type WorkerTask =
 /** What each task answers. */
 export interface TaskResults {
   readonly score: Score[];
+  readonly scoreContinuations: Float64Array[];
   readonly gradients: Record<string, number>;
   readonly reduce: null;
+  readonly decompose: Record<string, number>;
+  readonly collectGradients: null;
+  readonly gradientProducts: Float64Array;
   readonly apply: null;
   readonly download: null;
   readonly hold: null;
@@ -85,7 +122,13 @@ export interface TaskResults {
 
 /** A step in the life of a sequence. */
 export type SequenceOrder =
-  | { readonly kind: 'generate'; readonly id: number; readonly request: GenerateRequest }
+  | {
+      readonly kind: 'generate';
+      readonly id: number;
+      readonly request: GenerateRequest;
+      /** Its tokens are reported as they are sampled. */
+      readonly watched: boolean;
+    }
   | { readonly kind: 'release'; readonly sequenceId: number };
 
 export type ToWorker =
@@ -97,7 +140,17 @@ export type FromWorker =
   | { readonly kind: 'ready'; readonly runtime: string }
   | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
   | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
-  | { readonly kind: 'generated'; readonly finished: readonly NumberedGeneration[] };
+  | {
+      readonly kind: 'generated';
+      readonly sampled: readonly NumberedToken[];
+      readonly finished: readonly NumberedGeneration[];
+    };
+
+/** A token of a watched request. */
+export interface NumberedToken {
+  readonly id: number;
+  readonly token: StreamedToken;
+}
 
 export type NumberedGeneration =
   | { readonly id: number; readonly generation: Generation }

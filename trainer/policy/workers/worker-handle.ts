@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { GenerateRequest, Generation } from '../../generation/generation.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type {
   FromWorker,
   SequenceOrder,
@@ -22,6 +22,7 @@ export class WorkerHandle {
   readonly #worker: Worker;
   readonly #index: number;
   readonly #pending = new Map<number, Pending>();
+  readonly #watches = new Map<number, (token: StreamedToken) => void>();
   #orders: SequenceOrder[] = [];
   #flushPlanned = false;
   #nextId = 0;
@@ -55,10 +56,17 @@ export class WorkerHandle {
     return this.#runtime;
   }
 
-  generate(request: GenerateRequest): Promise<Generation> {
+  /** @param watch told of each token soon after it is sampled */
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     const id = ++this.#nextId;
     const result = this.#expect<Generation>(id);
-    this.#order({ kind: 'generate', id, request: { ...request, append: Int32Array.from(request.append) } });
+    if (watch !== undefined) this.#watches.set(id, watch);
+    this.#order({
+      kind: 'generate',
+      id,
+      request: { ...request, append: Int32Array.from(request.append) },
+      watched: watch !== undefined,
+    });
     return result;
   }
 
@@ -106,6 +114,7 @@ export class WorkerHandle {
         this.#settle(message.id, pending => pending.reject(message.error));
         return;
       case 'generated':
+        for (const { id, token } of message.sampled) this.#watches.get(id)?.(token);
         for (const entry of message.finished) {
           this.#settle(entry.id, pending => {
             if ('error' in entry) pending.reject(entry.error);
@@ -118,6 +127,7 @@ export class WorkerHandle {
   #settle(id: number, how: (pending: Pending) => void): void {
     const pending = this.#pending.get(id);
     this.#pending.delete(id);
+    this.#watches.delete(id);
     if (pending !== undefined) how(pending);
   }
 
@@ -128,6 +138,7 @@ export class WorkerHandle {
     this.#failure ??= new Error(what, { cause });
     for (const { reject } of this.#pending.values()) reject(this.#failure);
     this.#pending.clear();
+    this.#watches.clear();
   }
 
   #order(order: SequenceOrder): void {

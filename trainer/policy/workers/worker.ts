@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { GenerationEngine } from '../../generation/engine.ts';
-import type { GenerateRequest } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
 import type { Decode } from '../../generation/stop-strings.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
@@ -11,9 +11,20 @@ import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-s
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
+import { ContinuationProgram } from '../learning/continuation-program.ts';
+import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
-import type { FromWorker, NumberedGeneration, Slice, ToWorker, WorkerSetup, WorkerTask } from './protocol.ts';
+import { collectGradients, gradientProducts } from './gradient-vectors.ts';
+import type {
+  FromWorker,
+  NumberedGeneration,
+  NumberedToken,
+  ToWorker,
+  WeightSlice,
+  WorkerSetup,
+  WorkerTask,
+} from './protocol.ts';
 
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
@@ -25,17 +36,20 @@ class PolicyWorker {
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
-  /** Where the runtime has memory of its own, once something has been learnt. */
+  /** Where the runtime has memory of its own, once something has been learned. */
   #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
   readonly #engine: GenerationEngine;
   readonly #gradientProgram: GradientProgram;
+  readonly #decompositionProgram: DecompositionProgram;
   readonly #scoreProgram: ScoreProgram;
+  readonly #continuationProgram: ContinuationProgram;
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
+  #sampled: NumberedToken[] = [];
   #held = false;
   #running = false;
   #closing = false;
@@ -72,7 +86,9 @@ class PolicyWorker {
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
+    this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
+    this.#continuationProgram = new ContinuationProgram(options);
     this.#referenceProgram =
       base && reference
         ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(base, reference) })
@@ -84,7 +100,7 @@ class PolicyWorker {
       case 'sequences':
         for (const order of message.orders) {
           if (order.kind === 'release') this.#engine.release(order.sequenceId);
-          else this.#submit(order.id, order.request);
+          else this.#submit(order.id, order.request, order.watched);
         }
         break;
       case 'task':
@@ -96,10 +112,16 @@ class PolicyWorker {
     if (!this.#running) void this.#run();
   }
 
-  #submit(id: number, request: GenerateRequest): void {
+  #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
+    const watch = (token: StreamedToken) => this.#sampled.push({ id, token });
     try {
-      this.#engine.submit(request, generation => this.#finished.push({ id, generation }), fail);
+      this.#engine.submit(
+        request,
+        generation => this.#finished.push({ id, generation }),
+        fail,
+        watched ? watch : undefined,
+      );
     } catch (error) {
       fail(error as Error);
     }
@@ -150,11 +172,24 @@ class PolicyWorker {
           task.sequences,
           task.temperature,
         );
+      case 'scoreContinuations':
+        return this.#continuationProgram.run(task.requests, task.temperature);
       case 'gradients':
         this.#held = true;
         this.#learner ??=
           (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
         return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
+      case 'decompose': {
+        const totals = task.into.map(
+          ({ component, store }) => [component, ParameterStore.fromShared(store).flat] as const,
+        );
+        return this.#decompositionProgram.run(task.task, new Map(totals));
+      }
+      case 'collectGradients':
+        collectGradients(task);
+        return null;
+      case 'gradientProducts':
+        return gradientProducts(task, this.#weights.flat.length);
       case 'reduce':
         if (this.#learner === null) this.#reduce(task.slice);
         else this.#squares[0] = await this.#learner.sumOfSquares();
@@ -191,16 +226,17 @@ class PolicyWorker {
   }
 
   /** Adds up all workers' gradients in their order. */
-  #reduce({ start, end }: Slice): void {
+  #reduce({ start, end }: WeightSlice): void {
     const [sum, ...others] = this.#gradients;
     for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
     blockSquares(sum, start, end, this.#squares);
   }
 
   #report(): void {
-    if (this.#finished.length === 0) return;
-    this.#post({ kind: 'generated', finished: this.#finished });
+    if (this.#finished.length === 0 && this.#sampled.length === 0) return;
+    this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
     this.#finished = [];
+    this.#sampled = [];
   }
 
   #post(message: FromWorker): void {

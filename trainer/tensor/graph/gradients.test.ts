@@ -37,12 +37,12 @@ for (const operationCase of operationCases) {
         const input = values[name];
         const wrong: string[] = [];
         for (let i = 0; i < input.length; i++) {
-          const centre = input[i];
-          input[i] = centre + STEP;
+          const center = input[i];
+          input[i] = center + STEP;
           const above = loss();
-          input[i] = centre - STEP;
+          input[i] = center - STEP;
           const below = loss();
-          input[i] = centre;
+          input[i] = center;
           const numeric = (above - below) / (2 * STEP);
           const gradient = analytic[`${name}.grad`][i];
           if (!(Math.abs(numeric - gradient) <= TOLERANCE * Math.max(1, Math.abs(numeric)))) {

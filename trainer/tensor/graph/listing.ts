@@ -1,7 +1,7 @@
 import { type AttributeValue, describe, type Graph, type Tensor } from './tensor.ts';
 
 /** Longest list of numbers that is written out. */
-const LONGEST_LIST = 16;
+const MAX_LIST_LENGTH = 16;
 
 /** A graph as text for people, a line a node in the order of computation: `%7 = mul(%3, %5) : float32[4,128]`. */
 export function listGraph(graph: Graph): string {
@@ -22,5 +22,5 @@ export function listGraph(graph: Graph): string {
 
 function shown(value: AttributeValue): string {
   if (typeof value !== 'object') return String(value);
-  return value.length > LONGEST_LIST ? `(${value.length} numbers)` : `[${value.join(',')}]`;
+  return value.length > MAX_LIST_LENGTH ? `(${value.length} numbers)` : `[${value.join(',')}]`;
 }

@@ -2,7 +2,7 @@ import type { GraphBuilder } from './graph.ts';
 import type { Tensor } from './tensor.ts';
 
 /** A step with what it reads, computed again. */
-interface Again {
+interface RecomputedNode {
   readonly inputs: readonly Tensor[];
   readonly output: Tensor;
 }
@@ -46,7 +46,7 @@ export class Recomputation {
   }
 
   /** A step of the present stage as its gradient is to read it; undefined outside of stages. */
-  again(node: Tensor, upstream: Tensor): Again | undefined {
+  again(node: Tensor, upstream: Tensor): RecomputedNode | undefined {
     if (this.#stage === undefined) return undefined;
     const repeat = (tensor: Tensor): Tensor => {
       const known = this.#repeated.get(tensor);

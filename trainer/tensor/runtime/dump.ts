@@ -10,7 +10,7 @@ export type DumpKind = keyof typeof ENDINGS;
 const KINDS_VARIABLE = 'RAGEN_DUMP';
 const FOLDER_VARIABLE = 'RAGEN_DUMP_DIR';
 const DEFAULT_FOLDER = 'ragen-dump';
-const LONGEST_NAME = 60;
+const MAX_NAME_LENGTH = 60;
 
 let files = 0;
 
@@ -49,7 +49,7 @@ export function dump(kind: DumpKind, name: string, content: () => string | Uint8
   const folder = dumpFolder();
   mkdirSync(folder, { recursive: true });
   const number = String(++files).padStart(4, '0');
-  const safe = name.replace(/[^\w.]+/g, '-').slice(0, LONGEST_NAME);
+  const safe = name.replace(/[^\w.]+/g, '-').slice(0, MAX_NAME_LENGTH);
   writeFileSync(
     join(folder, `${kind}-${process.pid}-${threadId}-${number}-${safe}.${ENDINGS[kind]}`),
     content(),

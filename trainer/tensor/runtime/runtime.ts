@@ -44,7 +44,7 @@ export interface LearnerState {
   readonly second: ParameterStore;
 }
 
-/** Learning on a device: gradients, moments and the optimiser's step stay there, and so do the weights in between. */
+/** Learning on a device: gradients, moments and the optimizer's step stay there, and so do the weights in between. */
 export interface Learner {
   /** Sums of gradients by parameter name, for {@link CompileOptions.sums}. */
   readonly gradients: Readonly<Record<string, DeviceArray>>;

@@ -6,19 +6,19 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import type { Policy } from '../../policy/policy.ts';
-import type { Workbench } from './workbench.ts';
+import type { RunContext } from './run-context.ts';
 
 const GIBIBYTE = 2 ** 30;
 
 /**
  * The policy of a run.
- * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimiser's state where it is there;
+ * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state where it is there;
  *   undefined: from scratch
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openPolicy(
   settings: RunSettings,
-  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  { tokenizer, grammars }: Pick<RunContext, 'tokenizer' | 'grammars'>,
   folder: string | undefined,
 ): Promise<LocalPolicy> {
   const { policy: sizes, rollout, seed } = settings;
@@ -65,7 +65,7 @@ export function computeOptions({ policy }: RunSettings): ComputeOptions {
 }
 
 /** Whom KL terms compare with. */
-export interface Reference extends Pick<Policy, 'score'> {
+export interface ReferencePolicy extends Pick<Policy, 'score'> {
   close(): Promise<void>;
 }
 
@@ -97,13 +97,13 @@ export function freshModel(
  */
 export async function openReference(
   settings: RunSettings,
-  bench: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  context: Pick<RunContext, 'tokenizer' | 'grammars'>,
   policy: LocalPolicy,
   found: string,
-): Promise<Reference> {
+): Promise<ReferencePolicy> {
   const { reference } = settings.policy;
   if (reference !== null || policy.config.lora === undefined) {
-    return openScoring(settings, bench, reference ?? found);
+    return openScoring(settings, context, reference ?? found);
   }
   await policy.loadReference(found);
   return { score: policy.scoreReference.bind(policy), close: async () => {} };
@@ -112,7 +112,7 @@ export async function openReference(
 /** A policy that only scores. Its vocabulary and context must be the trained policy's. */
 async function openScoring(
   settings: RunSettings,
-  { tokenizer, grammars }: Pick<Workbench, 'tokenizer' | 'grammars'>,
+  { tokenizer, grammars }: Pick<RunContext, 'tokenizer' | 'grammars'>,
   folder: string,
 ): Promise<LocalPolicy> {
   const reference = await LocalPolicy.create({

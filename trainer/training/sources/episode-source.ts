@@ -1,16 +1,16 @@
 import type { Metrics } from '../../data/metrics.ts';
-import type { DrawSettings } from '../../generation/generation.ts';
+import type { SamplingDistribution } from '../../generation/generation.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
 
-export interface PlayOptions extends DrawSettings {
+export interface PlayOptions extends SamplingDistribution {
   /** Seeds the draws; the levels follow the groups' own seeds. */
   readonly seed: number;
   readonly signal: AbortSignal;
 }
 
 /** Episodes of whole groups, in the order of the groups, and what happened on the way. */
-export interface Played {
+export interface PlayedGroups {
   readonly episodes: readonly Episode[];
   readonly metrics: Metrics;
 }
@@ -20,7 +20,7 @@ export interface Rollouts {
   /**
    * @throws the signal's reason when it is aborted; nothing of the collection counts then
    */
-  play(groups: readonly GroupPlan[], options: PlayOptions): Promise<Played>;
+  play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups>;
 }
 
 /** Where a source stands, for checkpoints: a source opened there gives what this one would have given. */
@@ -38,9 +38,9 @@ export interface EpisodeSource {
    * The episodes of an iteration, counted from 1: whole groups, each with a number of its own.
    * @throws the signal's reason of the run when it is asked to stop
    */
-  collect(step: number): Promise<Played>;
+  collect(step: number): Promise<PlayedGroups>;
   /** Further groups for the same iteration, in place of some that were of no use. */
-  refill(step: number, groups: number): Promise<Played>;
+  refill(step: number, groups: number): Promise<PlayedGroups>;
   /** The iteration's batch has been trained on. */
   trained(): void;
   /** Ends what is still being played. */

@@ -1,8 +1,8 @@
-import { drawSettings, groupsPerTag, recordsTrajectories } from '../../config/derived.ts';
+import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
-import type { EpisodeSource, Played, Rollouts, SourcePosition } from './episode-source.ts';
+import type { EpisodeSource, PlayedGroups, Rollouts, SourcePosition } from './episode-source.ts';
 
 /** Collects when asked to and waits for the last episode: synchronous, on-policy training. */
 export class PlannedSource implements EpisodeSource {
@@ -24,12 +24,12 @@ export class PlannedSource implements EpisodeSource {
     return this.#position;
   }
 
-  collect(step: number): Promise<Played> {
+  collect(step: number): Promise<PlayedGroups> {
     this.#groups = 0;
     return this.#play(step, groupsPerTag(this.#settings, step));
   }
 
-  refill(step: number, groups: number): Promise<Played> {
+  refill(step: number, groups: number): Promise<PlayedGroups> {
     return this.#play(step, groupsPerTag(this.#settings, step, groups));
   }
 
@@ -37,7 +37,7 @@ export class PlannedSource implements EpisodeSource {
 
   async close(): Promise<void> {}
 
-  async #play(step: number, tags: ReturnType<typeof groupsPerTag>): Promise<Played> {
+  async #play(step: number, tags: ReturnType<typeof groupsPerTag>): Promise<PlayedGroups> {
     const { rollout, seed } = this.#settings;
     const groups = planGroups({
       tags,
@@ -47,7 +47,7 @@ export class PlannedSource implements EpisodeSource {
       recorded: recordsTrajectories(this.#settings, step) ? rollout.env_groups : 0,
     });
     const played = await this.#rollouts.play(groups, {
-      ...drawSettings(rollout),
+      ...samplingDistribution(rollout),
       seed: mixSeed(seed, PURPOSE.rollout, step),
       signal: this.#signal,
     });

@@ -1,5 +1,5 @@
 import { mean } from '../../algorithms/statistics.ts';
-import { drawSettings, groupsPerTag, recordsTrajectories } from '../../config/derived.ts';
+import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
@@ -8,7 +8,7 @@ import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
-import type { EpisodeSource, Played, SourcePosition } from './episode-source.ts';
+import type { EpisodeSource, PlayedGroups, SourcePosition } from './episode-source.ts';
 
 export interface StreamedParts {
   readonly settings: RunSettings;
@@ -60,7 +60,7 @@ export class StreamedSource implements EpisodeSource {
     this.#stream = new RolloutStream({
       collector: parts.collector,
       agent: parts.agent,
-      sampling: drawSettings(rollout),
+      sampling: samplingDistribution(rollout),
       planAt: numberedGroups(parts.settings),
       batchGroups: rollout.env_groups,
       groupSize: rollout.group_size,
@@ -78,12 +78,12 @@ export class StreamedSource implements EpisodeSource {
     return { nextSeed: this.#parts.settings.rollout.start_seed + next, pendingGroups: pending };
   }
 
-  collect(): Promise<Played> {
+  collect(): Promise<PlayedGroups> {
     this.#taken = 0;
     return this.#take(this.#parts.settings.rollout.env_groups);
   }
 
-  refill(_step: number, groups: number): Promise<Played> {
+  refill(_step: number, groups: number): Promise<PlayedGroups> {
     this.#stream.refuse(groups);
     return this.#take(groups);
   }
@@ -97,7 +97,7 @@ export class StreamedSource implements EpisodeSource {
     return this.#stream.close();
   }
 
-  async #take(groups: number): Promise<Played> {
+  async #take(groups: number): Promise<PlayedGroups> {
     const begun = performance.now();
     const taken = await this.#stream.take(groups, this.#parts.stop);
     const seconds = (performance.now() - begun) / 1000;
@@ -135,8 +135,8 @@ export class StreamedSource implements EpisodeSource {
   #tokenAges(episode: Episode): number[] {
     const age = (version: number) =>
       this.#versions.length - 1 - this.#versions.findLastIndex(v => v <= version);
-    return samplesOf(episode).flatMap(({ mask, versions }) =>
-      Array.from(versions).flatMap((version, t) => (mask[t] ? [age(version)] : [])),
+    return samplesOf(episode).flatMap(({ lossMask, versions }) =>
+      Array.from(versions).flatMap((version, t) => (lossMask[t] ? [age(version)] : [])),
     );
   }
 }

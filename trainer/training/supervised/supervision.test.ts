@@ -16,14 +16,14 @@ import { createRunFolder } from '../run-folder.ts';
 import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
 
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
-const LONGEST_MS = 300_000;
+const MAX_MS = 300_000;
 const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
 
 const sftRows = (file: string) => (readJsonLines(file) as Row[]).filter(row => 'sft/epoch' in row);
 
 t.test(
   'demonstrations from a file teach what demonstrations at the table teach',
-  { timeout: LONGEST_MS },
+  { timeout: MAX_MS },
   async t => {
     const [server] = (await serve(t)).servers;
     const folder = t.testdir();
@@ -60,43 +60,39 @@ t.test(
   },
 );
 
-t.test(
-  'a pretrained model learns a file of chats without any environment',
-  { timeout: LONGEST_MS },
-  async t => {
-    const folder = t.testdir();
-    const file = join(folder, 'chats.jsonl');
-    const chat = (question: string, answer: string) =>
-      `${JSON.stringify({
-        messages: [
-          { role: 'user', content: question },
-          { role: 'assistant', content: answer },
-        ],
-      })}\n`;
-    writeFileSync(file, chat('Which way?', 'Up') + chat('And then?', 'Down') + chat('x'.repeat(500), 'Left'));
-    const settings = validateConfig(
-      {
-        run: { folder, name: 'chats' },
-        policy: { init: QWEN, context: 64, value_head: false, workers: 1 },
-        warm_start: { files: [file], epochs: 6, batch_size: 2, warmup_steps: 0 },
-        training: { steps: 0 },
-        tracking: { tensorboard: false },
-      },
-      RunSettings,
-    );
-    checkRunSettings(settings, 'test');
-    const run = createRunFolder(settings, 'x');
-    const notes: string[] = [];
-    const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
-    const summary = await trainRun(run, settings, progress, new AbortController().signal);
-    t.equal(summary?.ended, 'finished');
-    t.match(notes.join('\n'), /1 conversations are longer than policy\.context 64 and left out/);
-    const losses = sftRows(run.metrics).map(row => row['sft/loss']);
-    t.ok(losses[5] < losses[0] / 2, `${losses[0]} to ${losses[5]}`);
-    t.ok(existsSync(join(latestCheckpoint(run)!.policy, 'tokenizer.json')), 'a whole model, to start from');
-    t.throws(
-      () => checkRunSettings({ ...settings, warm_start: null }, 'test'),
-      /train_tags.*warm_start\.files no conversations/,
-    );
-  },
-);
+t.test('a pretrained model learns a file of chats without any environment', { timeout: MAX_MS }, async t => {
+  const folder = t.testdir();
+  const file = join(folder, 'chats.jsonl');
+  const chat = (question: string, answer: string) =>
+    `${JSON.stringify({
+      messages: [
+        { role: 'user', content: question },
+        { role: 'assistant', content: answer },
+      ],
+    })}\n`;
+  writeFileSync(file, chat('Which way?', 'Up') + chat('And then?', 'Down') + chat('x'.repeat(500), 'Left'));
+  const settings = validateConfig(
+    {
+      run: { folder, name: 'chats' },
+      policy: { init: QWEN, context: 64, value_head: false, workers: 1 },
+      warm_start: { files: [file], epochs: 6, batch_size: 2, warmup_steps: 0 },
+      training: { steps: 0 },
+      tracking: { tensorboard: false },
+    },
+    RunSettings,
+  );
+  checkRunSettings(settings, 'test');
+  const run = createRunFolder(settings, 'x');
+  const notes: string[] = [];
+  const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
+  const summary = await trainRun(run, settings, progress, new AbortController().signal);
+  t.equal(summary?.ended, 'finished');
+  t.match(notes.join('\n'), /1 conversations are longer than policy\.context 64 and left out/);
+  const losses = sftRows(run.metrics).map(row => row['sft/loss']);
+  t.ok(losses[5] < losses[0] / 2, `${losses[0]} to ${losses[5]}`);
+  t.ok(existsSync(join(latestCheckpoint(run)!.policy, 'tokenizer.json')), 'a whole model, to start from');
+  t.throws(
+    () => checkRunSettings({ ...settings, warm_start: null }, 'test'),
+    /train_tags.*warm_start\.files no conversations/,
+  );
+});

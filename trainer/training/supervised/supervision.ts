@@ -4,7 +4,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { type Demonstration, demonstrate } from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/mask.ts';
+import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
 import { samplesOf } from '../../rollout/episode.ts';
@@ -12,13 +12,13 @@ import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import type { Progress } from '../../tracking/progress.ts';
 import type { Tracker } from '../../tracking/tracker.ts';
-import type { Workbench } from '../setup/workbench.ts';
+import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
-import { learntTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
+import { learnedTokens, type WarmStartSettings, warmStart } from './warm-start.ts';
 
 export interface SupervisionParts {
   readonly settings: RunSettings;
-  readonly bench: Workbench;
+  readonly context: RunContext;
   readonly policy: Pick<Policy, 'update' | 'score'>;
   readonly tracker: Tracker;
   readonly progress: Progress;
@@ -26,7 +26,7 @@ export interface SupervisionParts {
 }
 
 /**
- * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learnt, and measured on
+ * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and measured on
  * those held back.
  * @param validationLevels hashes of levels whose demonstrations are left out
  */
@@ -63,16 +63,16 @@ async function learn(
   await warmStart(policy, train, warm, {
     seed: settings.seed,
     signal: stop,
-    async onEpoch(epoch, learnt) {
+    async onEpoch(epoch, learned) {
       const held = await measured();
       tracker.write(0, {
         'sft/epoch': epoch,
-        'sft/loss': learnt['sft/loss'],
-        'sft/grad_norm': learnt['actor/grad_norm'],
+        'sft/loss': learned['sft/loss'],
+        'sft/grad_norm': learned['actor/grad_norm'],
         ...held,
       });
       const shown = Object.values(held).map(value => ['validation', value.toFixed(3)]);
-      progress.update(epoch, { loss: learnt['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
+      progress.update(epoch, { loss: learned['sft/loss'].toFixed(3), ...Object.fromEntries(shown) });
     },
   });
 }
@@ -83,10 +83,10 @@ interface Supervision {
 }
 
 function fromFiles(
-  { settings, bench, progress }: SupervisionParts,
+  { settings, context, progress }: SupervisionParts,
   { files }: WarmStartSettings,
 ): Supervision {
-  const { examples, tooLong } = readExamples(files, bench.tokenizer, {
+  const { examples, tooLong } = readExamples(files, context.tokenizer, {
     prime: responsePrime(settings.rollout.think),
     maxLength: settings.policy.context,
   });
@@ -99,7 +99,7 @@ function fromFiles(
 }
 
 async function played(
-  { settings, bench, stop }: SupervisionParts,
+  { settings, context, stop }: SupervisionParts,
   warm: WarmStartSettings,
   validationLevels: ReadonlySet<string>,
 ): Promise<Supervision> {
@@ -109,7 +109,7 @@ async function played(
     firstSeed: warm.start_seed,
   });
   const { episodes } = await demonstrate(
-    bench.collector,
+    context.collector,
     plans,
     { policy: warm.policy, randomTurns: warm.random_turns },
     mixSeed(settings.seed, PURPOSE.demonstrations),
@@ -123,19 +123,19 @@ async function played(
   };
 }
 
-/** Mean negative log-likelihood of the learnt tokens of examples held back; nothing without any. */
+/** Mean negative log-likelihood of the learned tokens of examples held back; nothing without any. */
 async function validationLoss(
   policy: Pick<Policy, 'score'>,
   examples: readonly Demonstration[],
   settings: WarmStartSettings,
 ): Promise<Metrics> {
   const scored = examples
-    .map(example => learntTokens(example, settings))
-    .filter(({ mask }) => countOnes(mask) > 0);
+    .map(example => learnedTokens(example, settings))
+    .filter(({ lossMask }) => countOnes(lossMask) > 0);
   if (scored.length === 0) return {};
   const scores = await policy.score(scored);
   const losses = scores.flatMap(({ logProbs }, i) =>
-    Array.from(logProbs).flatMap((logProb, t) => (scored[i].mask[t] ? [-logProb] : [])),
+    Array.from(logProbs).flatMap((logProb, t) => (scored[i].lossMask[t] ? [-logProb] : [])),
   );
   return { 'sft/validation_loss': mean(losses) };
 }

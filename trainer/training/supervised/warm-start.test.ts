@@ -10,7 +10,7 @@ const settings = validateConfig(
 );
 const demonstration = (id: number, trained = 1) => ({
   tokenIds: Int32Array.of(id, id),
-  mask: Uint8Array.of(0, trained),
+  lossMask: Uint8Array.of(0, trained),
 });
 const never = new AbortController().signal;
 
@@ -26,7 +26,7 @@ const pupil = () => {
   };
 };
 
-t.test('every demonstration is learnt once an epoch, with warm-up and cosine', async t => {
+t.test('every demonstration is learned once an epoch, with warm-up and cosine', async t => {
   const policy = pupil();
   const epochs: number[] = [];
   await warmStart(
@@ -70,19 +70,19 @@ t.test('demonstrations without a response token are left out', async t => {
   );
 });
 
-t.test('everything but the first token is learnt where the settings say so', async t => {
+t.test('everything but the first token is learned where the settings say so', async t => {
   const masks: number[][] = [];
   const policy = {
     async update({ sequences }: UpdateBatch) {
-      masks.push(...sequences.map(({ mask }) => [...mask]));
+      masks.push(...sequences.map(({ lossMask }) => [...lossMask]));
       return {};
     },
   };
   const tokenIds = Int32Array.of(4, 5, 6, 7);
-  const mask = Uint8Array.of(0, 0, 1, 0);
+  const lossMask = Uint8Array.of(0, 0, 1, 0);
   for (const learn of ['responses', 'everything'] as const) {
     const chosen = { ...settings, learn, epochs: 1 };
-    await warmStart(policy, [{ tokenIds, mask }], chosen, { seed: 1, signal: never });
+    await warmStart(policy, [{ tokenIds, lossMask }], chosen, { seed: 1, signal: never });
   }
   t.same(masks, [
     [0, 0, 1, 0],

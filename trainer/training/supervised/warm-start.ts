@@ -2,7 +2,7 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { countOnes } from '../../data/sequences/mask.ts';
+import { countOnes } from '../../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -42,8 +42,8 @@ export async function warmStart(
   },
 ): Promise<void> {
   const trained = demonstrations
-    .filter(({ mask }) => countOnes(mask) > 0)
-    .map(one => supervisedSequence(learntTokens(one, settings)));
+    .filter(({ lossMask }) => countOnes(lossMask) > 0)
+    .map(one => supervisedSequence(learnedTokens(one, settings)));
   const perEpoch = splitEvenly(trained, settings.batch_size).length;
   let step = 0;
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
@@ -84,18 +84,23 @@ export async function warmStart(
   }
 }
 
-/** A demonstration with the mask on the tokens that are learnt of it. */
-export function learntTokens(
+/** A demonstration with the mask on the tokens that are learned of it. */
+export function learnedTokens(
   demonstration: Demonstration,
   { learn }: Pick<WarmStartSettings, 'learn'>,
 ): Demonstration {
   if (learn === 'responses') return demonstration;
   const { tokenIds } = demonstration;
   // All but the first token, which nothing comes before.
-  return { tokenIds, mask: new Uint8Array(tokenIds.length).fill(1, 1) };
+  return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, 1) };
 }
 
-function supervisedSequence({ tokenIds, mask }: Demonstration): TrainingSequence {
+function supervisedSequence({ tokenIds, lossMask }: Demonstration): TrainingSequence {
   const { length } = tokenIds;
-  return { tokenIds, mask, logProbs: new Float32Array(length), advantages: new Float32Array(length) };
+  return {
+    tokenIds,
+    lossMask: lossMask,
+    logProbs: new Float32Array(length),
+    advantages: new Float32Array(length),
+  };
 }

@@ -14,7 +14,7 @@ import { deepFreeze, isPlainJson, sameJson, shown, throughJson } from './values.
 const JUNK_SHARE = 0.15;
 const REWARD_TOLERANCE = 1e-9;
 const PLANNED_ACTIONS = 4;
-const MOST_LISTED_TRIED = 4;
+const MAX_LISTED_TRIED = 4;
 
 export interface EpisodeSettings {
   readonly config: JsonObject;
@@ -273,7 +273,7 @@ class Watch {
   async listedActions(state: Json, pick: Random): Promise<void> {
     const listed = this.#environment.validActions?.(state);
     if (!listed) return;
-    for (const action of pick.shuffle(listed).slice(0, MOST_LISTED_TRIED)) {
+    for (const action of pick.shuffle(listed).slice(0, MAX_LISTED_TRIED)) {
       const result = await this.call('valid_actions', `${shown(action)}, listed as valid,`, () =>
         this.#environment.step(state, action, Random.fromState(pick.state)),
       );

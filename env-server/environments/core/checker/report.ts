@@ -40,7 +40,7 @@ export interface CheckReport {
 }
 
 /** Findings of each rule that are kept: the first ones say enough. */
-const MOST_FINDINGS_PER_RULE = 3;
+const MAX_FINDINGS_PER_RULE = 3;
 
 /** Findings as they come in. */
 export class Findings {
@@ -54,7 +54,7 @@ export class Findings {
 
   add(rule: Rule, message: string): void {
     const known = this.list.filter(finding => finding.rule === rule);
-    if (known.length >= MOST_FINDINGS_PER_RULE || known.some(finding => finding.message === message)) return;
+    if (known.length >= MAX_FINDINGS_PER_RULE || known.some(finding => finding.message === message)) return;
     this.list.push({ rule, message, ...(this.#where && { where: this.#where }) });
   }
 }

@@ -32,10 +32,10 @@ export function deepFreeze<T>(value: T): T {
 /** A short text of a value for a message. */
 export function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? String(value);
-  return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text;
+  return text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, MAX_SHOWN_LENGTH)}…` : text;
 }
 
-const LONGEST_SHOWN = 120;
+const MAX_SHOWN_LENGTH = 120;
 
 /** −0 as 0, which JSON does not tell apart. */
 function unsigned(value: unknown): unknown {

@@ -1,13 +1,13 @@
 import bm25 from 'wink-bm25-text-search';
 
-/** Saturation and normalisation by length as Lucene's users set them (Pyserini). */
+/** Saturation and normalization by length as Lucene's users set them (Pyserini). */
 const K1 = 0.9;
 const B = 0.4;
 /** Makes Robertson's rarity of a word Lucene's, which is never negative. */
 const RARITY_SHIFT = 1;
 const PRECISION = 9;
 /** The library wants as many documents; empty ones make up for those that lack. */
-const LEAST_DOCUMENTS = 3;
+const MIN_DOCUMENTS = 3;
 
 /** Words too common to tell documents apart. */
 const STOP_WORDS = new Set(
@@ -16,7 +16,7 @@ const STOP_WORDS = new Set(
   ),
 );
 
-export interface Hit {
+export interface SearchHit {
   /** Position of the document in the list that was indexed. */
   readonly document: number;
   readonly score: number;
@@ -29,14 +29,14 @@ export class Bm25Index {
   constructor(texts: readonly string[]) {
     this.#engine.defineConfig({ fldWeights: { text: 1 }, bm25Params: { k1: K1, b: B, k: RARITY_SHIFT } });
     this.#engine.definePrepTasks([tokenize]);
-    for (let at = 0; at < Math.max(texts.length, LEAST_DOCUMENTS); at++) {
+    for (let at = 0; at < Math.max(texts.length, MIN_DOCUMENTS); at++) {
       this.#engine.addDoc({ text: texts[at] ?? '' }, at);
     }
     this.#engine.consolidate(PRECISION);
   }
 
   /** The best documents that share a word with the query, best first; equals in the order of the list. */
-  search(query: string, limit: number): Hit[] {
+  search(query: string, limit: number): SearchHit[] {
     return this.#engine.search(query, limit).map(([id, score]) => ({ document: Number(id), score }));
   }
 }

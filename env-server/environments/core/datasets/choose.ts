@@ -6,7 +6,7 @@ import { type RecordReader, readRecords } from './records.ts';
 /** Records of each split, kept for as long as the records are. */
 const parts = new WeakMap<readonly unknown[], Map<Split, readonly unknown[]>>();
 
-export interface Choice<T> {
+export interface ChosenRecord<T> {
   /** Path of the data file; `/data` in the configuration. */
   readonly path: string;
   readonly read: RecordReader<T>;
@@ -22,7 +22,10 @@ export interface Choice<T> {
  * @throws InvalidConfig for a file that cannot be read or has no record of the split
  * @throws InvalidOptions for an index past the end
  */
-export async function chooseRecord<T>({ path, read, split, key, index }: Choice<T>, rng: Random): Promise<T> {
+export async function chooseRecord<T>(
+  { path, read, split, key, index }: ChosenRecord<T>,
+  rng: Random,
+): Promise<T> {
   return pick(partOf(await readRecords('/data', path, read), split, key), index, rng);
 }
 

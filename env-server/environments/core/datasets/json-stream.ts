@@ -32,7 +32,7 @@ export async function* textLines(file: string): AsyncGenerator<string> {
   yield taken(piece.end());
 }
 
-export interface JsonPart {
+export interface JsonChunk {
   /** Whether the file is an array or an object. */
   readonly of: 'array' | 'object';
   /** An element's text, or an entry's: `"key": value`. */
@@ -52,8 +52,8 @@ export class NotJson extends Error {
  * an element is worth, `JSON.parse` says. (Streaming parsers were tried; they take four to seven times as long.)
  * @throws NotJson where the file ends early, goes on after its end, or is no array or object
  */
-export async function* jsonParts(file: string): AsyncGenerator<JsonPart> {
-  const cutter = new Cutter();
+export async function* jsonParts(file: string): AsyncGenerator<JsonChunk> {
+  const cutter = new JsonSplitter();
   for await (const chunk of createReadStream(file)) yield* cutter.cut(chunk as Buffer);
   cutter.end();
 }
@@ -76,9 +76,9 @@ class Piece {
 }
 
 /** Cuts at the commas of the outermost array or object. */
-class Cutter {
+class JsonSplitter {
   readonly #piece = new Piece();
-  #of: JsonPart['of'] | undefined;
+  #of: JsonChunk['of'] | undefined;
   #depth = 0;
   #inText = false;
   #escaped = false;
@@ -86,7 +86,7 @@ class Cutter {
   #parts = 0;
 
   /** The elements that end in a chunk. */
-  *cut(chunk: Buffer): Generator<JsonPart> {
+  *cut(chunk: Buffer): Generator<JsonChunk> {
     let start = 0;
     for (let at = 0; at < chunk.length; at++) {
       if (this.#inText) {
@@ -137,7 +137,7 @@ class Cutter {
     return at;
   }
 
-  #part(text: string): JsonPart {
+  #part(text: string): JsonChunk {
     this.#parts++;
     return { of: this.#of ?? 'array', text };
   }

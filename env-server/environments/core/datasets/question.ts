@@ -3,8 +3,8 @@ import type { EnvironmentSpec } from '../environment.ts';
 import type { Space } from '../space.ts';
 import { anyText, LINES, text } from '../spaces.ts';
 
-export const LONGEST_QUESTION = 20_000;
-export const LONGEST_ANSWER = 2000;
+export const MAX_QUESTION_LENGTH = 20_000;
+export const MAX_ANSWER_LENGTH = 2000;
 
 /** What is alike in environments made of words whose best outcome pays 1. */
 export const MARKED_WORDS = {
@@ -16,8 +16,8 @@ export const MARKED_WORDS = {
 /** The same for a question that is shown whole and answered in a few words. */
 export const MARKED_QUESTION = {
   ...MARKED_WORDS,
-  observationSpace: { type: 'Text', maxLength: LONGEST_QUESTION + LONGEST_ANSWER },
-  actionSpace: { type: 'Text', minLength: 1, maxLength: LONGEST_ANSWER, charset: LINES },
+  observationSpace: { type: 'Text', maxLength: MAX_QUESTION_LENGTH + MAX_ANSWER_LENGTH },
+  actionSpace: { type: 'Text', minLength: 1, maxLength: MAX_ANSWER_LENGTH, charset: LINES },
   knownOptimum: { success: 1, source: 'reference policy `oracle`, which knows the label' },
 } as const satisfies Partial<EnvironmentSpec>;
 
@@ -35,19 +35,19 @@ export const questionOptions = (answer: string) => ({
   question: Type.Optional(
     Type.String({
       minLength: 1,
-      maxLength: LONGEST_QUESTION,
+      maxLength: MAX_QUESTION_LENGTH,
       description: 'The question; goes with answer.',
     }),
   ),
-  answer: Type.Optional(Type.String({ pattern: '\\S', maxLength: LONGEST_ANSWER, description: answer })),
+  answer: Type.Optional(Type.String({ pattern: '\\S', maxLength: MAX_ANSWER_LENGTH, description: answer })),
   index: indexOption('Record of the data file within the split, from 0.'),
 });
 
 /** A reset option that pins a record by its place. */
 export const indexOption = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
 
-const LONGEST_PATH = 4096;
+const MAX_PATH_LENGTH = 4096;
 
 /** A configuration key that names a file on the server's disk. */
 export const dataFile = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, maxLength: LONGEST_PATH, description }));
+  Type.Optional(Type.String({ minLength: 1, maxLength: MAX_PATH_LENGTH, description }));

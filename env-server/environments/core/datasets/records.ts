@@ -28,13 +28,13 @@ export class InvalidField extends Error {
  */
 export type RecordReader<T> = (record: JsonObject) => T | undefined;
 
-interface Kept {
+interface CachedRecords {
   readonly version: string;
   readonly rows: Promise<readonly unknown[]>;
 }
 
 /** Files already read, by reader and path; a changed file is read again. */
-const kept = new WeakMap<RecordReader<unknown>, Map<string, Kept>>();
+const kept = new WeakMap<RecordReader<unknown>, Map<string, CachedRecords>>();
 
 /**
  * The records of a `.jsonl`, `.json` (one array) or `.parquet` file, streamed and cut down by `read`, which must

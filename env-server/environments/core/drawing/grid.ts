@@ -115,17 +115,17 @@ export const textFormSchema = Type.Union(
 );
 
 /** Most characters of a board's text, and of its picture as text. */
-const LONGEST_OBSERVATION = 100_000;
+const MAX_OBSERVATION_LENGTH = 100_000;
 
 /** How boards are seen. */
 export const BOARD_SPEC = {
-  observationSpace: { type: 'Text', maxLength: LONGEST_OBSERVATION },
+  observationSpace: { type: 'Text', maxLength: MAX_OBSERVATION_LENGTH },
   observationFormats: ['text', ...TEXT_FORMS, 'structured'],
 } as const satisfies Partial<EnvironmentSpec>;
 
 /** The space of a board's text in every form, whose symbols may be custom ones. */
 export function boardText(symbols: { readonly [name: string]: string }): Space {
-  return text(LONGEST_OBSERVATION, charactersOf(LINES, ...Object.values(symbols)));
+  return text(MAX_OBSERVATION_LENGTH, charactersOf(LINES, ...Object.values(symbols)));
 }
 
 /** Rows of a row-major grid. */
@@ -146,7 +146,7 @@ export const layoutSchema = (description: string) =>
   );
 
 /** What a state looks like as a map in symbols, as coordinates in words, as data, and painted. */
-interface Forms<State> {
+interface GridForms<State> {
   readonly grid: (state: State) => string;
   readonly coord: (state: State) => string;
   readonly structured: (state: State) => Json;
@@ -154,7 +154,7 @@ interface Forms<State> {
 }
 
 /** The observation of a grid in one of RAGEN's forms; any other form gets the data. */
-export function inForm<State>(state: State, form: ObservationFormat, forms: Forms<State>): Json {
+export function inForm<State>(state: State, form: ObservationFormat, forms: GridForms<State>): Json {
   switch (form) {
     case 'grid':
       return forms.grid(state);

@@ -120,12 +120,12 @@ export function textWidth(text: string, scale: number): number {
 }
 
 /** Longest side of a picture of a board, in pixels; very long boards get longer ones. */
-const LONGEST_SIDE = 768;
-const SMALLEST_CELL = 8;
+const MAX_SIDE = 768;
+const MIN_CELL = 8;
 
 /** Pixels of a cell's side: `usual` unless the board is too large for that. */
 export function cellSize(rows: number, cols: number, usual: number): number {
-  return Math.max(SMALLEST_CELL, Math.min(usual, Math.floor(LONGEST_SIDE / Math.max(rows, cols))));
+  return Math.max(MIN_CELL, Math.min(usual, Math.floor(MAX_SIDE / Math.max(rows, cols))));
 }
 
 /** Punctuation that ASCII writes otherwise. */
@@ -169,7 +169,7 @@ const INK: Color = 0x202428;
 const ACCENT: Color = 0x1f5fae;
 const ACCENT_PALE: Color = 0xe3ecf7;
 
-interface Placed {
+interface PlacedText {
   readonly text: string;
   readonly look: PagePart['look'];
   readonly x: number;
@@ -187,8 +187,8 @@ export function paintPage(parts: readonly PagePart[]): Picture {
   return page;
 }
 
-function layOut(parts: readonly PagePart[]): { placed: readonly Placed[]; height: number } {
-  const placed: Placed[] = [];
+function layOut(parts: readonly PagePart[]): { placed: readonly PlacedText[]; height: number } {
+  const placed: PlacedText[] = [];
   const inner = PAGE_WIDTH - 2 * PAGE_MARGIN;
   let x = PAGE_MARGIN;
   let y = PAGE_MARGIN;

@@ -1,7 +1,7 @@
 import { PNG } from 'pngjs';
 import type { Picture } from '../environment.ts';
 
-/** Pictures are painted in a few flat colours: unfiltered rows pack smallest, and four times as fast as filtered ones. */
+/** Pictures are painted in a few flat colors: unfiltered rows pack smallest, and four times as fast as filtered ones. */
 const PACKING = { filterType: 0, deflateLevel: 6, deflateStrategy: 0 } as const;
 
 /** A picture as a PNG file. */

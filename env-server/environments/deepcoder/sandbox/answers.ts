@@ -1,5 +1,5 @@
 /** Longest line that the harness may write. */
-const LONGEST_LINE = 65_536;
+const MAX_LINE_LENGTH = 65_536;
 const NEWLINE = 0x0a;
 const NOTHING = Buffer.alloc(0);
 
@@ -33,8 +33,8 @@ export class AnswerReader {
   #readLine(chunk: Buffer): Buffer {
     const end = chunk.indexOf(NEWLINE);
     const part = end < 0 ? chunk : chunk.subarray(0, end);
-    if (this.#line.length + part.length > LONGEST_LINE)
-      throw new Error(`wrote a line of more than ${LONGEST_LINE} bytes`);
+    if (this.#line.length + part.length > MAX_LINE_LENGTH)
+      throw new Error(`wrote a line of more than ${MAX_LINE_LENGTH} bytes`);
     this.#line = Buffer.concat([this.#line, part]);
     if (end < 0) return NOTHING;
     const header = JSON.parse(this.#line.toString()) as { bytes?: number };

@@ -15,14 +15,14 @@ export interface QueueLimits {
   readonly queueSeconds: number;
 }
 
-interface Waiting {
+interface WaitingJob {
   take(slot: number): void;
 }
 
 interface Owner {
   /** Slots that it holds. */
   held: number;
-  readonly waiting: Set<Waiting>;
+  readonly waiting: Set<WaitingJob>;
 }
 
 /**
@@ -65,7 +65,7 @@ export class FairQueue {
       );
     }
     return new Promise((resolve, reject) => {
-      const waiting: Waiting = {
+      const waiting: WaitingJob = {
         take: slot => {
           clearTimeout(timer);
           resolve(slot);

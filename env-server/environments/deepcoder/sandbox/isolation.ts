@@ -30,12 +30,12 @@ export const WAYS = {
   user: ['unshare', '--user', '--map-root-user', ...NAMESPACES],
   none: [],
 } as const satisfies { [spaces: string]: readonly string[] };
-export type Spaces = keyof typeof WAYS;
+export type Namespaces = keyof typeof WAYS;
 
 /** How sandboxes are started on this machine, and the walls that then stand. */
 export interface Isolation {
   readonly python: string;
-  readonly spaces: Spaces;
+  readonly spaces: Namespaces;
   /** See README.md. */
   readonly walls: readonly string[];
   /** A hostile program was contained. */
@@ -79,7 +79,7 @@ async function findStrongest(): Promise<Isolation> {
   const python = await findPython();
   const faults: string[] = [];
   let weak: Isolation | undefined;
-  for (const spaces of Object.keys(WAYS) as Spaces[]) {
+  for (const spaces of Object.keys(WAYS) as Namespaces[]) {
     if (spaces === 'root' && process.getuid?.() !== 0) continue;
     try {
       const { isolation, fault } = await tryWay(python, spaces);
@@ -97,12 +97,12 @@ async function findStrongest(): Promise<Isolation> {
   );
 }
 
-function nameOf(spaces: Spaces): string {
+function nameOf(spaces: Namespaces): string {
   return { root: 'namespaces of root', user: 'a user namespace', none: 'without namespaces' }[spaces];
 }
 
 /** @throws SandboxFailed where not even correct programs run so */
-async function tryWay(python: string, spaces: Spaces): Promise<{ isolation: Isolation; fault?: string }> {
+async function tryWay(python: string, spaces: Namespaces): Promise<{ isolation: Isolation; fault?: string }> {
   const sandbox = await Sandbox.start(sandboxCommand({ python, spaces }, 0));
   try {
     const { walls } = sandbox;

@@ -5,7 +5,7 @@ import { type Job, type Judge, Sandbox, SandboxFailed } from './sandbox.ts';
 /** Programs that one sandbox runs before another takes its place. */
 const JOBS_PER_SANDBOX = 100;
 /** Tries to run a program when sandboxes break under it. */
-const MOST_TRIES = 2;
+const MAX_TRIES = 2;
 
 interface Worker {
   readonly sandbox: Sandbox;
@@ -50,7 +50,7 @@ export class SandboxPool {
         try {
           return await this.#runIn(slot, isolation, job, judge);
         } catch (error) {
-          if (!(error instanceof SandboxFailed) || attempt === MOST_TRIES || this.#stopped) throw error;
+          if (!(error instanceof SandboxFailed) || attempt === MAX_TRIES || this.#stopped) throw error;
         }
       }
     } finally {

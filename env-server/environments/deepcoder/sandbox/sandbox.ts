@@ -9,7 +9,7 @@ const START_MS = 30_000;
 const GRACE_MS = 15_000;
 const MS_PER_S = 1000;
 
-export interface Limits {
+export interface JobLimits {
   /** Processor seconds of one test. */
   readonly cpu_s: number;
   readonly wall_s: number;
@@ -19,7 +19,7 @@ export interface Limits {
   readonly output_bytes: number;
 }
 
-export interface Job extends Limits {
+export interface Job extends JobLimits {
   readonly program: string;
   readonly function: string | null;
   /** Text for programs that read, a list of arguments for functions. */

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { contained, noContainer } from './container.test-data.ts';
 import { FOREIGN, HOLES, machineCode, prober, SWEEPER } from './holes.test-data.ts';
-import { type Spaces, sandboxCommand } from './isolation.ts';
+import { type Namespaces, sandboxCommand } from './isolation.ts';
 import { type RunResult, Sandbox } from './sandbox.ts';
 
 t.setTimeout(120_000);
@@ -28,7 +28,7 @@ function python(code: string): string {
 }
 
 interface Kind {
-  readonly spaces: Spaces;
+  readonly spaces: Namespaces;
   /** As it would be started in a container. */
   readonly inContainer: boolean;
   readonly walls: readonly string[];

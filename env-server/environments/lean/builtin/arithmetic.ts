@@ -2,15 +2,15 @@ import { type Formula, negated, type Sort, showTerm, type Term } from './formula
 
 /** Decisions about arithmetic: values of closed terms, equality of polynomials, linear inequalities. */
 
-const MOST_BITS = 4096;
-const GREATEST_EXPONENT = 64n;
-const MOST_CONSTRAINTS = 1500;
+const MAX_BITS = 4096;
+const MAX_EXPONENT = 64n;
+const MAX_CONSTRAINTS = 1500;
 
 /** The computation would be too large; nothing is concluded. */
 class TooLarge extends Error {}
 
 function checked(value: bigint): bigint {
-  if (value.toString(16).length * 4 > MOST_BITS) throw new TooLarge();
+  if (value.toString(16).length * 4 > MAX_BITS) throw new TooLarge();
   return value;
 }
 
@@ -58,7 +58,7 @@ function compute(operator: string, left: bigint, right: bigint, sort: Sort): big
     case '%':
       return right === 0n ? left : euclideanRest(left, right);
     default:
-      if (right > GREATEST_EXPONENT) throw new TooLarge();
+      if (right > MAX_EXPONENT) throw new TooLarge();
       return checked(left ** right);
   }
 }
@@ -104,7 +104,7 @@ function multiply(a: Polynomial, b: Polynomial): Polynomial {
       row.set(factors.join('·'), c * d);
     }
     product = add(product, row, 1n);
-    if (product.size > MOST_CONSTRAINTS) throw new TooLarge();
+    if (product.size > MAX_CONSTRAINTS) throw new TooLarge();
   }
   return product;
 }
@@ -132,7 +132,7 @@ function polynomial(term: Term, sort: Sort): Polynomial {
         case '^': {
           const exponent = evaluate(term.right, 'ℕ');
           if (exponent === undefined) return opaque();
-          if (exponent > GREATEST_EXPONENT) throw new TooLarge();
+          if (exponent > MAX_EXPONENT) throw new TooLarge();
           const base = polynomial(term.left, sort);
           let power: Polynomial = new Map([[CONSTANT, 1n]]);
           for (let count = 0n; count < exponent; count++) power = multiply(power, base);
@@ -242,7 +242,7 @@ function isInfeasible(start: readonly Constraint[]): boolean {
     const rest = constraints.filter(constraint => !constraint.has(monomial));
     const upper = constraints.filter(constraint => (constraint.get(monomial) ?? 0n) > 0n);
     const lower = constraints.filter(constraint => (constraint.get(monomial) ?? 0n) < 0n);
-    if (rest.length + upper.length * lower.length > MOST_CONSTRAINTS) return false;
+    if (rest.length + upper.length * lower.length > MAX_CONSTRAINTS) return false;
     for (const a of upper) {
       for (const b of lower) {
         const scaled = add(new Map(), a, -(b.get(monomial) as bigint));

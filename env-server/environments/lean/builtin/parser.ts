@@ -8,7 +8,7 @@ export class LeanError extends Error {
   }
 }
 
-const LONGEST_TEXT = 4000;
+const MAX_TEXT_LENGTH = 4000;
 const DEEPEST = 200;
 
 const SPELLINGS: { readonly [token: string]: string } = {
@@ -30,7 +30,7 @@ const TOKEN =
 
 /** Splits a text into tokens, ASCII spellings replaced by their signs. @throws LeanError */
 export function tokenize(text: string): string[] {
-  if (text.length > LONGEST_TEXT) throw new LeanError(`at most ${LONGEST_TEXT} characters are read`);
+  if (text.length > MAX_TEXT_LENGTH) throw new LeanError(`at most ${MAX_TEXT_LENGTH} characters are read`);
   const tokens: string[] = [];
   TOKEN.lastIndex = 0;
   while (TOKEN.lastIndex < text.length) {

@@ -12,7 +12,7 @@ import { isTautology } from './truth.ts';
 export const AUTOMATION = ['none', 'arithmetic', 'all'] as const;
 export type Automation = (typeof AUTOMATION)[number];
 
-const MOST_GOALS = 200;
+const MAX_GOALS = 200;
 
 type Tactic = (goal: Goal, reader: Reader) => Goal[];
 
@@ -32,7 +32,7 @@ export function applyTactic(goals: readonly Goal[], text: string, automation: Au
   }
   const made = run(goal, reader);
   reader.end();
-  if (made.length + others.length > MOST_GOALS) throw new LeanError('too many goals');
+  if (made.length + others.length > MAX_GOALS) throw new LeanError('too many goals');
   return [...made, ...others];
 }
 

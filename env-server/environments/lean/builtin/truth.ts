@@ -3,7 +3,7 @@ import { LeanError } from './parser.ts';
 import type { Goal } from './statement.ts';
 
 /** Truth tables go up to this many atoms. */
-const MOST_ATOMS = 12;
+const MAX_ATOMS = 12;
 
 /** The goal holds whatever its atoms are, relations being atoms too. */
 export function isTautology({ hypotheses, target }: Goal): boolean {
@@ -22,7 +22,7 @@ export function isTautology({ hypotheses, target }: Goal): boolean {
     }
   };
   all.forEach(collect);
-  if (numbers.size > MOST_ATOMS) throw new LeanError(`tauto goes up to ${MOST_ATOMS} propositions`);
+  if (numbers.size > MAX_ATOMS) throw new LeanError(`tauto goes up to ${MAX_ATOMS} propositions`);
   for (let row = 0; row < 2 ** numbers.size; row++) {
     const isTrue = (atom: Formula) => ((row >> (numberOf.get(atom) as number)) & 1) === 1;
     const known = hypotheses.every(({ formula }) => evaluateTruth(formula, isTrue));

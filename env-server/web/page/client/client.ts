@@ -48,7 +48,7 @@ const TOKEN_KEY = 'ragen-token';
 const UNAUTHORIZED = 401;
 const DRAINING = 503;
 /** What is shown of a reply that is no problem document, in characters. */
-const LONGEST_REPLY = 500;
+const MAX_REPLY_LENGTH = 500;
 
 /** Talks to the server that the page came from; dispatches `exchange` (detail: {@link Exchange}) and `unauthorized`. */
 export class Client extends EventTarget {
@@ -134,7 +134,7 @@ export class Client extends EventTarget {
       const exchange: Exchange = {
         method,
         url,
-        curl: curlLine({ method, url, body: text, authorised: token !== '' }),
+        curl: curlLine({ method, url, body: text, authorized: token !== '' }),
         status: response.status,
         milliseconds: performance.now() - started,
         reply,
@@ -154,7 +154,7 @@ function problemOf(response: Response, reply: string): ProblemReply {
   return {
     title: response.statusText || 'The request failed',
     status: response.status,
-    detail: reply.slice(0, LONGEST_REPLY) || 'The reply says nothing more.',
+    detail: reply.slice(0, MAX_REPLY_LENGTH) || 'The reply says nothing more.',
   };
 }
 

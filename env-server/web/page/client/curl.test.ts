@@ -7,7 +7,7 @@ t.test('a line has what the request has', t => {
   t.equal(curlLine({ method: 'GET', url }), `curl -s ${url}`);
   t.equal(curlLine({ method: 'POST', url }), `curl -s -X POST ${url}`);
   t.equal(
-    curlLine({ method: 'POST', url, body: '{"env_id":"A-v0"}', authorised: true }),
+    curlLine({ method: 'POST', url, body: '{"env_id":"A-v0"}', authorized: true }),
     [
       `curl -s ${url} \\`,
       '  -H "authorization: Bearer $RAGEN_TOKEN" \\',

@@ -4,7 +4,7 @@ export interface CurlRequest {
   readonly url: string;
   readonly body?: string;
   /** Whether it needs the token. */
-  readonly authorised?: boolean;
+  readonly authorized?: boolean;
 }
 
 const PLAIN = /^[\w@%+=:,./-]+$/;
@@ -15,11 +15,11 @@ export function quote(word: string): string {
 }
 
 /** The command that does the same, a part a line; the token stands in the variable `RAGEN_TOKEN`, never in the text. */
-export function curlLine({ method, url, body, authorised }: CurlRequest): string {
+export function curlLine({ method, url, body, authorized }: CurlRequest): string {
   const first = ['curl', '-s'];
   if (method !== (body === undefined ? 'GET' : 'POST')) first.push('-X', method);
   const lines = [[...first, quote(url)].join(' ')];
-  if (authorised) lines.push('-H "authorization: Bearer $RAGEN_TOKEN"');
+  if (authorized) lines.push('-H "authorization: Bearer $RAGEN_TOKEN"');
   if (body !== undefined) lines.push(`-H ${quote('content-type: application/json')}`, `-d ${quote(body)}`);
   return lines.join(' \\\n  ');
 }

@@ -3,7 +3,7 @@ import type { Client, Exchange } from '../client/client.ts';
 import { copyButton } from './copy-button.ts';
 
 /** What is shown of a reply, in characters. */
-const LONGEST_SHOWN = 20_000;
+const MAX_SHOWN_LENGTH = 20_000;
 
 /** The last request of the visitor with its reply, and the curl line that does the same. */
 export function exchangePanel(client: Client): HTMLElement {
@@ -48,7 +48,7 @@ function readable(reply: string): string {
   } catch {
     // Not one JSON value, JSON Lines for example: shown as it came.
   }
-  return text.length > LONGEST_SHOWN
-    ? `${text.slice(0, LONGEST_SHOWN)}\n… ${text.length - LONGEST_SHOWN} more characters`
+  return text.length > MAX_SHOWN_LENGTH
+    ? `${text.slice(0, MAX_SHOWN_LENGTH)}\n… ${text.length - MAX_SHOWN_LENGTH} more characters`
     : text;
 }

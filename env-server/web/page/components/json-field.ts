@@ -27,7 +27,7 @@ interface JsonFieldOptions {
   readonly oninput?: () => void;
 }
 
-/** A labelled field for JSON, or for other code, that shows what is wrong where it is. */
+/** A labeled field for JSON, or for other code, that shows what is wrong where it is. */
 export class JsonField {
   readonly #label: string;
   readonly #plain: boolean;

@@ -14,7 +14,7 @@ export interface FieldSchema {
   readonly properties?: { readonly [name: string]: FieldSchema };
 }
 
-interface Field {
+interface FormField {
   readonly element: HTMLElement;
   readonly error: HTMLElement;
   readonly control: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
@@ -34,7 +34,7 @@ export function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
 /** A form with a field for every property of a JSON Schema; knows which of them its user changed. */
 export class SchemaForm {
   readonly element = h('div', { class: 'fields schema' });
-  readonly #fields = new Map<string, Field>();
+  readonly #fields = new Map<string, FormField>();
   readonly #changed = new Map<string, Json>();
   readonly #onchange: () => void;
 
@@ -97,14 +97,14 @@ export class SchemaForm {
   }
 }
 
-function mark({ control, error }: Field, message: string | undefined): void {
+function mark({ control, error }: FormField, message: string | undefined): void {
   control.toggleAttribute('aria-invalid', message !== undefined);
   if (message !== undefined) control.setAttribute('aria-invalid', 'true');
   error.hidden = message === undefined;
   fill(error, message);
 }
 
-function makeField(name: string, schema: FieldSchema): Field {
+function makeField(name: string, schema: FieldSchema): FormField {
   const id = newId();
   const error = h('p', { class: 'field-error', id: newId(), hidden: true });
   const hint =
@@ -119,7 +119,7 @@ function makeField(name: string, schema: FieldSchema): Field {
   return { element, error, control, write, read };
 }
 
-type Control = Pick<Field, 'control' | 'write' | 'read'>;
+type Control = Pick<FormField, 'control' | 'write' | 'read'>;
 
 function makeControl(schema: FieldSchema, attributes: { readonly [name: string]: string }): Control {
   const choices = choicesOf(schema);

@@ -3,7 +3,7 @@ import { formatNumber, formatValue } from './format.ts';
 import { remark } from './transcript.ts';
 
 /** What is read out of an observation, in characters. */
-const LONGEST_READING = 300;
+const MAX_READING_LENGTH = 300;
 
 /** The last step of an episode in words, for those who hear the page; with the observation where actions are written, too. */
 export function stepReport({ environment, moves, totalReward }: Episode): string {
@@ -14,7 +14,7 @@ export function stepReport({ environment, moves, totalReward }: Episode): string
   const words = [
     `Step ${moves.length}, ${formatValue(action)}: reward ${formatNumber(reward)}, return ${formatNumber(totalReward)}.`,
     remark(last),
-    isProse ? observation.slice(0, LONGEST_READING) : '',
+    isProse ? observation.slice(0, MAX_READING_LENGTH) : '',
   ];
   return words.filter(Boolean).join(' ');
 }

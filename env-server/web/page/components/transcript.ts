@@ -3,7 +3,7 @@ import type { PlayedStep } from '../play/episode.ts';
 import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
 
 /** Rows that are shown; a browser need not hold thousands. */
-const MOST_ROWS = 200;
+const MAX_ROWS = 200;
 
 /** The steps taken, the last one first. */
 export class Transcript {
@@ -33,7 +33,7 @@ export class Transcript {
   );
 
   show(moves: readonly PlayedStep[]): void {
-    const first = Math.max(0, moves.length - MOST_ROWS);
+    const first = Math.max(0, moves.length - MAX_ROWS);
     fill(
       this.#rows,
       ...moves

@@ -3,10 +3,10 @@ import { fill, h, newId } from '../../../../shared/web/element.ts';
 import type { Environment } from '../client/wire.ts';
 import { formatValue } from '../components/format.ts';
 import { JsonField } from '../components/json-field.ts';
-import { type Key, keysFor } from './keys.ts';
+import { keysFor, type PlayKey } from './keys.ts';
 
 /** Actions that are offered as buttons; above it a field with suggestions is handier. */
-const MOST_BUTTONS = 40;
+const MAX_BUTTONS = 40;
 /** Texts that may be longer than this begin in a field of several lines. */
 const LONG_TEXT = 4000;
 const ARROW_PAD = 4;
@@ -51,7 +51,7 @@ export class ActionPad {
       case 'Discrete': {
         const actions: Json[] =
           environment.actions ?? Array.from({ length: space.n }, (_, index) => space.start + index);
-        return actions.length > MOST_BUTTONS ? this.#choice(actions) : this.#buttons(actions);
+        return actions.length > MAX_BUTTONS ? this.#choice(actions) : this.#buttons(actions);
       }
       case 'Text':
         return this.#text(space, environment);
@@ -70,7 +70,7 @@ export class ActionPad {
     );
   }
 
-  #button(action: Json, key: Key | undefined): HTMLButtonElement {
+  #button(action: Json, key: PlayKey | undefined): HTMLButtonElement {
     if (key) this.keys.set(key.name, action);
     return h(
       'button',

@@ -14,7 +14,7 @@ import { keyOf } from './keys.ts';
 import { PolicyControls } from './policy-controls.ts';
 
 /** Actions that wait for the one under way; more of them are a key held down. */
-const MOST_WAITING = 4;
+const MAX_WAITING = 4;
 const UNDO_KEY = 'Backspace';
 const GUIDE_KEY = '.';
 /** Problems of a session that is there no more. */
@@ -200,7 +200,7 @@ export class EpisodeView {
 
   /** Takes an action when those before it are done; true while the episode goes on. */
   #act(action: Json): Promise<boolean> {
-    if (this.#waiting >= MOST_WAITING) return Promise.resolve(false);
+    if (this.#waiting >= MAX_WAITING) return Promise.resolve(false);
     this.#waiting++;
     return this.#queue.take(async () => {
       this.#waiting--;

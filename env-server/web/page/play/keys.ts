@@ -1,12 +1,12 @@
 /** A key that takes an action. */
-export interface Key {
+export interface PlayKey {
   /** As {@link keyOf} names it. */
   readonly name: string;
   /** As buttons show it. */
   readonly hint: string;
 }
 
-const ARROWS: { readonly [direction: string]: Key } = {
+const ARROWS: { readonly [direction: string]: PlayKey } = {
   up: { name: 'ArrowUp', hint: '↑' },
   down: { name: 'ArrowDown', hint: '↓' },
   left: { name: 'ArrowLeft', hint: '←' },
@@ -21,7 +21,7 @@ const LETTER = /^([A-Za-z])(['’]?)$/;
 const DIGITS = '1234567890';
 
 /** The key of every action, by position; undefined where there are more actions than keys. */
-export function keysFor(names: readonly string[]): (Key | undefined)[] {
+export function keysFor(names: readonly string[]): (PlayKey | undefined)[] {
   const arrows = names.map(name => ARROWS[name.toLowerCase()]);
   if (
     arrows.some(Boolean) &&
@@ -36,14 +36,14 @@ export function keysFor(names: readonly string[]): (Key | undefined)[] {
   return withDigits(names.map(() => undefined));
 }
 
-function letterKey(name: string): Key | undefined {
+function letterKey(name: string): PlayKey | undefined {
   const match = LETTER.exec(name);
   if (!match) return undefined;
   const letter = match[1].toLowerCase();
   return match[2] === '' ? { name: letter, hint: letter } : { name: `Shift+${letter}`, hint: `⇧${letter}` };
 }
 
-function withDigits(keys: readonly (Key | undefined)[]): (Key | undefined)[] {
+function withDigits(keys: readonly (PlayKey | undefined)[]): (PlayKey | undefined)[] {
   let used = 0;
   return keys.map(key => {
     if (key) return key;

@@ -8,7 +8,7 @@ const DEFINITION = '/definition';
 const SOURCE = '/definition/source';
 
 /** What is registered: an id and a definition. */
-export interface Draft {
+export interface DefinitionDraft {
   readonly env_id: string;
   readonly definition: JsonObject;
 }
@@ -48,13 +48,13 @@ export class DefinitionEditor {
   }
 
   /** What was written, for good. @throws NotJson, after going to where it is not */
-  get draft(): Draft {
+  get draft(): DefinitionDraft {
     const definition = this.#definition.submit() as JsonObject;
     const source = this.#source.element.hidden ? undefined : this.#source.value;
     return { env_id: this.envId, definition: source === undefined ? definition : { ...definition, source } };
   }
 
-  set draft({ env_id, definition }: Draft) {
+  set draft({ env_id, definition }: DefinitionDraft) {
     const { source, ...rest } = definition;
     this.#id.value = env_id;
     this.#definition.value = rest;

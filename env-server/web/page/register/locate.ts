@@ -1,5 +1,5 @@
 /** A part of a text: positions of its first character and behind its last. */
-export interface Range {
+export interface TextRange {
   readonly start: number;
   readonly end: number;
 }
@@ -11,7 +11,7 @@ const SCALAR = /"(?:[^"\\]|\\.)*"|[^\s,\]}]+/y;
  * Where in a JSON text the value lies that a JSON pointer names, or else the innermost one on the way to it.
  * @param text valid JSON
  */
-export function locate(text: string, pointer: string): Range {
+export function locate(text: string, pointer: string): TextRange {
   const path = pointer
     .split('/')
     .slice(1)
@@ -25,12 +25,12 @@ export function locate(text: string, pointer: string): Range {
   return range;
 }
 
-function member(text: string, start: number, wanted: string): Range | undefined {
+function member(text: string, start: number, wanted: string): TextRange | undefined {
   for (const { key, value } of members(text, start)) if (key === wanted) return value;
   return undefined;
 }
 
-function* members(text: string, start: number): Generator<{ key: string; value: Range }> {
+function* members(text: string, start: number): Generator<{ key: string; value: TextRange }> {
   const isObject = text[start] === '{';
   if (!isObject && text[start] !== '[') return;
   let at = skipSpace(text, start + 1);
@@ -48,7 +48,7 @@ function* members(text: string, start: number): Generator<{ key: string; value: 
   }
 }
 
-function valueAt(text: string, from: number): Range {
+function valueAt(text: string, from: number): TextRange {
   const start = skipSpace(text, from);
   if (text[start] !== '{' && text[start] !== '[') {
     SCALAR.lastIndex = start;

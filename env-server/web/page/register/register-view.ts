@@ -7,12 +7,12 @@ import { exchangePanel } from '../components/exchange-panel.ts';
 import { NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import type { View } from '../view.ts';
-import { DefinitionEditor, type Draft } from './definition-editor.ts';
+import { type DefinitionDraft, DefinitionEditor } from './definition-editor.ts';
 import { registrationReport } from './registration-report.ts';
 
 interface Example {
   readonly summary: string;
-  readonly value: Draft;
+  readonly value: DefinitionDraft;
 }
 
 /** As much of the OpenAPI document as holds the examples. */
@@ -118,7 +118,10 @@ export class RegisterView implements View<'register'> {
     await this.#do(`load ${envId}`, async () => {
       const path = environmentPath(envId, 'definition');
       const { definition } = await this.#client.json<Schemas['StoredDefinition']>('GET', path);
-      this.#editor.draft = { env_id: envId, definition: definition as unknown as Draft['definition'] };
+      this.#editor.draft = {
+        env_id: envId,
+        definition: definition as unknown as DefinitionDraft['definition'],
+      };
       fill(
         this.#report,
         h('p', {}, 'Loaded ', h('code', {}, envId), '. Replace puts your changes in its place.'),

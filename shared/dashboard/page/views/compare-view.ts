@@ -8,7 +8,7 @@ import { counted, percent, short } from '../format.ts';
 import { choose, Panel, Select, Status } from './parts.ts';
 import { settingsOf } from './settings-view.ts';
 
-const MOST_RUNS = 16;
+const MAX_RUNS = 16;
 const METRICS = [
   'val-env/success',
   'train/success',
@@ -30,7 +30,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const ids = (address.query.runs ?? '')
     .split(',')
     .filter(id => id !== '')
-    .slice(0, MOST_RUNS);
+    .slice(0, MAX_RUNS);
   const { runs, error } = useRuns(ids);
   const together = address.query.seeds !== 'apart';
   const more = address.query.metric ?? '';

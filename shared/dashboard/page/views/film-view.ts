@@ -10,7 +10,7 @@ import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
 /** Validations shown next to one another; of more, some evenly chosen and the last. */
-const MOST_FRAMES = 12;
+const MAX_FRAMES = 12;
 
 interface Take {
   readonly file: string;
@@ -56,10 +56,10 @@ export function FilmView({ store, address }: RunViewProps) {
 
 /** At most so many files, evenly chosen, the first and the last among them. */
 function chosenOf<T>(files: readonly T[]): readonly T[] {
-  if (files.length <= MOST_FRAMES) return files;
+  if (files.length <= MAX_FRAMES) return files;
   return Array.from(
-    { length: MOST_FRAMES },
-    (_, i) => files[Math.round((i * (files.length - 1)) / (MOST_FRAMES - 1))],
+    { length: MAX_FRAMES },
+    (_, i) => files[Math.round((i * (files.length - 1)) / (MAX_FRAMES - 1))],
   );
 }
 

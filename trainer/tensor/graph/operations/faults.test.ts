@@ -1,6 +1,6 @@
 import t from 'tap';
 import { GraphBuilder, GraphError, type Tensor } from '../graph.ts';
-import { draw } from './device/draw.ts';
+import { sample } from './device/sample.ts';
 
 const g = new GraphBuilder();
 const float = (...shape: number[]): Tensor => g.input(`float ${g.nodes.length}`, 'float32', shape);
@@ -35,7 +35,7 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   ['not of floats', () => g.not(float(2)), /bool/],
   [
     'draws of too few settings',
-    () => draw(g, float(4, 9), float(4, 3)),
+    () => sample(g, float(4, 9), float(4, 3)),
     /settings \[rows,4\]; got float32\[4,9\]/,
   ],
   ['gather by floats', () => g.gather(float(4, 2), float(3)), /int32 ids/],

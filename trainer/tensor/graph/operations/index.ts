@@ -20,9 +20,9 @@ import { sub } from './arithmetic/sub.ts';
 import { attention } from './attention/attention.ts';
 import { attentionGradient } from './attention/attention-gradient.ts';
 import { rope } from './attention/rope.ts';
-import { drawOperation } from './device/draw.ts';
 import { pagedAttentionOperation } from './device/paged-attention.ts';
 import { putRowsOperation } from './device/put-rows.ts';
+import { sampleOperation } from './device/sample.ts';
 import { equal } from './logic/equal.ts';
 import { greater } from './logic/greater.ts';
 import { less } from './logic/less.ts';
@@ -103,7 +103,7 @@ const list = [
 ] as readonly Operation[];
 
 /** On arrays that stay on a device: runtimes with memory of their own lower these, too. */
-const deviceList = [putRowsOperation, pagedAttentionOperation, drawOperation] as readonly Operation[];
+const deviceList = [putRowsOperation, pagedAttentionOperation, sampleOperation] as readonly Operation[];
 
 /**
  * Every primitive by name. A runtime lowers each of these but those for arrays on a device, which it may lack; the contract

@@ -265,7 +265,7 @@ export const operationCases: readonly OperationCase[] = [
   ),
   define(
     'matmul',
-    'of normalised rows, whose weight moves to the right side',
+    'of normalized rows, whose weight moves to the right side',
     { x: floats([2, 9, 4]), w: floats([4]), m: floats([3, 4]), b: floats([3]) },
     (g, { x, w, m, b }) =>
       g.add(g.matmul(g.reshape(g.rmsNorm(x, w, 1e-5), [18, 4]), m, { transposeB: true }), b),

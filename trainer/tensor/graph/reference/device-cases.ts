@@ -1,11 +1,11 @@
-import { draw } from '../operations/device/draw.ts';
 import { pagedAttention } from '../operations/device/paged-attention.ts';
 import { putRows } from '../operations/device/put-rows.ts';
+import { sample } from '../operations/device/sample.ts';
 import type { CaseInput, OperationCase } from './cases.ts';
 
 const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];
-const [SLOTS, PAGES, PAGE_POSITIONS] = [3, 4, 16];
-const PLACES = SLOTS * PAGES * PAGE_POSITIONS;
+const [SLOTS, PAGES, BLOCK_SIZE] = [3, 4, 16];
+const PLACES = SLOTS * PAGES * BLOCK_SIZE;
 
 function waves(shape: readonly number[], phase: number): CaseInput {
   const length = shape.reduce((a, b) => a * b, 1);
@@ -37,21 +37,16 @@ export const deviceCases: readonly OperationCase[] = [
       q: waves([ROWS, HEADS, SIZE], 2),
       k: waves([PLACES, KEY_HEADS, SIZE], 3),
       v: waves([PLACES, KEY_HEADS, SIZE], 4),
-      lists: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
+      tables: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
       slots: numbers('int32', [ROWS], [2, 0, 0, 1, 2]),
       positions: numbers('int32', [ROWS], [0, 15, 16, 63, 40]),
     },
     differentiate: [],
-    build: (g, { q, k, v, lists, slots, positions }) =>
-      pagedAttention(
-        g,
-        [q, k, v],
-        { lists, slots, positions },
-        { pagePositions: PAGE_POSITIONS, scale: 0.4 },
-      ),
+    build: (g, { q, k, v, tables, slots, positions }) =>
+      pagedAttention(g, [q, k, v], { tables, slots, positions }, { blockSize: BLOCK_SIZE, scale: 0.4 }),
   },
   {
-    operation: 'draw',
+    operation: 'sample',
     title: 'of rows by temperature, top-k, top-p and greedily',
     inputs: {
       logits: waves([6, 40], 5),
@@ -69,10 +64,10 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => draw(g, logits, settings),
+    build: (g, { logits, settings }) => sample(g, logits, settings),
   },
   {
-    operation: 'draw',
+    operation: 'sample',
     title: 'of equals, of which the first stay',
     inputs: {
       logits: numbers(
@@ -97,6 +92,6 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => draw(g, logits, settings),
+    build: (g, { logits, settings }) => sample(g, logits, settings),
   },
 ];

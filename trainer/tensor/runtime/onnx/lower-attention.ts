@@ -12,7 +12,7 @@ import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
  * up to its last query; what that saves grows with the number of keys, what cutting costs with the head size.
  */
 const BLOCK_SIZES = 2;
-const LEAST_BLOCK = 56;
+const MIN_BLOCK = 56;
 /** Score of a key that is not seen; its weight underflows to 0. */
 const MASKED_SCORE = -1e9;
 
@@ -208,7 +208,7 @@ function sumPrefixes(context: ModelBuilder, parts: readonly string[], blocks: re
 }
 
 function blockBounds({ queries, size }: AttentionSizes, causal: boolean): [number, number][] {
-  const block = Math.max(LEAST_BLOCK, BLOCK_SIZES * size);
+  const block = Math.max(MIN_BLOCK, BLOCK_SIZES * size);
   const count = causal ? Math.max(1, Math.round(queries / block)) : 1;
   const bound = (i: number): number => Math.round((i * queries) / count);
   return Array.from({ length: count }, (_, i) => [bound(i), bound(i + 1)]);

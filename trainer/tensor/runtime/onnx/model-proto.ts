@@ -99,7 +99,7 @@ export interface OnnxModel {
 
 const IR_VERSION = 10;
 
-/** Serialises to the bytes of an .onnx file. */
+/** Serializes to the bytes of an .onnx file. */
 export function encodeModel(model: OnnxModel): Uint8Array {
   const message = modelType.create({
     irVersion: IR_VERSION,

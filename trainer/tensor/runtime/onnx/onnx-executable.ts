@@ -4,7 +4,7 @@ import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '..
 import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { inputName, outputName } from './model-builder.ts';
-import { type Tenant, type Workspace, workspaceOf } from './workspace.ts';
+import { type Workspace, type WorkspaceUser, workspaceOf } from './workspace.ts';
 
 /** What an executable takes from the runtime it belongs to. */
 export interface ExecutableOwner {
@@ -14,7 +14,7 @@ export interface ExecutableOwner {
 }
 
 /** A graph as a session of ONNX Runtime, made anew when the session had to give its memory up. */
-export class OnnxExecutable implements Executable, Tenant {
+export class OnnxExecutable implements Executable, WorkspaceUser {
   readonly graph: Graph;
   readonly #owner: ExecutableOwner;
   readonly #bytes: number;

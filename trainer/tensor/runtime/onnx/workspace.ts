@@ -7,7 +7,7 @@ const ELEMENT_BYTES = 4;
 const FREE_OPERATIONS = new Set(['input', 'parameter', 'constant', 'reshape', 'stopGradient']);
 
 /** Something that keeps memory between its uses and can do without for a while. */
-export interface Tenant {
+export interface WorkspaceUser {
   readonly busy: boolean;
   suspend(): Promise<void>;
 }
@@ -16,7 +16,7 @@ export interface Tenant {
 export class Workspace {
   readonly #budget: number;
   /** Bytes by tenant, in the order of their last use. */
-  readonly #tenants = new Map<Tenant, number>();
+  readonly #tenants = new Map<WorkspaceUser, number>();
   #total = 0;
 
   constructor(budgetBytes: number) {
@@ -24,7 +24,7 @@ export class Workspace {
   }
 
   /** Notes a use; a tenant that alone exceeds the budget still gets what it needs. */
-  async use(tenant: Tenant, bytes: number): Promise<void> {
+  async use(tenant: WorkspaceUser, bytes: number): Promise<void> {
     this.leave(tenant);
     this.#tenants.set(tenant, bytes);
     this.#total += bytes;
@@ -37,7 +37,7 @@ export class Workspace {
     }
   }
 
-  leave(tenant: Tenant): void {
+  leave(tenant: WorkspaceUser): void {
     this.#total -= this.#tenants.get(tenant) ?? 0;
     this.#tenants.delete(tenant);
   }

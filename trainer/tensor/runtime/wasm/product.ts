@@ -59,13 +59,13 @@ export interface ProductOperands {
   readonly accumulate: boolean;
 }
 
-export type Product = (operands: ProductOperands) => void;
+export type MatrixProduct = (operands: ProductOperands) => void;
 
 /**
  * x · weightᵀ + bias for few rows, at about three quarters of what 128-bit vectors can give. Every result is one chain of
  * multiply-adds over the inputs in order, whatever the number of rows.
  */
-export function compileProduct(memory: WebAssembly.Memory): Product {
+export function compileProduct(memory: WebAssembly.Memory): MatrixProduct {
   const locals = new FunctionLocals(Array<'i32'>(10).fill('i32'));
   const run = compileKernel(locals, productCode(locals), memory);
   return operands =>

@@ -4,7 +4,7 @@ import { acrossLanes, powerOfTwo } from './vector-math.ts';
 const FLOAT_BYTES = 4;
 const VECTOR_BYTES = 16;
 
-/** Rows to normalise; addresses and strides in bytes. */
+/** Rows to normalize; addresses and strides in bytes. */
 export interface NormOperands {
   readonly rows: number;
   readonly x: number;
@@ -17,10 +17,10 @@ export interface NormOperands {
   readonly result: number;
 }
 
-export type Norm = (operands: NormOperands) => void;
+export type NormKernel = (operands: NormOperands) => void;
 
 /** x / √(mean(x²) + ε) · weight, row by row. */
-export function compileNorm(memory: WebAssembly.Memory): Norm {
+export function compileNorm(memory: WebAssembly.Memory): NormKernel {
   const locals = new FunctionLocals(['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'f32', 'f32']);
   const [x, end, stride, widthBytes, weight, result, inverseWidth, epsilon] = locals.parameters;
   const [row, at, target] = locals.locals('i32', 3);
@@ -55,9 +55,9 @@ export function compileNorm(memory: WebAssembly.Memory): Norm {
 }
 
 /** `run(gate, up, count)`: gate ← gate · sigmoid(gate) · up over `count` floats, a multiple of four. */
-export type GatedSilu = (gate: number, up: number, count: number) => void;
+export type GatedSiluKernel = (gate: number, up: number, count: number) => void;
 
-export function compileGatedSilu(memory: WebAssembly.Memory): GatedSilu {
+export function compileGatedSilu(memory: WebAssembly.Memory): GatedSiluKernel {
   const locals = new FunctionLocals(['i32', 'i32', 'i32']);
   const [gate, up, bytes] = locals.parameters;
   const at = locals.local('i32');

@@ -3,15 +3,15 @@ import type { Tensors } from '../runtime.ts';
 import type { BufferPool } from './device/buffer-pool.ts';
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice } from './device/device.ts';
 import { readMapped } from './device/gpu-array.ts';
-import { startOf, wholeOf } from './lowering/parts.ts';
 import type { Program } from './lowering/program.ts';
+import { startOf, wholeOf } from './lowering/slices.ts';
 import { planSlots } from './lowering/slots.ts';
-import type { Groups, Step, Value } from './lowering/step.ts';
+import type { DeviceValue, KernelDispatch, Workgroups } from './lowering/step.ts';
 
 const FLOAT_BYTES = 4;
 
 /** What programs of a runtime share. */
-export interface ProgramPlace {
+export interface ProgramContext {
   readonly device: GpuDevice;
   readonly pool: BufferPool;
 }
@@ -19,7 +19,7 @@ export interface ProgramPlace {
 interface Dispatch {
   readonly pipeline: GPUComputePipeline;
   readonly bindings: GPUBindGroup;
-  readonly groups: Groups;
+  readonly groups: Workgroups;
 }
 
 /** Where an output lies in the buffer that the processor reads. */
@@ -30,7 +30,7 @@ interface ReadBack {
   readonly length: number;
 }
 
-interface Parts {
+interface CompiledParts {
   /** All that belong to the program alone. */
   readonly buffers: readonly GPUBuffer[];
   readonly slots: readonly GPUBuffer[];
@@ -43,11 +43,11 @@ interface Parts {
 
 /** A program on the device: buffers and bindings made once, every run one command buffer and at most one read-back. */
 export class CompiledProgram {
-  readonly #place: ProgramPlace;
-  readonly #parts: Parts;
+  readonly #place: ProgramContext;
+  readonly #parts: CompiledParts;
   #disposed = false;
 
-  private constructor(place: ProgramPlace, parts: Parts) {
+  private constructor(place: ProgramContext, parts: CompiledParts) {
     this.#place = place;
     this.#parts = parts;
   }
@@ -55,8 +55,8 @@ export class CompiledProgram {
   /** @param resident buffers that stay on the device: of parameters, and of inputs that are not uploaded at every run */
   static async build(
     program: Program,
-    place: ProgramPlace,
-    resident: ReadonlyMap<Value, GPUBuffer>,
+    place: ProgramContext,
+    resident: ReadonlyMap<DeviceValue, GPUBuffer>,
   ): Promise<CompiledProgram> {
     return new CompiledProgram(place, await build(program, place, resident));
   }
@@ -107,23 +107,23 @@ export class CompiledProgram {
 
 async function build(
   program: Program,
-  { device, pool }: ProgramPlace,
-  resident: ReadonlyMap<Value, GPUBuffer>,
-): Promise<Parts> {
+  { device, pool }: ProgramContext,
+  resident: ReadonlyMap<DeviceValue, GPUBuffer>,
+): Promise<CompiledParts> {
   const { slots, slotOf } = planSlots(program);
   assertBindable(program, device);
   for (const length of slots) device.assertAllocatable('an intermediate value', length * FLOAT_BYTES);
   const pipelines = await Promise.all(program.steps.map(step => device.pipeline(step.name, step.code)));
 
   const total = slots.reduce((sum, length) => sum + length, 0) * FLOAT_BYTES;
-  return device.allocating('intermediate values', total, (): Parts => {
+  return device.allocating('intermediate values', total, (): CompiledParts => {
     const buffers: GPUBuffer[] = [];
     const create = (label: string, size: number, usage: GPUBufferUsageFlags): GPUBuffer => {
       const buffer = device.device.createBuffer({ label, size, usage });
       buffers.push(buffer);
       return buffer;
     };
-    const own = new Map<Value, GPUBuffer>(resident);
+    const own = new Map<DeviceValue, GPUBuffer>(resident);
     const inputs = new Map<string, GPUBuffer>();
     for (const [name, value] of program.inputs) {
       if (resident.has(value)) continue;
@@ -172,7 +172,7 @@ function assertBindable({ steps, inputs, parameters }: Program, device: GpuDevic
 /** One buffer with the uniforms of all steps. */
 function uniformBuffer(
   { device }: GpuDevice,
-  steps: readonly Step[],
+  steps: readonly KernelDispatch[],
   create: (label: string, size: number, usage: GPUBufferUsageFlags) => GPUBuffer,
 ): { entry(index: number): GPUBufferBinding } {
   const alignment = device.limits.minUniformBufferOffsetAlignment;
@@ -197,9 +197,9 @@ function uniformBuffer(
 function bindGroup(
   { device }: GpuDevice,
   pipeline: GPUComputePipeline,
-  step: Step,
+  step: KernelDispatch,
   uniforms: GPUBufferBinding,
-  buffers: ReadonlyMap<Value, GPUBuffer>,
+  buffers: ReadonlyMap<DeviceValue, GPUBuffer>,
 ): GPUBindGroup {
   const arrays = [...step.reads, ...step.writes].map(value => ({
     buffer: buffers.get(wholeOf(value))!,

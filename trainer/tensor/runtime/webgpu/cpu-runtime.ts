@@ -3,14 +3,14 @@ import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownIn
 import type { CompileOptions, DeviceArray, DeviceMemory, Executable, Runtime, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { FLOAT32_PRODUCTS } from './device/precision.ts';
-import { addingUp, DeviceLearner, type LearningPlace } from './learning.ts';
+import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
-import { startOf, wholeOf } from './lowering/parts.ts';
 import type { Program } from './lowering/program.ts';
-import type { Value } from './lowering/step.ts';
+import { startOf, wholeOf } from './lowering/slices.ts';
+import type { DeviceValue } from './lowering/step.ts';
 
 /** Elements that an array of JavaScript can have. */
-const LARGEST_ARRAY = 2 ** 31;
+const MAX_ARRAY = 2 ** 31;
 
 /**
  * The dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, our shaders as the operations they
@@ -26,7 +26,7 @@ export class KernelCpuRuntime implements Runtime {
   constructor(most = Infinity) {
     this.#most = most;
     this.memory = {
-      largestArray: LARGEST_ARRAY,
+      largestArray: MAX_ARRAY,
       allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
       learner: state => DeviceLearner.create({ ...place, most }, state),
     };
@@ -54,7 +54,7 @@ class CpuArray implements DeviceArray {
 }
 
 /** Here the stores' arrays are the parameters, so that nothing has to come or go. */
-const place: Omit<LearningPlace, 'most'> = {
+const place: Omit<LearningContext, 'most'> = {
   allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
   parameter: async (store, name) => new CpuArray(store.array(name)),
   refresh() {},
@@ -70,7 +70,7 @@ const place: Omit<LearningPlace, 'most'> = {
 class KernelCpuExecutable implements Executable {
   readonly graph: Graph;
   readonly #program: Program;
-  readonly #resident: ReadonlyMap<Value, Float32Array>;
+  readonly #resident: ReadonlyMap<DeviceValue, Float32Array>;
   readonly #options: CompileOptions;
   readonly #outputs: Tensors;
   #disposed = false;
@@ -82,7 +82,7 @@ class KernelCpuExecutable implements Executable {
     checkResident(graph, options);
     this.#outputs = bindOutputs(graph, options);
     const lowered = lowerToSteps(graph, FLOAT32_PRODUCTS, most);
-    const { program, resident } = addingUp(lowered, options.sums ?? {}, most);
+    const { program, resident } = accumulating(lowered, options.sums ?? {}, most);
     this.#program = program;
     const arrays = new Map([...resident, ...Object.entries(options.resident ?? {})]);
     this.#resident = new Map([
@@ -109,7 +109,7 @@ class KernelCpuExecutable implements Executable {
 function residentValues(
   program: Program,
   arrays: ReadonlyMap<string, DeviceArray>,
-): ReadonlyMap<Value, Float32Array> {
+): ReadonlyMap<DeviceValue, Float32Array> {
   const named = [...program.inputs].filter(([name]) => arrays.has(name));
   return new Map(named.map(([name, value]) => [value, (arrays.get(name) as CpuArray).values]));
 }
@@ -118,13 +118,13 @@ function run(
   program: Program,
   inputs: Tensors,
   outputs: Tensors,
-  resident: ReadonlyMap<Value, Float32Array>,
+  resident: ReadonlyMap<DeviceValue, Float32Array>,
 ): void {
-  const arrays = new Map<Value, Float32Array>([...program.constants, ...resident]);
+  const arrays = new Map<DeviceValue, Float32Array>([...program.constants, ...resident]);
   for (const [name, value] of program.inputs) {
     if (!resident.has(value)) arrays.set(value, Float32Array.from(inputs[name]));
   }
-  const arrayOf = (value: Value): Float32Array => {
+  const arrayOf = (value: DeviceValue): Float32Array => {
     const whole = wholeOf(value);
     const array = arrays.get(whole) ?? new Float32Array(whole.length);
     arrays.set(whole, array);

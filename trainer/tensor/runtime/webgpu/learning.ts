@@ -4,10 +4,10 @@ import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
 import type { DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { ADAMW_FACTORS, accumulate, adamw } from './kernels/adamw.ts';
-import { fold, foldRows } from './kernels/reduce.ts';
-import { type Room, wholeOf } from './lowering/parts.ts';
+import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
 import type { Program } from './lowering/program.ts';
-import type { Step, Value } from './lowering/step.ts';
+import { type ScratchSpace, wholeOf } from './lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from './lowering/step.ts';
 
 /** A program that can run. */
 export interface RunnableProgram {
@@ -15,7 +15,7 @@ export interface RunnableProgram {
 }
 
 /** What learning needs of the place where arrays lie. */
-export interface LearningPlace {
+export interface LearningContext {
   /** Elements of an array that a shader can be given. */
   readonly most: number;
   /** An array of zeros. */
@@ -36,7 +36,7 @@ export interface LearningPlace {
  * @param most elements of an array that a shader can be given
  * @returns the program, with an input for each array; the names of those inputs
  */
-export function addingUp(
+export function accumulating(
   program: Program,
   sums: Readonly<Record<string, DeviceArray>>,
   most = Infinity,
@@ -44,18 +44,18 @@ export function addingUp(
   const inputs = new Map(program.inputs);
   const outputs = new Map(program.outputs);
   const resident = new Map<string, DeviceArray>();
-  const written = new Map<Value, number>();
+  const written = new Map<DeviceValue, number>();
   program.steps.forEach(({ writes }, index) => {
     for (const value of writes) written.set(wholeOf(value), index);
   });
-  const following = new Map<number, Step[]>();
+  const following = new Map<number, KernelDispatch[]>();
   for (const [name, array] of Object.entries(sums)) {
     const part = outputs.get(name);
     if (part === undefined) throw new RuntimeError(`the graph has no output '${name}' to add up`);
     if (part.length !== array.length) {
       throw new RuntimeError(`output '${name}' has ${part.length} elements, its sum ${array.length}`);
     }
-    const total: Value = { id: -1, length: part.length };
+    const total: DeviceValue = { id: -1, length: part.length };
     const index = written.get(part) ?? program.steps.length - 1;
     following.set(index, [...(following.get(index) ?? []), ...accumulate(total, part, roomOf(most))]);
     outputs.delete(name);
@@ -69,7 +69,7 @@ export function addingUp(
   };
 }
 
-function roomOf(most: number): Room {
+function roomOf(most: number): ScratchSpace {
   return { most, allocate: length => ({ id: -1, length }) };
 }
 
@@ -80,24 +80,24 @@ function sumInput(name: string): string {
 const FACTORS = 'factors';
 const KINDS = ['weight', 'gradient', 'first', 'second'] as const;
 
-interface Trained extends ParameterInfo {
+interface TrainedParameter extends ParameterInfo {
   readonly arrays: Readonly<Record<(typeof KINDS)[number], DeviceArray>>;
 }
 
-/** Gradients, moments and the optimiser's step where the weights are. */
+/** Gradients, moments and the optimizer's step where the weights are. */
 export class DeviceLearner implements Learner {
   readonly gradients: Readonly<Record<string, DeviceArray>>;
-  readonly #place: LearningPlace;
+  readonly #place: LearningContext;
   readonly #state: LearnerState;
-  readonly #trained: readonly Trained[];
+  readonly #trained: readonly TrainedParameter[];
   readonly #norm: RunnableProgram;
   readonly #squares: Readonly<Record<string, Float32Array>>;
   readonly #step: RunnableProgram;
 
   private constructor(
-    place: LearningPlace,
+    place: LearningContext,
     state: LearnerState,
-    trained: readonly Trained[],
+    trained: readonly TrainedParameter[],
     programs: readonly [norm: RunnableProgram, step: RunnableProgram],
   ) {
     this.#place = place;
@@ -108,8 +108,8 @@ export class DeviceLearner implements Learner {
     [this.#norm, this.#step] = programs;
   }
 
-  static async create(place: LearningPlace, state: LearnerState): Promise<DeviceLearner> {
-    const trained: Trained[] = [];
+  static async create(place: LearningContext, state: LearnerState): Promise<DeviceLearner> {
+    const trained: TrainedParameter[] = [];
     for (const info of state.weights.layout) {
       const { name, shape } = info;
       trained.push({
@@ -122,8 +122,8 @@ export class DeviceLearner implements Learner {
         },
       });
     }
-    const room = roomOf(place.most);
-    const programs = [normProgram(state.weights.layout, room), stepProgram(state.weights.layout, room)];
+    const scratch = roomOf(place.most);
+    const programs = [normProgram(state.weights.layout, scratch), stepProgram(state.weights.layout, scratch)];
     const [norm, step] = await Promise.all(programs.map(program => place.build(program, residents(trained))));
     return new DeviceLearner(place, state, trained, [norm, step]);
   }
@@ -156,7 +156,7 @@ export class DeviceLearner implements Learner {
   }
 }
 
-function residents(trained: readonly Trained[]): ReadonlyMap<string, DeviceArray> {
+function residents(trained: readonly TrainedParameter[]): ReadonlyMap<string, DeviceArray> {
   return new Map(
     trained.flatMap(({ name, arrays }) =>
       KINDS.map((kind): [string, DeviceArray] => [`${kind} ${name}`, arrays[kind]]),
@@ -165,18 +165,18 @@ function residents(trained: readonly Trained[]): ReadonlyMap<string, DeviceArray
 }
 
 /** Σ x² of every gradient, by parameter name. */
-function normProgram(layout: readonly ParameterInfo[], room: Room): Program {
-  const inputs = new Map<string, Value>();
-  const outputs = new Map<string, Value>();
-  const steps = layout.flatMap(({ name, shape }): Step[] => {
-    const gradient = room.allocate(sizeOf(shape));
+function normProgram(layout: readonly ParameterInfo[], scratch: ScratchSpace): Program {
+  const inputs = new Map<string, DeviceValue>();
+  const outputs = new Map<string, DeviceValue>();
+  const steps = layout.flatMap(({ name, shape }): KernelDispatch[] => {
+    const gradient = scratch.allocate(sizeOf(shape));
     inputs.set(`gradient ${name}`, gradient);
     const { rows, width } = rowsOf(shape);
-    const [perRow, total] = [room.allocate(rows), room.allocate(1)];
+    const [perRow, total] = [scratch.allocate(rows), scratch.allocate(1)];
     outputs.set(name, total);
     return [
-      ...foldRows('squares', gradient, { rows, count: width }, perRow, room),
-      ...fold('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, room),
+      ...reduceRows('squares', gradient, { rows, count: width }, perRow, scratch),
+      ...reduceMiddle('sum', perRow, { outer: 1, middle: rows, inner: 1 }, total, scratch),
     ];
   });
   return { steps, inputs, outputs, parameters: new Map(), constants: new Map() };
@@ -187,11 +187,11 @@ function rowsOf(shape: Shape): { readonly rows: number; readonly width: number }
   return { rows: sizeOf(shape) / width, width };
 }
 
-function stepProgram(layout: readonly ParameterInfo[], room: Room): Program {
-  const factors: Value = { id: -1, length: ADAMW_FACTORS.length };
-  const inputs = new Map<string, Value>([[FACTORS, factors]]);
+function stepProgram(layout: readonly ParameterInfo[], scratch: ScratchSpace): Program {
+  const factors: DeviceValue = { id: -1, length: ADAMW_FACTORS.length };
+  const inputs = new Map<string, DeviceValue>([[FACTORS, factors]]);
   const steps = layout.flatMap(({ name, shape }) => {
-    const of = (kind: (typeof KINDS)[number]): Value => {
+    const of = (kind: (typeof KINDS)[number]): DeviceValue => {
       const value = { id: -1, length: sizeOf(shape) };
       inputs.set(`${kind} ${name}`, value);
       return value;
@@ -202,7 +202,7 @@ function stepProgram(layout: readonly ParameterInfo[], room: Room): Program {
       first: of('first'),
       second: of('second'),
     };
-    return adamw(values, factors, room);
+    return adamw(values, factors, scratch);
   });
   return { steps, inputs, outputs: new Map(), parameters: new Map(), constants: new Map() };
 }

@@ -2,17 +2,17 @@ import type { Graph } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
 import type { CompileOptions, Executable, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
-import { CompiledProgram, type ProgramPlace } from './compiled-program.ts';
+import { CompiledProgram, type ProgramContext } from './compiled-program.ts';
 import { GpuArray } from './device/gpu-array.ts';
 import type { DeviceParameters } from './device/resident.ts';
-import { addingUp } from './learning.ts';
+import { accumulating } from './learning.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
-import type { Value } from './lowering/step.ts';
+import type { DeviceValue } from './lowering/step.ts';
 
 const FLOAT_BYTES = 4;
 
 /** What an executable takes from the runtime it belongs to. */
-export interface WebGpuOwner extends ProgramPlace {
+export interface WebGpuOwner extends ProgramContext {
   /** Null for a graph without parameters. */
   readonly parameters: DeviceParameters | null;
   onDispose(): void;
@@ -47,8 +47,8 @@ export class WebGpuExecutable implements Executable {
     const outputs = bindOutputs(graph, options);
     const { products, largestBinding } = owner.device;
     const most = Math.floor(largestBinding / FLOAT_BYTES);
-    const { program, resident } = addingUp(lowerToSteps(graph, products, most), options.sums ?? {}, most);
-    const buffers = new Map<Value, GPUBuffer>();
+    const { program, resident } = accumulating(lowerToSteps(graph, products, most), options.sums ?? {}, most);
+    const buffers = new Map<DeviceValue, GPUBuffer>();
     for (const [name, array] of [...resident, ...Object.entries(options.resident ?? {})]) {
       if (!(array instanceof GpuArray)) throw new RuntimeError(`the array '${name}' is not on this device`);
       buffers.set(program.inputs.get(name)!, array.buffer);

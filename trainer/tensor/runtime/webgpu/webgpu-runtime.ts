@@ -17,7 +17,7 @@ import { type DeviceOptions, GpuDevice } from './device/device.ts';
 import { download, GpuArray } from './device/gpu-array.ts';
 import { describeProducts } from './device/precision.ts';
 import { type DeviceParameters, ResidentParameters } from './device/resident.ts';
-import { DeviceLearner, type LearningPlace } from './learning.ts';
+import { DeviceLearner, type LearningContext } from './learning.ts';
 import { WebGpuExecutable } from './webgpu-executable.ts';
 
 const FLOAT_BYTES = 4;
@@ -116,7 +116,7 @@ export class WebGpuRuntime implements Runtime {
   async #learner(state: LearnerState): Promise<Learner> {
     const device = this.#device;
     const stores = [state.weights, state.first, state.second].map(store => this.#residentOf(store));
-    const place: LearningPlace = {
+    const place: LearningContext = {
       most: Math.floor(device.largestBinding / FLOAT_BYTES),
       allocate: (what, length) => GpuArray.allocate(device, what, length, 'gradients'),
       parameter: async (store, name) => new GpuArray(await this.#residentOf(store).buffer(name)),

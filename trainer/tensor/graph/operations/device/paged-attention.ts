@@ -3,35 +3,35 @@ import { describe, GraphError, sameShape, sizeOf, type Tensor, type TensorType }
 import { expectFloat, expectIds, type Operation } from '../operation.ts';
 
 /** `pagePositions` of a sequence lie side by side in the cache. */
-export type PagedAttentionAttributes = Readonly<{ pagePositions: number; scale: number }>;
+export type PagedAttentionAttributes = Readonly<{ blockSize: number; scale: number }>;
 
-/** Extents of an attention over pages. */
+/** Extents of an attention over blocks. */
 export interface PagedAttentionSizes {
   readonly rows: number;
   readonly heads: number;
   readonly keyHeads: number;
   readonly size: number;
-  /** Most pages of a sequence. */
-  readonly pages: number;
+  /** Most blocks of a sequence. */
+  readonly blocks: number;
 }
 
 /**
- * Adds the attention of rows over keys and values in pages, for runtimes with memory of their own: q [rows, heads, size], k
- * and v [places, keyHeads, size]; `lists` float32 [slots, pages], `slots` and `positions` int32 [rows].
+ * Adds the attention of rows over keys and values in blocks, for runtimes with memory of their own: q [rows, heads, size], k
+ * and v [places, keyHeads, size]; `lists` float32 [slots, blocks], `slots` and `positions` int32 [rows].
  */
 export function pagedAttention(
   g: TensorBuilder,
   [q, k, v]: readonly [q: Tensor, k: Tensor, v: Tensor],
-  lists: { readonly lists: Tensor; readonly slots: Tensor; readonly positions: Tensor },
+  tables: { readonly tables: Tensor; readonly slots: Tensor; readonly positions: Tensor },
   attributes: PagedAttentionAttributes,
 ): Tensor {
-  return g.apply('pagedAttention', [q, k, v, lists.lists, lists.slots, lists.positions], attributes);
+  return g.apply('pagedAttention', [q, k, v, tables.tables, tables.slots, tables.positions], attributes);
 }
 
 /**
- * softmax(scale · q kᵀ) v of rows that each belong to a sequence, over keys and values in pages (Kwon et al., 2023).
- * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `lists` float32 [slots, pages], the
- * numbers of a sequence's pages; `slots` int32 [rows], whose list a row has; `positions` int32 [rows], the last position that
+ * softmax(scale · q kᵀ) v of rows that each belong to a sequence, over keys and values in blocks (Kwon et al., 2023).
+ * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `lists` float32 [slots, blocks], the
+ * numbers of a sequence's blocks; `slots` int32 [rows], whose list a row has; `positions` int32 [rows], the last position that
  * it sees. Position p stands at place lists[slot, p / pagePositions] · pagePositions + p mod pagePositions. Without gradient.
  */
 export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
@@ -40,13 +40,13 @@ export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
     pagedAttentionSizes(inputs);
     return { dtype: 'float32', shape: inputs[0].shape };
   },
-  evaluate([q, k, v, lists, slots, positions], { pagePositions, scale }, type) {
-    const { rows, heads, keyHeads, size, pages } = pagedAttentionSizes([q, k, v, lists, slots, positions]);
+  evaluate([q, k, v, tables, slots, positions], { blockSize, scale }, type) {
+    const { rows, heads, keyHeads, size, blocks } = pagedAttentionSizes([q, k, v, tables, slots, positions]);
     const out = new Float64Array(sizeOf(type.shape));
     for (let row = 0; row < rows; row++) {
       const keyAt = (position: number, head: number): number => {
-        const page = lists.data[slots.data[row] * pages + Math.floor(position / pagePositions)];
-        const place = page * pagePositions + (position % pagePositions);
+        const block = tables.data[slots.data[row] * blocks + Math.floor(position / blockSize)];
+        const place = block * blockSize + (position % blockSize);
         return (place * keyHeads + Math.floor((head * keyHeads) / heads)) * size;
       };
       for (let head = 0; head < heads; head++) {
@@ -71,8 +71,8 @@ export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
 
 /** @throws GraphError when the tensors do not fit each other */
 export function pagedAttentionSizes(inputs: readonly TensorType[]): PagedAttentionSizes {
-  const [q, k, v, lists, slots, positions] = inputs;
-  expectFloat('pagedAttention', q, k, v, lists);
+  const [q, k, v, tables, slots, positions] = inputs;
+  expectFloat('pagedAttention', q, k, v, tables);
   expectIds('pagedAttention', slots);
   expectIds('pagedAttention', positions);
   const [rows, heads, size] = q.shape;
@@ -82,13 +82,13 @@ export function pagedAttentionSizes(inputs: readonly TensorType[]): PagedAttenti
     sameShape(k.shape, [places, keyHeads, size]) &&
     sameShape(v.shape, k.shape) &&
     heads % keyHeads === 0 &&
-    lists.shape.length === 2 &&
+    tables.shape.length === 2 &&
     sameShape(slots.shape, [rows]) &&
     sameShape(positions.shape, [rows]);
   if (!fits) {
     throw new GraphError(
-      `pagedAttention needs q [rows,heads,size], k and v [places,keyHeads,size], lists [slots,pages], slots and positions [rows], keyHeads dividing heads; got ${inputs.map(describe).join(', ')}`,
+      `pagedAttention needs q [rows,heads,size], k and v [places,keyHeads,size], lists [slots,blocks], slots and positions [rows], keyHeads dividing heads; got ${inputs.map(describe).join(', ')}`,
     );
   }
-  return { rows, heads, keyHeads, size, pages: lists.shape[1] };
+  return { rows, heads, keyHeads, size, blocks: tables.shape[1] };
 }

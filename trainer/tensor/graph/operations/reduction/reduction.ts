@@ -1,7 +1,7 @@
 import type { NdArray } from '../../tensor.ts';
 import { type Shape, sizeOf, stridesOf } from '../../tensor.ts';
 
-/** Axes are normalised, ascending and distinct. */
+/** Axes are normalized, ascending and distinct. */
 export type ReduceAttributes = Readonly<{ axes: readonly number[]; keepDims: boolean }>;
 
 export function reducedShape(shape: Shape, { axes, keepDims }: ReduceAttributes): Shape {

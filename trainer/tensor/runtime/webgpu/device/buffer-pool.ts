@@ -2,9 +2,9 @@ import { ARRAY_USAGE, type GpuDevice } from './device.ts';
 
 const FLOAT_BYTES = 4;
 /** A buffer serves arrays of at least this share of its size. */
-const LEAST_USE = 0.5;
+const MIN_USE = 0.5;
 
-interface Pooled {
+interface PooledBuffer {
   readonly buffer: GPUBuffer;
   users: number;
 }
@@ -15,7 +15,7 @@ interface Pooled {
  */
 export class BufferPool {
   readonly #device: GpuDevice;
-  #buffers: Pooled[] = [];
+  #buffers: PooledBuffer[] = [];
 
   constructor(device: GpuDevice) {
     this.#device = device;
@@ -28,7 +28,7 @@ export class BufferPool {
 
   /** Buffers for arrays of these lengths in elements, each another one. */
   acquire(lengths: readonly number[]): GPUBuffer[] {
-    const taken = new Set<Pooled>();
+    const taken = new Set<PooledBuffer>();
     const result = new Array<GPUBuffer>(lengths.length);
     const largestFirst = lengths.map((_, i) => i).sort((a, b) => lengths[b] - lengths[a]);
     for (const i of largestFirst) {
@@ -46,9 +46,9 @@ export class BufferPool {
     this.#buffers = this.#buffers.filter(({ users }) => users > 0);
   }
 
-  #find(size: number, taken: ReadonlySet<Pooled>): Pooled {
+  #find(size: number, taken: ReadonlySet<PooledBuffer>): PooledBuffer {
     const fits = this.#buffers.filter(
-      pooled => !taken.has(pooled) && pooled.buffer.size >= size && size >= pooled.buffer.size * LEAST_USE,
+      pooled => !taken.has(pooled) && pooled.buffer.size >= size && size >= pooled.buffer.size * MIN_USE,
     );
     if (fits.length > 0) return fits.reduce((a, b) => (b.buffer.size < a.buffer.size ? b : a));
     const buffer = this.#device.device.createBuffer({ label: 'values', size, usage: ARRAY_USAGE });

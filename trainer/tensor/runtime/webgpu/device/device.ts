@@ -8,7 +8,7 @@ import {
   chooseProducts,
   describeProducts,
   featuresOf,
-  type Products,
+  type MatrixMultiplication,
 } from './precision.ts';
 
 /** Dawn's switches for float16 on NVIDIA drivers before 615.71, and for tensor cores. */
@@ -57,7 +57,7 @@ export class GpuDevice {
   /** Whether a processor plays the GPU. */
   readonly software: boolean;
   /** How it multiplies matrices. */
-  readonly products: Products;
+  readonly products: MatrixMultiplication;
   /** Bytes of an array that a shader can be given. */
   readonly largestBinding: number;
   /** Keeps Dawn alive as long as the device. */
@@ -73,7 +73,7 @@ export class GpuDevice {
     gpu: GPU,
     adapter: GPUAdapter,
     device: GPUDevice,
-    products: Products,
+    products: MatrixMultiplication,
     { largestBinding = Infinity }: DeviceOptions,
   ) {
     const { vendor, device: name, description, architecture } = adapter.info;

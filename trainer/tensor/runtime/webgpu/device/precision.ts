@@ -1,7 +1,7 @@
 import type { Precision } from '../../choice.ts';
 
 /** How a device multiplies matrices; sums are float32 always. */
-export type Products =
+export type MatrixMultiplication =
   /** Registers, in float32. */
   | { readonly kind: 'float32' }
   /** Registers, with factors rounded to float16 in shared memory. */
@@ -18,7 +18,7 @@ export interface SubgroupShape {
   readonly threads: number;
 }
 
-export const FLOAT32_PRODUCTS: Products = { kind: 'float32' };
+export const FLOAT32_PRODUCTS: MatrixMultiplication = { kind: 'float32' };
 
 /** What is known of an adapter before a device is asked for. */
 export interface AdapterTraits {
@@ -38,7 +38,7 @@ export interface AdapterTraits {
 export const SUBGROUP_TILE = 32;
 
 /** The fastest way to multiply that an adapter offers: tensor cores, float16 in registers, float32. */
-export function chooseProducts(precision: Precision, adapter: AdapterTraits): Products {
+export function chooseProducts(precision: Precision, adapter: AdapterTraits): MatrixMultiplication {
   const { features, subgroupMinSize, subgroupMaxSize = 0, subgroupMatrixConfigs = [] } = adapter;
   if (precision === 'float32' || !features.has('shader-f16')) return FLOAT32_PRODUCTS;
   const fits = (extent: number): boolean => SUBGROUP_TILE % extent === 0;
@@ -55,13 +55,13 @@ export function chooseProducts(precision: Precision, adapter: AdapterTraits): Pr
 export const SUBGROUP_MATRIX = 'chromium-experimental-subgroup-matrix';
 
 /** Features of a device that multiplies so. */
-export function featuresOf({ kind }: Products): string[] {
+export function featuresOf({ kind }: MatrixMultiplication): string[] {
   if (kind === 'float32') return [];
   return kind === 'float16' ? ['shader-f16'] : ['shader-f16', 'subgroups', SUBGROUP_MATRIX];
 }
 
 /** For people. */
-export function describeProducts(products: Products): string {
+export function describeProducts(products: MatrixMultiplication): string {
   switch (products.kind) {
     case 'float32':
       return 'products in float32';

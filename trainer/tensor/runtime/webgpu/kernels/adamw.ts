@@ -1,8 +1,8 @@
 import type { KernelThread } from '../lowering/gpujs.ts';
 import { Kernel } from '../lowering/kernel.ts';
-import type { Room } from '../lowering/parts.ts';
-import { byRows } from '../lowering/pieces.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import { inRowSlices } from '../lowering/row-slices.ts';
+import type { ScratchSpace } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 
 /** What the kernels below take of a step, in the order of their array. */
 export const ADAMW_FACTORS = [
@@ -52,27 +52,27 @@ const descend = new Kernel(
 
 /** What AdamW keeps of a parameter, each array as long as the others. */
 export interface AdamwValues {
-  readonly weight: Value;
-  readonly gradient: Value;
-  readonly first: Value;
-  readonly second: Value;
+  readonly weight: DeviceValue;
+  readonly gradient: DeviceValue;
+  readonly first: DeviceValue;
+  readonly second: DeviceValue;
 }
 
 /**
  * A step of AdamW (Loshchilov & Hutter, 2019) on one parameter, in float32 as torch.optim.AdamW takes it.
  * @param factors {@link ADAMW_FACTORS}
  */
-export function adamw(values: AdamwValues, factors: Value, room: Room): Step[] {
+export function adamw(values: AdamwValues, factors: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
   const f = { value: factors };
   const { weight, gradient, first, second } = values;
   return [
-    ...inPlace(room, first, [gradient], (own, [g]) =>
+    ...inPlace(scratch, first, [gradient], (own, [g]) =>
       firstMoment.step([own.length], [{ value: own }, g, f], own),
     ),
-    ...inPlace(room, second, [gradient], (own, [g]) =>
+    ...inPlace(scratch, second, [gradient], (own, [g]) =>
       secondMoment.step([own.length], [{ value: own }, g, f], own),
     ),
-    ...inPlace(room, weight, [first, second], (own, [m, v]) =>
+    ...inPlace(scratch, weight, [first, second], (own, [m, v]) =>
       descend.step([own.length], [{ value: own }, m, v, f], own),
     ),
   ];
@@ -80,13 +80,13 @@ export function adamw(values: AdamwValues, factors: Value, room: Room): Step[] {
 
 /** A kernel that changes an array element by element, over parts that a shader can be given. */
 function inPlace(
-  room: Room,
-  changed: Value,
-  others: readonly Value[],
-  make: (changed: Value, others: readonly { readonly value: Value }[]) => Step,
-): Step[] {
+  scratch: ScratchSpace,
+  changed: DeviceValue,
+  others: readonly DeviceValue[],
+  make: (changed: DeviceValue, others: readonly { readonly value: DeviceValue }[]) => KernelDispatch,
+): KernelDispatch[] {
   const operands = others.map(value => ({ value, width: 1 }));
-  return byRows(room, changed.length, operands, { value: changed, width: 1 }, (_, own, out) => [
+  return inRowSlices(scratch, changed.length, operands, { value: changed, width: 1 }, (_, own, out) => [
     make(
       out,
       own.map(value => ({ value })),
@@ -103,6 +103,8 @@ const add = new Kernel(
 );
 
 /** Adds an array to another in place. */
-export function accumulate(total: Value, part: Value, room: Room): Step[] {
-  return inPlace(room, total, [part], (own, [added]) => add.step([own.length], [{ value: own }, added], own));
+export function accumulate(total: DeviceValue, part: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
+  return inPlace(scratch, total, [part], (own, [added]) =>
+    add.step([own.length], [{ value: own }, added], own),
+  );
 }

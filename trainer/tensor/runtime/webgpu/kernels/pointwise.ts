@@ -2,10 +2,10 @@ import { operations } from '../../../graph/operations/index.ts';
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
 import type { KernelThread } from '../lowering/gpujs.ts';
 import { Kernel } from '../lowering/kernel.ts';
-import type { Walk } from '../lowering/layout.ts';
-import { cutBox, isBindable, offsetOf, partOf, type Room, spanOf } from '../lowering/parts.ts';
-import { asGiven, into } from '../lowering/pieces.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import type { StridedLayout } from '../lowering/layout.ts';
+import { bindable, writeBindable } from '../lowering/row-slices.ts';
+import { cutBox, isBindable, offsetOf, type ScratchSpace, sliceOf, spanOf } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { copyBox } from '../shaders/copy.ts';
 
 /** Functions besides those of the graph's elementwise operations. */
@@ -101,41 +101,49 @@ const kernels = new Map<string, Kernel>();
 /** Applies a function to elements of up to three operands; the walk has at most {@link MAX_AXES} axes. */
 export function pointwise(
   name: string,
-  operands: readonly Value[],
-  walk: Walk,
-  result: Value,
-  room: Room,
-): Step[] {
-  if ([...operands, result].every(value => isBindable(value, room))) {
+  operands: readonly DeviceValue[],
+  walk: StridedLayout,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
+  if ([...operands, result].every(value => isBindable(value, scratch))) {
     return [applied(name, operands, walk, result)];
   }
   const { extents, strides } = walk;
   const dense = extents.map((_, axis) => extents.slice(0, axis).reduce((a, b) => a * b, 1));
-  return cutBox(extents, [...strides, dense], room.most).flatMap(piece => {
-    const steps: Step[] = [];
+  return cutBox(extents, [...strides, dense], scratch.most).flatMap(piece => {
+    const steps: KernelDispatch[] = [];
     const given = operands.map((value, i) => {
-      const part = partOf(value, offsetOf(piece, strides[i]), spanOf(piece.extents, strides[i]));
-      return asGiven(room, part, steps);
+      const part = sliceOf(value, offsetOf(piece, strides[i]), spanOf(piece.extents, strides[i]));
+      return bindable(scratch, part, steps);
     });
     const own = { extents: piece.extents, strides };
     const at = offsetOf(piece, dense);
     const length = piece.extents.reduce((a, b) => a * b, 1);
     if (spanOf(piece.extents, dense) === length) {
-      return [...steps, ...into(room, partOf(result, at, length), out => [applied(name, given, own, out)])];
+      return [
+        ...steps,
+        ...writeBindable(scratch, sliceOf(result, at, length), out => [applied(name, given, own, out)]),
+      ];
     }
-    const out = room.allocate(length);
+    const out = scratch.allocate(length);
     const packed = piece.extents.map((_, axis) => piece.extents.slice(0, axis).reduce((a, b) => a * b, 1));
     const copies = copyBox(
       piece.extents,
       { value: out, start: 0, strides: packed },
       { value: result, start: at, strides: dense },
-      room,
+      scratch,
     );
     return [...steps, applied(name, given, own, out), ...copies];
   });
 }
 
-function applied(name: string, operands: readonly Value[], { extents, strides }: Walk, result: Value): Step {
+function applied(
+  name: string,
+  operands: readonly DeviceValue[],
+  { extents, strides }: StridedLayout,
+  result: DeviceValue,
+): KernelDispatch {
   const flat = extents.length === 1;
   const size = flat ? extents : [...extents, 1].slice(0, MAX_AXES);
   const numbers = strides.flatMap(own => (flat ? own : [...own, 0].slice(0, MAX_AXES)));

@@ -1,9 +1,9 @@
 import type { KernelThread } from '../lowering/gpujs.ts';
 import { Kernel } from '../lowering/kernel.ts';
-import type { Cut } from '../lowering/layout.ts';
-import { partOf, type Room } from '../lowering/parts.ts';
-import { byRows } from '../lowering/pieces.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import type { AxisSplit } from '../lowering/layout.ts';
+import { inRowSlices } from '../lowering/row-slices.ts';
+import { type ScratchSpace, sliceOf } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 
 /**
  * Elements that one thread folds. Longer axes are folded in rounds, so that there are enough threads and rounding errors
@@ -86,34 +86,52 @@ const rowSumOfWeights = new Kernel(
   ['Array', 'Array', 'Integer', 'Integer'],
 );
 
-export type Fold = 'sum' | 'max';
+export type Reduction = 'sum' | 'max';
 
 /** Folds the middle of x [outer, middle, inner] into `result` [outer, inner]; `room` is for what lies between rounds. */
-export function fold(how: Fold, x: Value, cut: Cut, result: Value, room: Room): Step[] {
+export function reduceMiddle(
+  how: Reduction,
+  x: DeviceValue,
+  cut: AxisSplit,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const { outer, middle, inner } = cut;
-  if (inner === 1) return foldRows(how, x, { rows: outer, count: middle }, result, room);
+  if (inner === 1) return reduceRows(how, x, { rows: outer, count: middle }, result, scratch);
   const blocks = Math.ceil(middle / BLOCK);
-  const target = blocks === 1 ? result : room.allocate(outer * blocks * inner);
-  const steps = foldBlocks(how, x, cut, target, room);
+  const target = blocks === 1 ? result : scratch.allocate(outer * blocks * inner);
+  const steps = foldBlocks(how, x, cut, target, scratch);
   if (blocks === 1) return steps;
-  return [...steps, ...fold(how, target, { outer, middle: blocks, inner }, result, room)];
+  return [...steps, ...reduceMiddle(how, target, { outer, middle: blocks, inner }, result, scratch)];
 }
 
 /** One round: blocks of the middle of x [outer, middle, inner] into `target` [outer, blocks, inner]. */
-function foldBlocks(how: Fold, x: Value, { outer, middle, inner }: Cut, target: Value, room: Room): Step[] {
+function foldBlocks(
+  how: Reduction,
+  x: DeviceValue,
+  { outer, middle, inner }: AxisSplit,
+  target: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const kernel = how === 'sum' ? sum : largest;
   const blocks = Math.ceil(middle / BLOCK);
-  if (middle * inner <= room.most) {
+  if (middle * inner <= scratch.most) {
     const rows = { value: x, width: middle * inner };
-    return byRows(room, outer, [rows], { value: target, width: blocks * inner }, (count, [own], out) => [
-      kernel.step(
-        [inner, blocks, count],
-        [{ value: own, extents: [inner, middle, count] }, middle, BLOCK],
-        out,
-      ),
-    ]);
+    return inRowSlices(
+      scratch,
+      outer,
+      [rows],
+      { value: target, width: blocks * inner },
+      (count, [own], out) => [
+        kernel.step(
+          [inner, blocks, count],
+          [{ value: own, extents: [inner, middle, count] }, middle, BLOCK],
+          out,
+        ),
+      ],
+    );
   }
-  const steps: Step[] = [];
+  const steps: KernelDispatch[] = [];
   for (let row = 0; row < outer; row++) {
     const whole = Math.floor(middle / BLOCK);
     for (const [first, count, depth] of [
@@ -121,11 +139,11 @@ function foldBlocks(how: Fold, x: Value, { outer, middle, inner }: Cut, target: 
       [whole, blocks - whole, middle % BLOCK],
     ]) {
       if (count === 0) continue;
-      const own = partOf(x, (row * middle + first * BLOCK) * inner, count * depth * inner);
-      const out = partOf(target, (row * blocks + first) * inner, count * inner);
+      const own = sliceOf(x, (row * middle + first * BLOCK) * inner, count * depth * inner);
+      const out = sliceOf(target, (row * blocks + first) * inner, count * inner);
       const rows = { value: own, width: depth * inner };
       steps.push(
-        ...byRows(room, count, [rows], { value: out, width: inner }, (some, [part], into) => [
+        ...inRowSlices(scratch, count, [rows], { value: out, width: inner }, (some, [part], into) => [
           kernel.step(
             [inner, some, 1],
             [{ value: part, extents: [inner, some * depth, 1] }, some * depth, depth],
@@ -139,34 +157,40 @@ function foldBlocks(how: Fold, x: Value, { outer, middle, inner }: Cut, target: 
 }
 
 /** What can be folded along rows besides the elements themselves. */
-export type RowFold = Fold | 'squares' | { readonly weightsAbove: Value };
+export type RowReduction = Reduction | 'squares' | { readonly weightsAbove: DeviceValue };
 
 /** Folds rows x [rows, count] into `result` [rows]. */
-export function foldRows(
-  how: RowFold,
-  x: Value,
+export function reduceRows(
+  how: RowReduction,
+  x: DeviceValue,
   { rows, count }: { readonly rows: number; readonly count: number },
-  result: Value,
-  room: Room,
-): Step[] {
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const blocks = Math.ceil(count / BLOCK);
-  const target = blocks === 1 ? result : room.allocate(rows * blocks);
+  const target = blocks === 1 ? result : scratch.allocate(rows * blocks);
   const operands = [
     { value: x, width: count },
     ...(typeof how === 'object' ? [{ value: how.weightsAbove, width: 1 }] : []),
   ];
-  const steps = byRows(room, rows, operands, { value: target, width: blocks }, (some, [own, above], out) => {
-    const size = [blocks, some];
-    const view = { value: own, extents: [count, some] };
-    if (typeof how === 'object') {
-      return [rowSumOfWeights.step(size, [view, { value: above }, count, BLOCK], out)];
-    }
-    const kernel = { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how];
-    return [kernel.step(size, [view, count, BLOCK], out)];
-  });
+  const steps = inRowSlices(
+    scratch,
+    rows,
+    operands,
+    { value: target, width: blocks },
+    (some, [own, above], out) => {
+      const size = [blocks, some];
+      const view = { value: own, extents: [count, some] };
+      if (typeof how === 'object') {
+        return [rowSumOfWeights.step(size, [view, { value: above }, count, BLOCK], out)];
+      }
+      const kernel = { sum: rowSum, max: rowLargest, squares: rowSumOfSquares }[how];
+      return [kernel.step(size, [view, count, BLOCK], out)];
+    },
+  );
   if (blocks === 1) return steps;
   return [
     ...steps,
-    ...foldRows(how === 'max' ? 'max' : 'sum', target, { rows, count: blocks }, result, room),
+    ...reduceRows(how === 'max' ? 'max' : 'sum', target, { rows, count: blocks }, result, scratch),
   ];
 }

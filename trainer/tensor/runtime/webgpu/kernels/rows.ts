@@ -1,8 +1,8 @@
 import type { KernelThread } from '../lowering/gpujs.ts';
 import { Kernel } from '../lowering/kernel.ts';
-import { ALIGNMENT, partOf, type Room } from '../lowering/parts.ts';
-import { byRows } from '../lowering/pieces.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import { inRowSlices } from '../lowering/row-slices.ts';
+import { ALIGNMENT, type ScratchSpace, sliceOf } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 
 const inverseRoot = new Kernel(
   function inverseRoot(this: KernelThread, squares: number[], width: number, epsilon: number): number {
@@ -13,14 +13,14 @@ const inverseRoot = new Kernel(
 
 /** 1 / √(squares / width + ε) of every row's sum of squares. */
 export function inverseRms(
-  squares: Value,
+  squares: DeviceValue,
   width: number,
   epsilon: number,
-  result: Value,
-  room: Room,
-): Step[] {
-  return byRows(
-    room,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
+  return inRowSlices(
+    scratch,
     result.length,
     [{ value: squares, width: 1 }],
     { value: result, width: 1 },
@@ -55,15 +55,21 @@ const gatherPart = new Kernel(
 );
 
 /** Rows of a table [rows, width] by their ids. A table that a shader cannot be given whole is gone through part by part. */
-export function gatherRows(table: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+export function gatherRows(
+  table: DeviceValue,
+  ids: DeviceValue,
+  width: number,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const rows = table.length / width;
   const indices = { value: ids, width: 1 };
-  return byRows(room, ids.length, [indices], { value: result, width }, (count, [own], out) => {
-    if (table.length <= room.most) {
+  return inRowSlices(scratch, ids.length, [indices], { value: result, width }, (count, [own], out) => {
+    if (table.length <= scratch.most) {
       const view = { value: table, extents: [width, rows] };
       return [gather.step([width, count], [view, { value: own }], out)];
     }
-    return partsOfTable(table, rows, width, room).map(({ value, from, to }) => {
+    return partsOfTable(table, rows, width, scratch).map(({ value, from, to }) => {
       const views = [
         { value: out, extents: [width, count] },
         { value, extents: [width, to - from] },
@@ -74,12 +80,12 @@ export function gatherRows(table: Value, ids: Value, width: number, result: Valu
 }
 
 /** Parts of rows [from, to) that a shader can be given, each beginning where a binding may. */
-function partsOfTable(table: Value, rows: number, width: number, { most }: Room) {
+function partsOfTable(table: DeviceValue, rows: number, width: number, { most }: ScratchSpace) {
   const fitting = Math.floor(most / width / ALIGNMENT) * ALIGNMENT;
   const size = fitting === 0 ? rows : fitting;
   return Array.from({ length: Math.ceil(rows / size) }, (_, i) => {
     const [from, to] = [i * size, Math.min(rows, (i + 1) * size)];
-    return { value: partOf(table, from * width, (to - from) * width), from, to };
+    return { value: sliceOf(table, from * width, (to - from) * width), from, to };
   });
 }
 
@@ -129,21 +135,25 @@ const sumUses = new Kernel(
  * their first update and follow the chain of those with the same id.
  */
 export function scatterAdd(
-  updates: Value,
-  ids: Value,
+  updates: DeviceValue,
+  ids: DeviceValue,
   { rows, width }: { readonly rows: number; readonly width: number },
-  result: Value,
-  room: Room,
-): Step[] {
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const count = ids.length;
-  const [first, next] = [room.allocate(rows), room.allocate(count)];
+  const [first, next] = [scratch.allocate(rows), scratch.allocate(count)];
   const view = { value: updates, extents: [width, count] };
   return [
     firstUse.step([rows], [{ value: ids }, count], first),
     nextUse.step([count], [{ value: ids }, count], next),
-    ...byRows(room, rows, [{ value: first, width: 1 }], { value: result, width }, (own, [begin], out) => [
-      sumUses.step([width, own], [view, { value: begin }, { value: next }], out),
-    ]),
+    ...inRowSlices(
+      scratch,
+      rows,
+      [{ value: first, width: 1 }],
+      { value: result, width },
+      (own, [begin], out) => [sumUses.step([width, own], [view, { value: begin }, { value: next }], out)],
+    ),
   ];
 }
 
@@ -155,14 +165,26 @@ const take = new Kernel(
 );
 
 /** Of each row of x [rows, width] the entry that its id names. */
-export function takeLast(x: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+export function takeLast(
+  x: DeviceValue,
+  ids: DeviceValue,
+  width: number,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const operands = [
     { value: x, width },
     { value: ids, width: 1 },
   ];
-  return byRows(room, ids.length, operands, { value: result, width: 1 }, (rows, [own, names], out) => [
-    take.step([rows], [{ value: own, extents: [width, rows] }, { value: names }], out),
-  ]);
+  return inRowSlices(
+    scratch,
+    ids.length,
+    operands,
+    { value: result, width: 1 },
+    (rows, [own, names], out) => [
+      take.step([rows], [{ value: own, extents: [width, rows] }, { value: names }], out),
+    ],
+  );
 }
 
 const put = new Kernel(
@@ -173,9 +195,15 @@ const put = new Kernel(
 );
 
 /** Rows of zeros but for each one's value at its id. */
-export function putLast(values: Value, ids: Value, width: number, result: Value, room: Room): Step[] {
+export function putLast(
+  values: DeviceValue,
+  ids: DeviceValue,
+  width: number,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const operands = [values, ids].map(value => ({ value, width: 1 }));
-  return byRows(room, ids.length, operands, { value: result, width }, (rows, own, out) => [
+  return inRowSlices(scratch, ids.length, operands, { value: result, width }, (rows, own, out) => [
     put.step(
       [width, rows],
       own.map(value => ({ value })),
@@ -200,15 +228,15 @@ const rotate = new Kernel(
 
 /** Half-split rotary embedding of x [tokens, heads · size] by cos and sin [tokens, size / 2]. */
 export function rope(
-  x: Value,
-  [cos, sin]: readonly [cos: Value, sin: Value],
+  x: DeviceValue,
+  [cos, sin]: readonly [cos: DeviceValue, sin: DeviceValue],
   { tokens, size }: { readonly tokens: number; readonly size: number },
-  result: Value,
-  room: Room,
-): Step[] {
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const width = x.length / tokens;
   const operands = [{ value: x, width }, ...[cos, sin].map(value => ({ value, width: size / 2 }))];
-  return byRows(room, tokens, operands, { value: result, width }, (rows, own, out) => {
+  return inRowSlices(scratch, tokens, operands, { value: result, width }, (rows, own, out) => {
     const views = own.map((value, i) => ({ value, extents: [i === 0 ? width : size / 2, rows] }));
     return [rotate.step([width, rows], [...views, size], out)];
   });
@@ -224,9 +252,15 @@ const dot = new Kernel(
 );
 
 /** Σ a ∘ b over every row of `width`. */
-export function rowDots(a: Value, b: Value, width: number, result: Value, room: Room): Step[] {
+export function rowDots(
+  a: DeviceValue,
+  b: DeviceValue,
+  width: number,
+  result: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
   const operands = [a, b].map(value => ({ value, width }));
-  return byRows(room, result.length, operands, { value: result, width: 1 }, (rows, own, out) => {
+  return inRowSlices(scratch, result.length, operands, { value: result, width: 1 }, (rows, own, out) => {
     const views = own.map(value => ({ value, extents: [width, rows] }));
     return [dot.step([rows], [...views, width], out)];
   });
@@ -240,8 +274,8 @@ const fill = new Kernel(
 );
 
 /** Fills an array with zeros. */
-export function zeros(result: Value, room: Room): Step[] {
-  return byRows(room, result.length, [], { value: result, width: 1 }, (rows, _, out) => [
+export function zeros(result: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
+  return inRowSlices(scratch, result.length, [], { value: result, width: 1 }, (rows, _, out) => [
     fill.step([rows], [0], out),
   ]);
 }

@@ -25,9 +25,9 @@ export interface CompiledKernel {
 }
 
 /** A kernel compiled to JavaScript: extents of the result, innermost first, and arguments; gives nested rows. */
-export type CpuKernel = (...args: readonly (number | GpuJsInput)[]) => Float32Array | Nested;
+export type CpuKernel = (...args: readonly (number | GpuJsInput)[]) => Float32Array | NestedArray;
 
-export type Nested = readonly (Float32Array | Nested)[];
+export type NestedArray = readonly (Float32Array | NestedArray)[];
 type GpuJsInput = object;
 
 interface WebGpuKernel {

@@ -7,16 +7,22 @@ import {
   compileToJavaScript,
   compileToWgsl,
   type KernelThread,
-  type Nested,
+  type NestedArray,
 } from './gpujs.ts';
-import { foldedGroups, type Groups, type Step, TILE_THREADS, type Value } from './step.ts';
+import {
+  type DeviceValue,
+  type KernelDispatch,
+  TILE_THREADS,
+  type Workgroups,
+  workgroupGrid,
+} from './step.ts';
 
 /** A kernel: computes one element of the result, `this.thread` naming which. */
 export type KernelFunction = (this: KernelThread, ...args: never[]) => number;
 
 /** An array as a kernel sees it: indexed `a[z][y][x]` by extents innermost first, or flat. */
 export interface ArrayView {
-  readonly value: Value;
+  readonly value: DeviceValue;
   readonly extents?: readonly number[];
 }
 
@@ -68,7 +74,7 @@ export class Kernel {
    * @param extents of the result, innermost first: one to three
    * @param args in the order of the function's; of a kernel in place, `result` is that argument
    */
-  step(extents: readonly number[], args: readonly KernelArgument[], result: Value): Step {
+  step(extents: readonly number[], args: readonly KernelArgument[], result: DeviceValue): KernelDispatch {
     const kernel = this.#compile(extents.length);
     const arrays = args.filter(argument => typeof argument !== 'number');
     const { groups, width } = groupsOf(extents);
@@ -154,8 +160,8 @@ function extentsOf({ value, extents = [value.length] }: ArrayView): [number, num
   return [x, y, z];
 }
 
-function groupsOf(extents: readonly number[]): { readonly groups: Groups; readonly width: number } {
-  if (extents.length === 1) return foldedGroups(extents[0]);
+function groupsOf(extents: readonly number[]): { readonly groups: Workgroups; readonly width: number } {
+  if (extents.length === 1) return workgroupGrid(extents[0]);
   const [x, y, z = 1] = extents;
   return { groups: [Math.ceil(x / TILE_THREADS), Math.ceil(y / TILE_THREADS), z], width: 0 };
 }
@@ -180,7 +186,7 @@ function readingResult(code: string, argument: number): string {
     );
 }
 
-function flatten(rows: Float32Array | Nested, into: Float32Array, at: number): number {
+function flatten(rows: Float32Array | NestedArray, into: Float32Array, at: number): number {
   if (rows instanceof Float32Array) {
     into.set(rows, at);
     return at + rows.length;

@@ -1,7 +1,7 @@
 import { type Shape, sizeOf, stridesOf } from '../../../graph/tensor.ts';
 
 /** How operands of one shape are walked: extents innermost first, and each operand's strides along them in elements. */
-export interface Walk {
+export interface StridedLayout {
   readonly extents: readonly number[];
   readonly strides: readonly (readonly number[])[];
 }
@@ -16,7 +16,7 @@ export function broadcastStrides(operand: Shape, shape: Shape): number[] {
 }
 
 /** Merges axes that all operands walk as one; at least one axis stays. Strides outermost first. */
-export function collapse(shape: Shape, strides: readonly (readonly number[])[]): Walk {
+export function collapse(shape: Shape, strides: readonly (readonly number[])[]): StridedLayout {
   const extents: number[] = [];
   const merged: number[][] = strides.map(() => []);
   for (let axis = shape.length - 1; axis >= 0; axis--) {
@@ -39,15 +39,15 @@ export function collapse(shape: Shape, strides: readonly (readonly number[])[]):
   return { extents, strides: merged };
 }
 
-/** A shape cut at one run of neighbouring axes: [outer, middle, inner]. */
-export interface Cut {
+/** A shape cut at one run of neighboring axes: [outer, middle, inner]. */
+export interface AxisSplit {
   readonly outer: number;
   readonly middle: number;
   readonly inner: number;
 }
 
 /** @param end axis after the last one of the middle */
-export function cutShape(shape: Shape, start: number, end = start + 1): Cut {
+export function splitAxes(shape: Shape, start: number, end = start + 1): AxisSplit {
   return {
     outer: sizeOf(shape.slice(0, start)),
     middle: sizeOf(shape.slice(start, end)),

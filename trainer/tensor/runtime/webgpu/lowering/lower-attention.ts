@@ -4,7 +4,7 @@ import { sizeOf, type Tensor } from '../../../graph/tensor.ts';
 import { rowDots } from '../kernels/rows.ts';
 import { type AttentionOperands, attend, keyValueGradients, queryGradient } from '../shaders/attention.ts';
 import type { ProgramBuilder } from './program.ts';
-import type { Value } from './step.ts';
+import type { DeviceValue } from './step.ts';
 
 export function lowerAttention(builder: ProgramBuilder, node: Tensor): void {
   const attributes = node.attributes as AttentionAttributes;
@@ -32,7 +32,7 @@ export function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): v
       .filter(user => user.operation === 'attentionGradient' && user.inputs[4] === upstream)
       .map(user => [user.attributes.wrt as AttentionGradientAttributes['wrt'], user]),
   );
-  const place = (wrt: AttentionGradientAttributes['wrt'], like: Tensor): Value => {
+  const place = (wrt: AttentionGradientAttributes['wrt'], like: Tensor): DeviceValue => {
     const tensor = wanted.get(wrt);
     return tensor === undefined ? builder.allocate(sizeOf(like.shape)) : builder.place(tensor);
   };
@@ -46,7 +46,7 @@ export function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): v
 }
 
 /** log Σ exp of the scores of an attention's queries, which its gradients need again. */
-function logSumsOf(builder: ProgramBuilder, forward: Tensor): Value {
+function logSumsOf(builder: ProgramBuilder, forward: Tensor): DeviceValue {
   const [batch, queries, heads] = forward.shape;
   return builder.share(`log-sums ${forward.id}`, () => builder.allocate(batch * queries * heads));
 }

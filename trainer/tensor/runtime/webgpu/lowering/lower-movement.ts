@@ -3,12 +3,12 @@ import { RuntimeError } from '../../runtime-error.ts';
 import { zeros } from '../kernels/rows.ts';
 import { copyBox, MAX_COPY_AXES } from '../shaders/copy.ts';
 import { broadcastStrides, collapse } from './layout.ts';
-import type { Room } from './parts.ts';
 import type { ProgramBuilder } from './program.ts';
-import type { Step, Value } from './step.ts';
+import type { ScratchSpace } from './slices.ts';
+import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** A tensor's elements repeated to a shape it broadcasts to; its own array where nothing repeats. */
-export function repeat(builder: ProgramBuilder, value: Value, from: Shape, to: Shape): Value {
+export function repeat(builder: ProgramBuilder, value: DeviceValue, from: Shape, to: Shape): DeviceValue {
   if (sizeOf(from) === sizeOf(to)) return value;
   const result = builder.allocate(sizeOf(to));
   builder.add(
@@ -80,22 +80,22 @@ export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
 
 /** Where a box lies in an array; strides outermost first. */
 interface Box {
-  readonly value: Value;
+  readonly value: DeviceValue;
   readonly start: number;
   readonly strides: readonly number[];
 }
 
-function whole(value: Value, shape: Shape): Box {
+function whole(value: DeviceValue, shape: Shape): Box {
   return { value, start: 0, strides: stridesOf(shape) };
 }
 
 /** Copies a box of this shape. */
-function copy(room: Room, shape: Shape, source: Box, result: Box): Step[] {
+function copy(scratch: ScratchSpace, shape: Shape, source: Box, result: Box): KernelDispatch[] {
   const { extents, strides } = collapse(shape, [source.strides, result.strides]);
   if (extents.length > MAX_COPY_AXES) {
     throw new RuntimeError(
       `the WebGPU runtime moves elements along at most ${MAX_COPY_AXES} axes; [${shape.join(',')}] needs ${extents.length}`,
     );
   }
-  return copyBox(extents, { ...source, strides: strides[0] }, { ...result, strides: strides[1] }, room);
+  return copyBox(extents, { ...source, strides: strides[0] }, { ...result, strides: strides[1] }, scratch);
 }

@@ -1,23 +1,23 @@
-import { DRAW_SETTINGS } from '../../../graph/operations/device/draw.ts';
 import type { PagedAttentionAttributes } from '../../../graph/operations/device/paged-attention.ts';
+import { SAMPLE_SETTINGS } from '../../../graph/operations/device/sample.ts';
 import { operations } from '../../../graph/operations/index.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
-import { FLOAT32_PRODUCTS, type Products } from '../device/precision.ts';
+import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';
-import { type Fold, fold, foldRows, type RowFold } from '../kernels/reduce.ts';
+import { type Reduction, type RowReduction, reduceMiddle, reduceRows } from '../kernels/reduce.ts';
 import { gatherRows, inverseRms, putLast, rope, scatterAdd, takeLast } from '../kernels/rows.ts';
 import { copyBox } from '../shaders/copy.ts';
-import { drawRows } from '../shaders/draw.ts';
 import { attendPages } from '../shaders/paged-attention.ts';
 import { replaceRows } from '../shaders/put-rows.ts';
-import { broadcastStrides, collapse, cutShape } from './layout.ts';
+import { sampleRows } from '../shaders/sample.ts';
+import { broadcastStrides, collapse, splitAxes } from './layout.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
 import { lowerMatmul } from './lower-matmul.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
-import type { Room } from './parts.ts';
 import { type Program, ProgramBuilder } from './program.ts';
-import type { Step, Value } from './step.ts';
+import type { ScratchSpace } from './slices.ts';
+import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** Adds the steps of one node, and gives its tensor an array. */
 export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
@@ -27,7 +27,11 @@ export type Lowering = (builder: ProgramBuilder, node: Tensor) => void;
  * @param products how the device multiplies matrices
  * @param most elements of an array that a shader can be given: steps over larger ones are cut in pieces
  */
-export function lowerToSteps(graph: Graph, products: Products = FLOAT32_PRODUCTS, most = Infinity): Program {
+export function lowerToSteps(
+  graph: Graph,
+  products: MatrixMultiplication = FLOAT32_PRODUCTS,
+  most = Infinity,
+): Program {
   const builder = new ProgramBuilder(graph, products, most);
   for (const node of graph.nodes) {
     if (builder.isLowered(node)) continue;
@@ -60,9 +64,9 @@ const elementwise =
 function pointwiseOver(
   builder: ProgramBuilder,
   name: string,
-  operands: readonly { readonly value: Value; readonly shape: Shape }[],
+  operands: readonly { readonly value: DeviceValue; readonly shape: Shape }[],
   shape: Shape,
-  result: Value,
+  result: DeviceValue,
 ): void {
   const strides = operands.map(operand => broadcastStrides(operand.shape, shape));
   const walk = collapse(shape, [...strides, stridesOf(shape)]);
@@ -98,7 +102,7 @@ const cast: Lowering = (builder, node) => {
 };
 
 const reduction =
-  (how: Fold): Lowering =>
+  (how: Reduction): Lowering =>
   (builder, node) => {
     const { axes } = node.attributes as ReduceAttributes;
     const shape = [...node.inputs[0].shape];
@@ -108,28 +112,28 @@ const reduction =
       const end = pending.pop()! + 1;
       let start = end - 1;
       while (pending.length > 0 && pending[pending.length - 1] === start - 1) start = pending.pop()!;
-      const cut = cutShape(shape, start, end);
+      const cut = splitAxes(shape, start, end);
       const length = cut.outer * cut.inner;
       const result = pending.length === 0 ? builder.place(node) : builder.allocate(length);
-      builder.add(...fold(how, value, cut, result, builder));
+      builder.add(...reduceMiddle(how, value, cut, result, builder));
       for (let axis = start; axis < end; axis++) shape[axis] = 1;
       value = result;
     }
   };
 
 /** A fold along the last axis of a tensor, computed once for all who need it. */
-function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowFold): Value {
+function rowFold(builder: ProgramBuilder, x: Tensor, key: string, how: RowReduction): DeviceValue {
   const { rows, width } = rowsOf(x);
   return builder.share(`${key} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
     const result = builder.allocate(rows);
-    builder.add(...foldRows(how, builder.valueOf(x), { rows, count: width }, result, builder));
+    builder.add(...reduceRows(how, builder.valueOf(x), { rows, count: width }, result, builder));
     return result;
   });
 }
 
-function copyOf(from: Value, to: Value, room: Room): Step[] {
-  const box = (value: Value) => ({ value, start: 0, strides: [1] });
-  return copyBox([from.length], box(from), box(to), room);
+function copyOf(from: DeviceValue, to: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
+  const box = (value: DeviceValue) => ({ value, start: 0, strides: [1] });
+  return copyBox([from.length], box(from), box(to), scratch);
 }
 
 function rowsOf({ shape }: Tensor): { readonly rows: number; readonly width: number } {
@@ -144,12 +148,12 @@ const softmax =
     const shift = rowFold(builder, x, 'largest', 'max');
     const total = rowFold(builder, x, 'weights', { weightsAbove: shift });
     const { rows, width } = rowsOf(x);
-    const perRow = (value: Value) => ({ value, shape: [rows, 1] });
+    const perRow = (value: DeviceValue) => ({ value, shape: [rows, 1] });
     const operands = [{ value: builder.valueOf(x), shape: [rows, width] }, perRow(shift), perRow(total)];
     pointwiseOver(builder, name, operands, [rows, width], builder.place(node));
   };
 
-function inverseRmsOf(builder: ProgramBuilder, x: Tensor, epsilon: number): Value {
+function inverseRmsOf(builder: ProgramBuilder, x: Tensor, epsilon: number): DeviceValue {
   const { rows, width } = rowsOf(x);
   return builder.share(`inverse ${epsilon} of rows of ${width} in ${builder.valueOf(x).id}`, () => {
     const squares = rowFold(builder, x, 'squares', 'squares');
@@ -233,7 +237,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     const attributes = node.attributes as PagedAttentionAttributes;
     builder.add(attendPages(operands, attributes, builder.place(node)));
   },
-  draw: (builder, node) => {
+  sample: (builder, node) => {
     const [logits] = node.inputs;
     const [own, settings] = node.inputs.map(input => builder.valueOf(input));
     const { rows, width } = rowsOf(logits);
@@ -242,11 +246,11 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     const strides = [
       [1, width],
       [0, 1],
-      [0, DRAW_SETTINGS],
+      [0, SAMPLE_SETTINGS],
     ];
     const walk = { extents: [width, rows], strides };
     builder.add(...pointwise('tempered', [own, shift, settings], walk, weights, builder));
-    builder.add(...drawRows({ logits: own, weights, settings }, width, builder.place(node), builder));
+    builder.add(...sampleRows({ logits: own, weights, settings }, width, builder.place(node), builder));
   },
   attention: lowerAttention,
   attentionGradient: lowerAttentionGradient,

@@ -1,63 +1,63 @@
 import type { Graph, Tensor, TypedArray } from '../../../graph/tensor.ts';
 import { sizeOf } from '../../../graph/tensor.ts';
 import { LoweringContext } from '../../lowering-context.ts';
-import type { Products } from '../device/precision.ts';
-import type { Room } from './parts.ts';
-import type { Step, Value } from './step.ts';
+import type { MatrixMultiplication } from '../device/precision.ts';
+import type { ScratchSpace } from './slices.ts';
+import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** A graph as dispatches over arrays on the device. */
 export interface Program {
-  readonly steps: readonly Step[];
-  readonly inputs: ReadonlyMap<string, Value>;
-  readonly parameters: ReadonlyMap<string, Value>;
-  readonly outputs: ReadonlyMap<string, Value>;
+  readonly steps: readonly KernelDispatch[];
+  readonly inputs: ReadonlyMap<string, DeviceValue>;
+  readonly parameters: ReadonlyMap<string, DeviceValue>;
+  readonly outputs: ReadonlyMap<string, DeviceValue>;
   /** Contents that never change. */
-  readonly constants: ReadonlyMap<Value, Float32Array>;
+  readonly constants: ReadonlyMap<DeviceValue, Float32Array>;
 }
 
 /** Collects the program while a graph is lowered. Tensors that only look at another's elements share its array. */
-export class ProgramBuilder extends LoweringContext<Value> implements Room {
+export class ProgramBuilder extends LoweringContext<DeviceValue> implements ScratchSpace {
   /** How the device multiplies matrices. */
-  readonly products: Products;
+  readonly products: MatrixMultiplication;
   readonly most: number;
-  readonly #steps: Step[] = [];
-  readonly #constants = new Map<Value, Float32Array>();
-  readonly #shared = new Map<string, Value>();
+  readonly #steps: KernelDispatch[] = [];
+  readonly #constants = new Map<DeviceValue, Float32Array>();
+  readonly #shared = new Map<string, DeviceValue>();
   #count = 0;
 
-  constructor(graph: Graph, products: Products, most: number) {
+  constructor(graph: Graph, products: MatrixMultiplication, most: number) {
     super(graph);
     this.products = products;
     this.most = most;
   }
 
   /** An array that no tensor has yet. */
-  allocate(length: number): Value {
+  allocate(length: number): DeviceValue {
     return { id: this.#count++, length };
   }
 
   /** A new array for a tensor. */
-  place(tensor: Tensor): Value {
+  place(tensor: Tensor): DeviceValue {
     const value = this.allocate(sizeOf(tensor.shape));
     this.bind(tensor, value);
     return value;
   }
 
   /** The array under a key, made the first time it is asked for: what several nodes need computed once. */
-  share(key: string, make: () => Value): Value {
+  share(key: string, make: () => DeviceValue): DeviceValue {
     const value = this.#shared.get(key) ?? make();
     this.#shared.set(key, value);
     return value;
   }
 
-  constant(tensor: Tensor): Value {
+  constant(tensor: Tensor): DeviceValue {
     const value = this.place(tensor);
     this.#constants.set(value, Float32Array.from(tensor.attributes.data as TypedArray));
     return value;
   }
 
   /** An array of one number. */
-  scalar(number: number): Value {
+  scalar(number: number): DeviceValue {
     return this.share(`scalar ${number}`, () => {
       const value = this.allocate(1);
       this.#constants.set(value, Float32Array.of(number));
@@ -65,7 +65,7 @@ export class ProgramBuilder extends LoweringContext<Value> implements Room {
     });
   }
 
-  add(...steps: readonly Step[]): void {
+  add(...steps: readonly KernelDispatch[]): void {
     this.#steps.push(...steps);
   }
 

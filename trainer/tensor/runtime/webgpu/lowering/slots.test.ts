@@ -1,13 +1,16 @@
 import t from 'tap';
 import type { Program } from './program.ts';
 import { planSlots } from './slots.ts';
-import type { Step, Value } from './step.ts';
+import type { DeviceValue, KernelDispatch } from './step.ts';
 
-const value = (id: number, length = 100): Value => ({ id, length });
+const value = (id: number, length = 100): DeviceValue => ({ id, length });
 
-function program(steps: readonly [reads: Value[], writes: Value[]][], parts: Partial<Program>): Program {
+function program(
+  steps: readonly [reads: DeviceValue[], writes: DeviceValue[]][],
+  parts: Partial<Program>,
+): Program {
   return {
-    steps: steps.map(([reads, writes]) => ({ reads, writes }) as unknown as Step),
+    steps: steps.map(([reads, writes]) => ({ reads, writes }) as unknown as KernelDispatch),
     inputs: new Map(),
     parameters: new Map(),
     outputs: new Map(),

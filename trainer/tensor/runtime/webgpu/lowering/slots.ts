@@ -1,16 +1,16 @@
-import { wholeOf } from './parts.ts';
 import type { Program } from './program.ts';
-import type { Step, Value } from './step.ts';
+import { wholeOf } from './slices.ts';
+import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** A free slot serves arrays of at least this share of its length. */
-const LEAST_USE = 0.5;
+const MIN_USE = 0.5;
 
 /** Which arrays of a program share memory. */
 export interface SlotPlan {
   /** Lengths in elements. */
   readonly slots: readonly number[];
   /** Of every array that is neither an input, a parameter nor a constant. */
-  readonly slotOf: ReadonlyMap<Value, number>;
+  readonly slotOf: ReadonlyMap<DeviceValue, number>;
 }
 
 /**
@@ -18,12 +18,12 @@ export interface SlotPlan {
  * the last; outputs live on.
  */
 export function planSlots(program: Program): SlotPlan {
-  const fixed = new Set<Value>([
+  const fixed = new Set<DeviceValue>([
     ...program.inputs.values(),
     ...program.parameters.values(),
     ...program.constants.keys(),
   ]);
-  const lastUse = new Map<Value, number>();
+  const lastUse = new Map<DeviceValue, number>();
   program.steps.forEach((step, index) => {
     for (const value of arraysOf(step)) lastUse.set(value, index);
   });
@@ -31,9 +31,9 @@ export function planSlots(program: Program): SlotPlan {
 
   const slots: number[] = [];
   const free: number[] = [];
-  const slotOf = new Map<Value, number>();
+  const slotOf = new Map<DeviceValue, number>();
   const take = (length: number): number => {
-    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * LEAST_USE);
+    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * MIN_USE);
     if (fits.length === 0) return slots.push(length) - 1;
     const best = fits.reduce((a, b) => (slots[b] < slots[a] ? b : a));
     free.splice(free.indexOf(best), 1);
@@ -47,6 +47,6 @@ export function planSlots(program: Program): SlotPlan {
   return { slots, slotOf };
 }
 
-function arraysOf({ reads, writes }: Step): Value[] {
+function arraysOf({ reads, writes }: KernelDispatch): DeviceValue[] {
   return [...reads, ...writes].map(wholeOf);
 }

@@ -1,25 +1,25 @@
 /** An array of float32 on the device: a tensor's elements, integers and flags as numbers. */
-export interface Value {
+export interface DeviceValue {
   readonly id: number;
   readonly length: number;
   /** Of a stretch of another array: that array, and the element it begins at. */
-  readonly part?: { readonly of: Value; readonly start: number };
+  readonly part?: { readonly of: DeviceValue; readonly start: number };
 }
 
 /** Workgroups of a dispatch. */
-export type Groups = readonly [x: number, y: number, z: number];
+export type Workgroups = readonly [x: number, y: number, z: number];
 
 /** One dispatch of a compute shader over whole arrays. */
-export interface Step {
+export interface KernelDispatch {
   /** What it does, for errors and traces. */
   readonly name: string;
   /** WGSL with the entry `main`: binding 0 holds {@link uniforms}, then come what it reads and what it writes. */
   readonly code: string;
   readonly uniforms: ArrayBuffer;
-  readonly reads: readonly Value[];
+  readonly reads: readonly DeviceValue[];
   /** Written whole, or read and written in place. */
-  readonly writes: readonly Value[];
-  readonly groups: Groups;
+  readonly writes: readonly DeviceValue[];
+  readonly groups: Workgroups;
   /** The same on the processor, for machines without a device. */
   runOnCpu(reads: readonly Float32Array[], writes: readonly Float32Array[]): void;
 }
@@ -34,7 +34,7 @@ const MAX_GROUPS = 65_535;
  * Workgroups for a row of threads, folded over two dimensions where one does not reach.
  * @returns groups, and the threads of one row of groups
  */
-export function foldedGroups(threads: number): { readonly groups: Groups; readonly width: number } {
+export function workgroupGrid(threads: number): { readonly groups: Workgroups; readonly width: number } {
   const count = Math.ceil(threads / ROW_THREADS);
   const rows = Math.ceil(count / MAX_GROUPS);
   const columns = Math.ceil(count / rows);

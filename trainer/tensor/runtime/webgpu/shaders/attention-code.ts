@@ -69,7 +69,7 @@ export function mostVectors(size: number): number {
 /** Constants, and the scores of a tile. @param vectors of the largest head that shares the text */
 export function tileConstants(vectors: number): string {
   return `
-const MOST_VECTORS : u32 = ${vectors}u;
+const MAX_VECTORS : u32 = ${vectors}u;
 // vectors of a row that one thread mixes
 const PARTS : u32 = ${Math.ceil(vectors / TILE)}u;
 // a score for each pair of the tile that the workgroup owns and the one that streams by
@@ -99,7 +99,7 @@ fn bias_of(batch : u32, query : u32, key : u32) -> f32 {
 
 /** Tiles in shared memory. */
 export function tileMemory(...names: readonly string[]): string {
-  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${TILE}u * MOST_VECTORS>;\n`).join('');
+  return names.map(name => `var<workgroup> ${name} : array<vec4<f32>, ${TILE}u * MAX_VECTORS>;\n`).join('');
 }
 
 /** A function that fills a tile with 16 rows of an array. */

@@ -8,7 +8,7 @@ import {
 import type { NdArray } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';
-import type { Groups, Step, Value } from '../lowering/step.ts';
+import type { DeviceValue, KernelDispatch, Workgroups } from '../lowering/step.ts';
 import { type AttentionPass, attentionCode, TILE, VECTOR } from './attention-code.ts';
 import { type TensorValue, toNdArray } from './reference.ts';
 
@@ -24,18 +24,18 @@ export interface AttentionOperands {
 export interface AttentionUpstream {
   readonly upstream: TensorValue;
   /** log Σ exp of every query's scores, as the forward pass wrote it, [batch, queries, heads]. */
-  readonly logSums: Value;
+  readonly logSums: DeviceValue;
   /** Σ upstream ∘ result of every query, [batch, queries, heads]. */
-  readonly dots: Value;
+  readonly dots: DeviceValue;
 }
 
 /** Result and log-sums of an attention. */
 export function attend(
   operands: AttentionOperands,
   attributes: AttentionAttributes,
-  result: Value,
-  logSums: Value,
-): Step {
+  result: DeviceValue,
+  logSums: DeviceValue,
+): KernelDispatch {
   const sizes = sizesOf(operands, attributes);
   const { q, k, v, bias } = operands;
   return {
@@ -55,10 +55,10 @@ export function queryGradient(
   operands: AttentionOperands,
   upstream: AttentionUpstream,
   attributes: AttentionAttributes,
-  result: Value,
-): Step {
+  result: DeviceValue,
+): KernelDispatch {
   const sizes = sizesOf(operands, attributes);
-  const groups: Groups = [Math.ceil(sizes.queries / TILE), sizes.heads, sizes.batch];
+  const groups: Workgroups = [Math.ceil(sizes.queries / TILE), sizes.heads, sizes.batch];
   return backward('query', { ...operands, ...upstream }, attributes, sizes, { writes: [result], groups });
 }
 
@@ -67,11 +67,11 @@ export function keyValueGradients(
   operands: AttentionOperands,
   upstream: AttentionUpstream,
   attributes: AttentionAttributes,
-  key: Value,
-  value: Value,
-): Step {
+  key: DeviceValue,
+  value: DeviceValue,
+): KernelDispatch {
   const sizes = sizesOf(operands, attributes);
-  const groups: Groups = [Math.ceil(sizes.keys / TILE), sizes.keyHeads, sizes.batch];
+  const groups: Workgroups = [Math.ceil(sizes.keys / TILE), sizes.keyHeads, sizes.batch];
   return backward('keyValue', { ...operands, ...upstream }, attributes, sizes, {
     writes: [key, value],
     groups,
@@ -94,7 +94,7 @@ function dispatch(
   { bias }: AttentionOperands,
   { causal, scale }: AttentionAttributes,
   { batch, queries, keys, heads, keyHeads, size }: AttentionSizes,
-): Pick<Step, 'name' | 'code' | 'uniforms'> {
+): Pick<KernelDispatch, 'name' | 'code' | 'uniforms'> {
   const full = [batch, 1, queries, keys];
   const [biasBatch, , biasQuery, biasKey] = broadcastStrides(bias.shape, full);
   const words = new DataView(new ArrayBuffer(48));
@@ -118,8 +118,8 @@ function backward(
   operands: AttentionOperands & AttentionUpstream,
   attributes: AttentionAttributes,
   sizes: AttentionSizes,
-  { writes, groups }: Pick<Step, 'writes' | 'groups'>,
-): Step {
+  { writes, groups }: Pick<KernelDispatch, 'writes' | 'groups'>,
+): KernelDispatch {
   const { q, k, v, bias, upstream, logSums, dots } = operands;
   return {
     ...dispatch(pass, operands, attributes, sizes),

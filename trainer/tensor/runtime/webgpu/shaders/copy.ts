@@ -1,5 +1,5 @@
-import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../lowering/parts.ts';
-import { foldedGroups, ROW_THREADS, type Step, type Value } from '../lowering/step.ts';
+import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
+import { type DeviceValue, type KernelDispatch, ROW_THREADS, workgroupGrid } from '../lowering/step.ts';
 
 /** Axes a copy can walk. */
 export const MAX_COPY_AXES = 6;
@@ -7,8 +7,8 @@ const AXIS_WORDS = 4;
 const HEAD_WORDS = 8;
 
 /** Elements of a box in an array: where it begins, and its strides along the axes, innermost first. */
-export interface Box {
-  readonly value: Value;
+export interface CopyBox {
+  readonly value: DeviceValue;
   readonly start: number;
   readonly strides: readonly number[];
 }
@@ -55,12 +55,17 @@ fn main(@builtin(global_invocation_id) id : vec3<u32>) {
  * @param extents innermost first; at most six
  * @returns a step for each piece that a shader can be given
  */
-export function copyBox(extents: readonly number[], source: Box, result: Box, { most }: Room): Step[] {
-  const whole = ({ value }: Box) => value.length <= most && value.part === undefined;
+export function copyBox(
+  extents: readonly number[],
+  source: CopyBox,
+  result: CopyBox,
+  { most }: ScratchSpace,
+): KernelDispatch[] {
+  const whole = ({ value }: CopyBox) => value.length <= most && value.part === undefined;
   if (whole(source) && whole(result)) return [copyPiece(extents, source, result)];
   // Windows begin up to an alignment before what is wanted.
   return cutBox(extents, [source.strides, result.strides], most - ALIGNMENT + 1).map(piece => {
-    const window = ({ value, start, strides }: Box): Box => ({
+    const window = ({ value, start, strides }: CopyBox): CopyBox => ({
       ...windowOf(value, start + offsetOf(piece, strides), spanOf(piece.extents, strides)),
       strides,
     });
@@ -68,9 +73,9 @@ export function copyBox(extents: readonly number[], source: Box, result: Box, { 
   });
 }
 
-function copyPiece(extents: readonly number[], source: Box, result: Box): Step {
+function copyPiece(extents: readonly number[], source: CopyBox, result: CopyBox): KernelDispatch {
   const count = extents.reduce((a, b) => a * b, 1);
-  const { groups, width } = foldedGroups(count);
+  const { groups, width } = workgroupGrid(count);
   const words = new Uint32Array(HEAD_WORDS + MAX_COPY_AXES * AXIS_WORDS);
   words.set([count, width, source.start, result.start, extents.length]);
   extents.forEach((extent, axis) => {

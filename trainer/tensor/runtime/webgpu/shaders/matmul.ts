@@ -1,7 +1,7 @@
 import type { MatmulAttributes } from '../../../graph/operations/reduction/matmul.ts';
-import type { Products } from '../device/precision.ts';
-import { ALIGNMENT, cutBox, offsetOf, type Room, spanOf, windowOf } from '../lowering/parts.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import type { MatrixMultiplication } from '../device/precision.ts';
+import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { MATRIX_EXTENT, matrixProductCode } from './matrix-product.ts';
 import { PRODUCT_BINDINGS, tilePlace } from './product-bindings.ts';
 
@@ -31,7 +31,7 @@ export interface ProductSizes {
  * A register-tiled product: a workgroup computes a square of 16 · tile rows and columns. It takes strips of 16 inner entries
  * of both sides into shared memory, each thread `tile` rows and columns of them in one vector, and multiplies tile × tile
  * results in registers. Which way the sides lie is in their strides; of the two places that a thread can have in a
- * strip, it takes the one where neighbours read neighbours.
+ * strip, it takes the one where neighbors read neighbors.
  *
  * @param half rounds the factors to float16; sums are float32
  */
@@ -89,8 +89,8 @@ ${each(i => each(j => `  if (row + ${i}u < u.rows && column + ${j}u < u.columns)
 }
 
 /** Where a side of a product lies in its array: strides in elements, across what the result keeps of it and along the inner axis. */
-interface Side {
-  readonly value: Value;
+interface MatmulSide {
+  readonly value: DeviceValue;
   readonly start: number;
   readonly stride: number;
   readonly inner: number;
@@ -98,9 +98,9 @@ interface Side {
 
 /** A product that one dispatch computes. */
 interface Piece {
-  readonly left: Side;
-  readonly right: Side;
-  readonly result: { readonly value: Value; readonly start: number; readonly stride: number };
+  readonly left: MatmulSide;
+  readonly right: MatmulSide;
+  readonly result: { readonly value: DeviceValue; readonly start: number; readonly stride: number };
   readonly sizes: ProductSizes;
   /** Elements from one matrix of the result to the next. */
   readonly resultBatch: number;
@@ -116,12 +116,16 @@ interface Piece {
  * @param products how the device multiplies
  */
 export function product(
-  { left, right, result }: { readonly left: Value; readonly right: Value; readonly result: Value },
+  {
+    left,
+    right,
+    result,
+  }: { readonly left: DeviceValue; readonly right: DeviceValue; readonly result: DeviceValue },
   sizes: ProductSizes,
   { transposeA, transposeB, scale }: MatmulAttributes,
-  products: Products,
-  { most }: Room,
-): Step[] {
+  products: MatrixMultiplication,
+  { most }: ScratchSpace,
+): KernelDispatch[] {
   const { rows, columns, inner, batch } = sizes;
   const strides = {
     left: transposeA ? { stride: 1, inner: rows } : { stride: inner, inner: 1 },
@@ -152,7 +156,7 @@ export function product(
     pieces.map(piece => {
       const [first, from, depth] = piece.starts;
       const [height, width, along] = piece.extents;
-      const window = (value: Value, base: number, own: readonly number[]) =>
+      const window = (value: DeviceValue, base: number, own: readonly number[]) =>
         windowOf(value, base + offsetOf(piece, own), spanOf(piece.extents, own));
       const starts = [sizes.left, sizes.right].map(side => outer * side[0] + inside * side[1]);
       return dispatch(
@@ -172,14 +176,14 @@ export function product(
   );
 }
 
-function dispatch(piece: Piece, products: Products, where = ''): Step {
+function dispatch(piece: Piece, products: MatrixMultiplication, where = ''): KernelDispatch {
   const { left, right, result, sizes, resultBatch, scale, adding } = piece;
   const { rows, columns, inner, batch } = sizes;
   const large = Math.min(rows, columns) >= LARGE_EXTENT;
   const tile = large ? LARGE : SMALL;
   const onMatrices = products.kind === 'subgroup' && large;
   const extent = onMatrices ? MATRIX_EXTENT : THREADS * tile;
-  const side = ({ stride, inner: along }: Side) => [stride, along, along === 1 ? 1 : 0];
+  const side = ({ stride, inner: along }: MatmulSide) => [stride, along, along === 1 ? 1 : 0];
   const words = new DataView(new ArrayBuffer(88));
   [
     rows,

@@ -5,7 +5,7 @@ import {
 } from '../../../graph/operations/device/paged-attention.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
-import type { Step, Value } from '../lowering/step.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import {
   dot,
   eachPart,
@@ -20,7 +20,7 @@ import { toNdArray } from './reference.ts';
 
 /** Tensors of the operation with their arrays, in its order. */
 export interface PagedOperand extends TensorType {
-  readonly value: Value;
+  readonly value: DeviceValue;
 }
 
 /**
@@ -106,17 +106,17 @@ ${load('v')}
 export function attendPages(
   operands: readonly PagedOperand[],
   attributes: PagedAttentionAttributes,
-  result: Value,
-): Step {
-  const { rows, heads, keyHeads, size, pages } = pagedAttentionSizes(operands);
-  if (size % VECTOR !== 0 || attributes.pagePositions !== TILE) {
+  result: DeviceValue,
+): KernelDispatch {
+  const { rows, heads, keyHeads, size, blocks } = pagedAttentionSizes(operands);
+  if (size % VECTOR !== 0 || attributes.blockSize !== TILE) {
     throw new RuntimeError(
-      `the WebGPU runtime needs heads of a multiple of ${VECTOR} and pages of ${TILE}, got ${size} and ${attributes.pagePositions}: use policy.runtime onnx`,
+      `the WebGPU runtime needs heads of a multiple of ${VECTOR} and pages of ${TILE}, got ${size} and ${attributes.blockSize}: use policy.runtime onnx`,
     );
   }
   const owned = Math.min(TILE, heads / keyHeads);
   const words = new DataView(new ArrayBuffer(24));
-  [heads, keyHeads, pages, size / VECTOR, TILE].forEach((word, i) => {
+  [heads, keyHeads, blocks, size / VECTOR, TILE].forEach((word, i) => {
     words.setUint32(4 * i, word, true);
   });
   words.setFloat32(20, attributes.scale, true);

@@ -1,4 +1,4 @@
-import { foldedGroups, ROW_THREADS, type Step, type Value } from '../lowering/step.ts';
+import { type DeviceValue, type KernelDispatch, ROW_THREADS, workgroupGrid } from '../lowering/step.ts';
 
 const code = `
 struct Uniforms {
@@ -23,9 +23,9 @@ fn main(@builtin(global_invocation_id) id : vec3<u32>) {
 `;
 
 /** Overwrites rows of a table in place. */
-export function replaceRows(table: Value, rows: Value, places: Value): Step {
+export function replaceRows(table: DeviceValue, rows: DeviceValue, places: DeviceValue): KernelDispatch {
   const width = rows.length / places.length;
-  const { groups, width: threads } = foldedGroups(rows.length);
+  const { groups, width: threads } = workgroupGrid(rows.length);
   return {
     name: 'put rows',
     code,

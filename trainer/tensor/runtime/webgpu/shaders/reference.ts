@@ -1,9 +1,9 @@
 import type { NdArray, Shape } from '../../../graph/tensor.ts';
-import type { Value } from '../lowering/step.ts';
+import type { DeviceValue } from '../lowering/step.ts';
 
 /** An array on the device as a tensor. */
 export interface TensorValue {
-  readonly value: Value;
+  readonly value: DeviceValue;
   readonly shape: Shape;
 }
 

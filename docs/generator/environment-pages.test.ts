@@ -1,0 +1,39 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { PNG } from 'pngjs';
+import t from 'tap';
+import { createRegistry } from '../../env-server/environments/registry.ts';
+import { environmentPages, environmentPictures, readMeasured } from './environment-pages.ts';
+import { measure } from './measure.ts';
+
+const ROOT = new URL('../../', import.meta.url);
+const measured = readMeasured();
+
+t.test('every environment and policy has been measured', async t => {
+  for (const { spec, references = {} } of createRegistry().list()) {
+    const found = Object.keys(measured[spec.id]?.policies ?? {}).sort();
+    t.same(found, Object.keys(references).sort(), `npm run docs -- --measure ${spec.id}`);
+  }
+});
+
+t.test('the pages are what the source says; `npm run docs` makes them anew', async t => {
+  const pages = await environmentPages(measured);
+  for (const [path, content] of pages) t.equal(readFileSync(new URL(path, ROOT), 'utf8'), content, path);
+  const pictures = await environmentPictures();
+  for (const [path, { width, height, data }] of pictures) {
+    const file = PNG.sync.read(readFileSync(new URL(path, ROOT)));
+    t.same([file.width, file.height], [width, height], path);
+    t.ok(file.data.equals(data), path);
+  }
+  const files = readdirSync(new URL('docs/environments', ROOT), { recursive: true })
+    .map(name => `docs/environments/${name}`)
+    .filter(path => path !== 'docs/environments/pictures');
+  const made = [...pages.keys(), ...pictures.keys()].filter(path => path.startsWith('docs/environments/'));
+  t.same(files.sort(), made.sort());
+});
+
+t.test('measuring again finds the same', async t => {
+  for (const id of ['Bandit-v0', 'FrozenLake-v0']) {
+    const environment = createRegistry().get(id);
+    t.same(await measure(environment, 40), await measure(environment, 40), id);
+  }
+});

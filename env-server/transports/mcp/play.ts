@@ -1,0 +1,146 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import type {
+  CreatedSession,
+  Session,
+  SessionDetail,
+  StepResult,
+  ValidActions,
+} from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { Variant } from '../../sessions/variant.ts';
+import { operate } from '../operate.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+import type { ToolResult } from './endpoint.ts';
+import { RpcError } from './json-rpc.ts';
+import {
+  closedResult,
+  failureResult,
+  observeResult,
+  resetResult,
+  stepResult,
+  validActionsResult,
+} from './results.ts';
+import { type Tool, toolOfCall, toolsOf } from './tools.ts';
+
+/** A session of the environment server and what it plays. */
+export interface McpSession {
+  readonly id: string;
+  readonly variant: Variant;
+}
+
+/** The tools of one environment as operations of the server, for one client. */
+export class McpPlay {
+  readonly #dispatcher: Dispatcher;
+  readonly #problemHandler: ProblemHandler;
+  readonly #principal: Principal;
+  readonly #envId: string;
+
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler, principal: Principal, envId: string) {
+    this.#dispatcher = dispatcher;
+    this.#problemHandler = problemHandler;
+    this.#principal = principal;
+    this.#envId = envId;
+  }
+
+  /** @throws Problem */
+  async open(input: JsonObject = {}): Promise<{ session: McpSession; created: CreatedSession }> {
+    const created = await this.#run<CreatedSession>('create', { env_id: this.#envId, ...input });
+    const variant = this.variant(input.config as JsonObject | undefined);
+    return { session: { id: created.session_id, variant }, created };
+  }
+
+  /** @throws Problem `unknown_session` also for one that plays another environment */
+  async attach(id: string): Promise<McpSession> {
+    const { env_id, config, wrappers } = await this.#run<SessionDetail>('get', { session_id: id });
+    if (env_id !== this.#envId) {
+      throw new Problem('unknown_session', `session ${id} plays ${env_id}, not ${this.#envId}`);
+    }
+    return { id, variant: this.variant(config as JsonObject, wrappers as never) };
+  }
+
+  /** @throws Problem */
+  async close(id: string): Promise<void> {
+    await this.#run('close', { session_id: id });
+  }
+
+  /** @throws Problem */
+  variant(config?: JsonObject, wrappers?: never): Variant {
+    return this.#dispatcher.services.catalog.variant(this.#envId, config, wrappers);
+  }
+
+  /**
+   * Calls a tool. What goes wrong in the environment server is a result that the model can read.
+   * @param session of the connection; without it every call names one
+   * @throws RpcError for a call that is wrong as a message
+   */
+  async call(session: McpSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
+    try {
+      if (session) {
+        const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);
+        return await this.#perform(session.id, session.variant, tool, given);
+      }
+      const variant = this.variant();
+      const tool = toolOfCall(toolsOf(variant, 'argument'), name, given);
+      const { session_id: id, ...rest } = given;
+      if (id === undefined) return resetResult((await this.open(rest)).created);
+      if (rest.config !== undefined) {
+        throw new Problem(
+          'invalid_request',
+          'reset: the config of a session cannot be changed; leave out session_id to open a new one',
+        );
+      }
+      return await this.#perform(id as string, (await this.attach(id as string)).variant, tool, rest);
+    } catch (error) {
+      if (error instanceof RpcError) throw error;
+      this.#problemHandler.document(error, { sessionId: session?.id });
+      return failureResult(error);
+    }
+  }
+
+  async #perform(
+    id: string,
+    variant: Variant,
+    { common, action }: Tool,
+    args: JsonObject,
+  ): Promise<ToolResult> {
+    const session = { session_id: id };
+    switch (common) {
+      case undefined:
+        return stepResult(
+          await this.#run('step', { ...session, action: action!(args as { [name: string]: string }) }),
+        );
+      case 'reset':
+        return resetResult(await this.#reset(id, args));
+      case 'step':
+        return stepResult(await this.#run<StepResult>('step', { ...session, action: args.action }));
+      case 'observe':
+        return observeResult(await this.#run<SessionDetail>('get', session));
+      case 'valid_actions':
+        return validActionsResult(await this.#run<ValidActions>('valid_actions', session), formatOf(variant));
+      case 'close_session':
+        await this.close(id);
+        return closedResult(id);
+    }
+  }
+
+  /** An episode that nobody has played yet is the one that a reset without wishes asks for. */
+  async #reset(id: string, wishes: JsonObject): Promise<Session> {
+    if (Object.keys(wishes).length === 0) {
+      const now = await this.#run<SessionDetail>('get', { session_id: id });
+      if (now.step === 0 && !now.terminated && !now.truncated) return now;
+    }
+    return this.#run('reset', { session_id: id, ...wishes });
+  }
+
+  async #run<T>(op: string, input: JsonObject): Promise<T> {
+    return operate<T>(this.#dispatcher, this.#principal, op, input);
+  }
+}
+
+/** How an action is written. */
+function formatOf({ environment, config }: Variant): string {
+  const { actionFormat } = environment.describe(config);
+  return actionFormat ?? `for example ${JSON.stringify(environment.spec.exampleAction)}`;
+}

@@ -1,0 +1,108 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+import { API_VERSION } from '../rest/openapi.ts';
+import type { McpEndpoint } from './endpoint.ts';
+import { RpcError } from './json-rpc.ts';
+import { McpPlay, type McpSession } from './play.ts';
+import { rpcErrorOf } from './rpc-errors.ts';
+import {
+  answerDelete,
+  answerPost,
+  type McpHost,
+  messageLimit,
+  refuseStream,
+  sendRpcError,
+} from './streamable-http.ts';
+import { toolsOf } from './tools.ts';
+
+/** The id of an environment as one part of the path, with `%2F` in it, or as two. */
+const PATHS = ['/mcp/:name', '/mcp/:namespace/:name'];
+
+/** `/mcp/{env_id}`: every environment as a server of the Model Context Protocol. */
+export async function addMcpRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  problemHandler: ProblemHandler,
+): Promise<void> {
+  const host = new EnvironmentHost(dispatcher, problemHandler);
+  await app.register(async scope => {
+    scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
+    for (const path of PATHS) {
+      scope.post(path, messageLimit(scope), (request, reply) =>
+        answerPost(host, problemHandler, request, reply),
+      );
+      scope.delete(path, (request, reply) => answerDelete(host, request, reply));
+      scope.get(path, refuseStream);
+    }
+  });
+}
+
+/** The environments of this server. */
+class EnvironmentHost implements McpHost<McpSession> {
+  readonly #dispatcher: Dispatcher;
+  readonly #problemHandler: ProblemHandler;
+
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
+    this.#dispatcher = dispatcher;
+    this.#problemHandler = problemHandler;
+  }
+
+  async open(request: FastifyRequest): Promise<McpSession> {
+    return (await this.#play(request).open()).session;
+  }
+
+  attach(request: FastifyRequest, id: string): Promise<McpSession> {
+    return this.#play(request).attach(id);
+  }
+
+  close(request: FastifyRequest, { id }: McpSession): Promise<void> {
+    return this.#play(request).close(id);
+  }
+
+  idOf({ id }: McpSession): string {
+    return id;
+  }
+
+  endpoint(request: FastifyRequest, session: McpSession | undefined): McpEndpoint {
+    const play = this.#play(request);
+    const variant = session?.variant ?? play.variant();
+    const { environment, config } = variant;
+    const { id, title } = environment.spec;
+    const addressing = session ? 'connection' : 'argument';
+    return {
+      serverInfo: { name: `ragen/${id}`, title, version: API_VERSION },
+      instructions: `${environment.describe(config).instruction}\n\nCall reset first.`,
+      tools: () => [...toolsOf(variant, addressing).values()].map(({ document }) => document),
+      call: (name, given) => play.call(session, name, given),
+    };
+  }
+
+  errorOf(error: unknown): RpcError {
+    if (!(error instanceof RpcError)) this.#problemHandler.document(error);
+    return rpcErrorOf(error);
+  }
+
+  #play(request: FastifyRequest): McpPlay {
+    return new McpPlay(this.#dispatcher, this.#problemHandler, request.principal, envIdOf(request));
+  }
+}
+
+function envIdOf({ params }: FastifyRequest): string {
+  const { namespace, name } = params as { namespace?: string; name: string };
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
+/** JSON that cannot be parsed is an error of JSON-RPC; the rest are problem documents. */
+function replyError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  problemHandler: ProblemHandler,
+): FastifyReply {
+  const { code, message } = problemOf(error);
+  if (code !== 'bad_json') return problemHandler.reply(error, request, reply);
+  const { status } = problemHandler.prepare(error, request, reply);
+  return sendRpcError(reply, status, null, new RpcError('parseError', `Parse error: ${message}`));
+}

@@ -1,0 +1,29 @@
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { Problem, ProblemCode } from '../../problems.ts';
+import { TooManySessions } from '../../sessions/admission.ts';
+import { capacityOf } from './capacity.ts';
+import { RpcError } from './json-rpc.ts';
+
+const UNPROCESSABLE = 422;
+/** Errors after which a client begins a new session. */
+const NO_SESSION = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
+
+/** Any error as one of JSON-RPC. */
+export function rpcErrorOf(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  const problem = problemOf(error);
+  if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
+  if (problem instanceof TooManySessions) {
+    return new RpcError('serverError', problem.message, capacityOf(problem));
+  }
+  return new RpcError('internalError', problem.message);
+}
+
+/** Whether an error says that the session does not exist any more. */
+export function isGone(error: unknown): boolean {
+  return NO_SESSION.has(problemOf(error).code);
+}
+
+function isAboutParams(problem: Problem): boolean {
+  return problem.status === UNPROCESSABLE || NO_SESSION.has(problem.code);
+}

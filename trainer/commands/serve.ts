@@ -1,0 +1,92 @@
+import type { AddressInfo } from 'node:net';
+import { availableParallelism } from 'node:os';
+import { baseFolder } from '../config/derived.ts';
+import { createServeApp } from '../serve/app.ts';
+import { findServedModel } from '../serve/find-model.ts';
+import { Models } from '../serve/models.ts';
+import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
+import { stopSignal } from './stop-signal.ts';
+
+/** Environment variables that hold tokens: those on a command line could be read by others. */
+const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';
+const ADMIN_TOKEN_VARIABLE = 'RAGEN_SERVE_ADMIN_TOKEN';
+
+export interface ServeOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Name for requests; the folder's unless told otherwise. */
+  readonly name?: string;
+  /** `name=folder` each. */
+  readonly adapter: readonly string[];
+  /** Folder of the base of an adapter. */
+  readonly base?: string;
+  readonly workers?: number;
+  readonly threads?: number;
+  readonly runtime?: RuntimeChoice;
+  readonly context?: number;
+  readonly maxStreams: number;
+  readonly maxAdapters: number;
+  readonly logLevel: 'silent' | 'error' | 'warn' | 'info' | 'debug';
+}
+
+/**
+ * The command `serve`: puts a policy behind OpenAI's API until it is stopped.
+ * @param target run, checkpoint or model folder
+ * @returns the exit status
+ */
+export async function serve(target: string, options: ServeOptions): Promise<number> {
+  const { host, port, maxStreams, logLevel } = options;
+  const adapters = options.adapter.map(parseAdapter);
+  const { folder, name, settings } = await findServedModel(target);
+  const models = await Models.open({
+    folder,
+    name: options.name ?? name,
+    base: options.base ?? (settings && baseFolder(settings)),
+    maxAdapters: options.maxAdapters,
+    policy: {
+      workers: options.workers ?? settings?.policy.workers ?? availableParallelism(),
+      threads: options.threads ?? settings?.policy.threads,
+      runtime: options.runtime ?? settings?.policy.runtime,
+      precision: settings?.policy.precision,
+      maxSequenceLength: options.context ?? settings?.policy.context,
+      maxOpenSequences: maxStreams,
+    },
+  });
+  try {
+    for (const adapter of adapters) await models.load(adapter.name, adapter.folder);
+    const app = createServeApp({
+      models,
+      maxStreams,
+      logLevel,
+      host,
+      token: process.env[TOKEN_VARIABLE],
+      adminToken: process.env[ADMIN_TOKEN_VARIABLE],
+    });
+    await app.listen({ host, port });
+    const stop = stopSignal(() => console.log('stopping'));
+    const { port: bound } = app.server.address() as AddressInfo;
+    const shown = host.includes(':') ? `[${host}]` : host;
+    console.log(
+      `serving ${models.all.map(model => model.name).join(', ')} on http://${shown}:${bound}/v1 (${models.base.policy.description})`,
+    );
+    await new Promise<void>(resolve => {
+      if (stop.aborted) resolve();
+      else stop.addEventListener('abort', () => resolve(), { once: true });
+    });
+    await app.close();
+    return 0;
+  } catch (error) {
+    await models.close();
+    throw error;
+  }
+}
+
+function parseAdapter(text: string): { readonly name: string; readonly folder: string } {
+  const split = text.indexOf('=');
+  if (split < 1 || split === text.length - 1) {
+    throw new Error(
+      `--adapter is written name=folder, e.g. --adapter tuned=runs/lora-001/checkpoints/step-000100/policy, got ${text}`,
+    );
+  }
+  return { name: text.slice(0, split), folder: text.slice(split + 1) };
+}

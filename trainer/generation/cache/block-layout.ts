@@ -1,0 +1,56 @@
+import { BLOCK_SIZE } from './block-table.ts';
+
+const FLOAT_BYTES = 4;
+/** Score of positions that are not there yet; its weight is 0. Scores are in units of log 2. */
+export const NO_SCORE = -1e30;
+
+/**
+ * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
+ */
+export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) =>
+  i < BLOCK_SIZE ? 0 : NO_SCORE,
+);
+
+/** Words of a run record: what one sequence does in a tick. */
+export const RUN_WORDS = 4;
+
+export interface AttentionShape {
+  readonly heads: number;
+  readonly keyValueHeads: number;
+  /** A multiple of 8. */
+  readonly headDimension: number;
+}
+
+/** Fixed places in the shared memory, in bytes. */
+export interface AttentionAddresses {
+  /** cos then sin of a position's angles, [positions, 2, headDimension / 2]. */
+  readonly angles: number;
+  /** One head's query. */
+  readonly query: number;
+  /** Scores of one query against all positions, rounded up to whole blocks. */
+  readonly scores: number;
+  /** {@link FUTURE_MASK} */
+  readonly futureMask: number;
+  /** Rows of the tick: [rows, heads · headDimension], twice [rows, keyValueHeads · headDimension]. */
+  readonly queries: number;
+  readonly keys: number;
+  readonly values: number;
+  /** [rows, heads · headDimension] */
+  readonly mixed: number;
+  readonly runs: number;
+}
+
+/** Bytes of one block: keys and values of all layers for 16 positions of one sequence. */
+export function blockBytes(shape: AttentionShape, layers: number): number {
+  return layers * layerBytes(shape);
+}
+
+/** Bytes of one layer in a block. */
+export function layerBytes(shape: AttentionShape): number {
+  return shape.keyValueHeads * headBytes(shape);
+}
+
+/** Bytes of one key-value head of a layer in a block. */
+export function headBytes(shape: AttentionShape): number {
+  return 2 * BLOCK_SIZE * shape.headDimension * FLOAT_BYTES;
+}

@@ -1,0 +1,95 @@
+/**
+ * Positions a block of the cache holds, and attention takes at once. Small, so that what a short sequence touches lies close
+ * together: half-empty blocks would leave most sets of a processor's cache unused.
+ */
+export const BLOCK_SIZE = 16;
+
+export interface BlockTableOptions {
+  readonly blockCount: number;
+  /** Most blocks one sequence can have. */
+  readonly blocksPerSequence: number;
+  /** Lists of blocks by slot, `blocksPerSequence` each; block n stands there as `first` + n · `step`. */
+  readonly tables: Int32Array | Float32Array;
+  readonly first: number;
+  readonly step: number;
+}
+
+/** Which blocks of a cache belong to which slot, and which are free. Knows blocks and slots, not sequences. */
+export class BlockTable {
+  readonly blockCount: number;
+  readonly blocksPerSequence: number;
+  readonly tables: Int32Array | Float32Array;
+  readonly #first: number;
+  readonly #step: number;
+  readonly #freeBlocks: Uint32Array;
+  #freeBlockCount: number;
+  /** Of each block: slots that it belongs to. */
+  readonly #owners: Uint16Array;
+  /** Of each block: 1 once all its positions are computed, or will be before they are read. */
+  readonly #filled: Uint8Array;
+
+  constructor({ blockCount, blocksPerSequence, tables, first, step }: BlockTableOptions) {
+    this.blockCount = blockCount;
+    this.blocksPerSequence = blocksPerSequence;
+    this.tables = tables;
+    this.#first = first;
+    this.#step = step;
+    this.#freeBlocks = Uint32Array.from({ length: blockCount }, (_, n) => n).reverse();
+    this.#freeBlockCount = blockCount;
+    this.#owners = new Uint16Array(blockCount);
+    this.#filled = new Uint8Array(blockCount);
+  }
+
+  get freeBlocks(): number {
+    return this.#freeBlockCount;
+  }
+
+  /** Gives slot `slot` blocks `from` to `to` of its sequence. The caller has seen to it that they are free. */
+  addBlocks(slot: number, from: number, to: number): void {
+    const list = slot * this.blocksPerSequence;
+    for (let block = from; block < to; block++) {
+      const number = this.#freeBlocks[--this.#freeBlockCount];
+      this.#owners[number] = 1;
+      this.#filled[number] = 0;
+      this.tables[list + block] = this.#first + number * this.#step;
+    }
+  }
+
+  /** Gives a slot without blocks the first `count` of another, to be theirs in common. */
+  shareBlocks(slot: number, other: number, count: number): void {
+    for (let block = 0; block < count; block++) {
+      this.#owners[this.#numberOf(other, block)]++;
+      this.tables[slot * this.blocksPerSequence + block] =
+        this.tables[other * this.blocksPerSequence + block];
+    }
+  }
+
+  /** Takes the first `count` blocks of a slot back; those that no other slot has are free then. */
+  freeSlot(slot: number, count: number): void {
+    for (let block = count - 1; block >= 0; block--) {
+      const number = this.#numberOf(slot, block);
+      if (--this.#owners[number] === 0) this.#freeBlocks[this.#freeBlockCount++] = number;
+    }
+  }
+
+  /** Whether a block of a slot holds all its positions, computed for this slot or another that shares it. */
+  isFilled(slot: number, block: number): boolean {
+    return this.#filled[this.#numberOf(slot, block)] === 1;
+  }
+
+  /** Blocks `from` to `to` of a slot are computed in the coming tick at the latest. */
+  markFilled(slot: number, from: number, to: number): void {
+    for (let block = from; block < to; block++) this.#filled[this.#numberOf(slot, block)] = 1;
+  }
+
+  /** No block counts as filled any more. */
+  clearFilled(): void {
+    this.#filled.fill(0);
+  }
+
+  #numberOf(slot: number, block: number): number {
+    const entry = this.tables[slot * this.blocksPerSequence + block];
+    // Addresses beyond 2 GiB are negative in a signed list.
+    return ((entry >>> 0) - this.#first) / this.#step;
+  }
+}

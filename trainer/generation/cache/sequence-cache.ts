@@ -1,0 +1,143 @@
+import type { ActiveRequest, Sequence } from '../sequence.ts';
+import type { EngineStatistics } from '../statistics.ts';
+import { BLOCK_SIZE, type BlockTable } from './block-table.ts';
+
+export interface SequenceCacheOptions {
+  readonly cache: BlockTable;
+  /** Sequences that can have a cache at once. */
+  readonly maxOpenSequences: number;
+  /** All there are, by id; the engine's own. */
+  readonly sequences: ReadonlyMap<number, Sequence>;
+  /** Requests that wait to be let in, the first first; the engine's own. */
+  readonly waiting: readonly ActiveRequest[];
+  readonly statistics: EngineStatistics;
+}
+
+/**
+ * Which sequences have a cache. One that begins like another shares its full blocks: what the members of a group have in
+ * common is computed for the first of them and read by all. Shared blocks are never written differently, because only blocks
+ * on which all tokens agree are shared; where sequences part they have blocks of their own.
+ */
+export class SequenceCache {
+  readonly #options: SequenceCacheOptions;
+  readonly #freeSlots: number[];
+  /** Counts changes of the weights. */
+  #generation = 0;
+
+  constructor(options: SequenceCacheOptions) {
+    const { maxOpenSequences: count } = options;
+    this.#options = options;
+    this.#freeSlots = Array.from({ length: count }, (_, i) => count - 1 - i);
+  }
+
+  /** Finds room for what a sequence holds and is to hold; false where that has to wait. */
+  reserve(sequence: Sequence, newTokens: number): boolean {
+    const { cache } = this.#options;
+    if (sequence.slot === -1) {
+      while (this.#freeSlots.length === 0) if (!this.#evict(sequence)) return false;
+      sequence.slot = this.#freeSlots.pop()!;
+      sequence.generation = this.#generation;
+      this.#share(sequence);
+    }
+    // The last token sampled needs no place: nothing is computed from it before the next request.
+    const blocks = Math.ceil((sequence.length + newTokens - 1) / BLOCK_SIZE);
+    while (cache.freeBlocks < blocks - sequence.blocks) if (!this.#evict(sequence)) return false;
+    if (blocks > sequence.blocks) {
+      cache.addBlocks(sequence.slot, sequence.blocks, blocks);
+      sequence.blocks = blocks;
+    }
+    return true;
+  }
+
+  /** Skips what others have computed of a sequence, but for its last token, whose logits nobody kept. */
+  catchUp(sequence: Sequence): void {
+    const { cache, statistics } = this.#options;
+    while (
+      sequence.cached % BLOCK_SIZE === 0 &&
+      sequence.cached + BLOCK_SIZE < sequence.length &&
+      cache.isFilled(sequence.slot, sequence.cached / BLOCK_SIZE)
+    ) {
+      sequence.cached += BLOCK_SIZE;
+      statistics.shared += BLOCK_SIZE;
+    }
+  }
+
+  /** The next `count` tokens of a sequence are computed in the coming tick. */
+  advance(sequence: Sequence, count: number): void {
+    const before = Math.floor(sequence.cached / BLOCK_SIZE);
+    sequence.cached += count;
+    this.#options.cache.markFilled(sequence.slot, before, Math.floor(sequence.cached / BLOCK_SIZE));
+  }
+
+  /** The weights have changed: caches are void, or go on as they are but are no longer shared with newcomers. */
+  weightsChanged(keepStaleCache: boolean): void {
+    this.#generation++;
+    if (keepStaleCache) return;
+    this.#options.cache.clearFilled();
+    for (const sequence of this.#options.sequences.values()) {
+      sequence.cached = 0;
+      sequence.generation = this.#generation;
+    }
+  }
+
+  /** Blocks that were being computed may not have been. */
+  distrust(sequences: readonly Sequence[]): void {
+    this.#options.cache.clearFilled();
+    for (const sequence of sequences) sequence.cached = 0;
+  }
+
+  drop(sequence: Sequence): void {
+    if (sequence.slot === -1) return;
+    this.#options.cache.freeSlot(sequence.slot, sequence.blocks);
+    this.#freeSlots.push(sequence.slot);
+    sequence.slot = -1;
+    sequence.blocks = 0;
+    sequence.cached = 0;
+  }
+
+  /** Gives a sequence without blocks those of the one that it agrees with the longest. */
+  #share(sequence: Sequence): void {
+    const most = Math.floor((sequence.length - 1) / BLOCK_SIZE);
+    let donor: Sequence | null = null;
+    let blocks = 0;
+    for (const other of this.#options.sequences.values()) {
+      if (blocks === most) break;
+      if (other === sequence || other.slot === -1 || other.generation !== this.#generation) continue;
+      const common = commonBlocks(sequence, other, Math.min(most, other.blocks));
+      if (common <= blocks) continue;
+      donor = other;
+      blocks = common;
+    }
+    if (donor === null) return;
+    this.#options.cache.shareBlocks(sequence.slot, donor.slot, blocks);
+    sequence.blocks = blocks;
+  }
+
+  /** Takes the cache of the idle sequence that was used the longest ago. */
+  #evict(except: Sequence): boolean {
+    let oldest: Sequence | null = null;
+    for (const sequence of this.#options.sequences.values()) {
+      if (sequence === except || sequence.slot === -1 || sequence.request !== null) continue;
+      if (oldest === null || sequence.lastUsed < oldest.lastUsed) oldest = sequence;
+    }
+    // A waiting request's own old cache may go too: it is computed again once there is room.
+    if (oldest === null) {
+      const waiting = this.#options.waiting.find(
+        ({ sequence }) => sequence !== except && sequence.slot !== -1,
+      );
+      if (waiting === undefined) return false;
+      oldest = waiting.sequence;
+    }
+    this.drop(oldest);
+    this.#options.statistics.evictions++;
+    return true;
+  }
+}
+
+/** Full blocks, `most` at most, on which two sequences hold the same tokens. */
+function commonBlocks(a: Sequence, b: Sequence, most: number): number {
+  const end = Math.min(most * BLOCK_SIZE, b.length);
+  let same = 0;
+  while (same < end && a.tokens[same] === b.tokens[same]) same++;
+  return Math.floor(same / BLOCK_SIZE);
+}

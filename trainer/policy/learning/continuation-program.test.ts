@@ -1,0 +1,60 @@
+import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import { scratchConfig } from '../../models/config.ts';
+import { initialize, parameterSpecs } from '../../models/parameters.ts';
+import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
+import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.ts';
+import { vocabularySize } from '../policies.test-data.ts';
+import { ContinuationProgram } from './continuation-program.ts';
+import { ScoreProgram } from './score-program.ts';
+
+const runtimes = [new OnnxRuntime(), new KernelCpuRuntime()];
+t.after(async () => {
+  for (const runtime of runtimes) await runtime.close();
+});
+
+const shape = scratchConfig({
+  vocabularySize,
+  hiddenSize: 16,
+  heads: 4,
+  keyValueHeads: 2,
+  layers: 2,
+  initializerRange: 0.3,
+});
+const rng = Random.fromSeed(5);
+const tokens = (length: number) => Int32Array.from({ length }, () => rng.integer(vocabularySize));
+
+for (const runtime of runtimes) {
+  t.test(`${runtime.name} scores continuations of shared prompts as it scores whole sequences`, async t => {
+    const specs = parameterSpecs(shape, false);
+    const parameters = new ParameterStore(specs);
+    initialize(parameters, specs, shape.initializerRange, 3);
+    const options = {
+      config: shape,
+      runtime,
+      parameters,
+      valueHead: false,
+      critic: false,
+      grammars: new Map(),
+      tokenBudget: 64,
+      packing: false,
+    };
+    const continuations = [1, 9, 2, 17, 1, 5, 3].map(tokens);
+    const requests = [3, 16, 1, 23].map(length => ({ prompt: tokens(length), continuations }));
+    const shared = await new ContinuationProgram(options).run(requests, 0.7);
+    const whole = requests.flatMap(({ prompt }) =>
+      continuations.map(continuation => {
+        const tokenIds = Int32Array.of(...prompt, ...continuation);
+        return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
+      }),
+    );
+    const scores = await new ScoreProgram(options).run(whole, 0.7);
+    scores.forEach(({ logProbs }, n) => {
+      const { length } = continuations[n % continuations.length];
+      const sum = logProbs.reduce((total, x) => total + x, 0);
+      const own = shared[Math.floor(n / continuations.length)][n % continuations.length];
+      t.ok(Math.abs(own - sum) <= 1e-5 * length, `${n}: ${own} and ${sum}`);
+    });
+  });
+}

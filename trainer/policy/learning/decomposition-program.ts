@@ -1,0 +1,107 @@
+import {
+  buildUpdateLoss,
+  declareLossInputs,
+  type LossComponent,
+} from '../../algorithms/losses/update-loss.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import type { Executable } from '../../tensor/runtime/runtime.ts';
+import { allocateInputs, type BatchInputs } from './batch-inputs.ts';
+import { buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import {
+  fillBatch,
+  type GradientBatch,
+  type GradientTask,
+  gradientBatches,
+  type ProgramOptions,
+} from './train-program.ts';
+
+interface Compiled {
+  readonly executable: Executable;
+  readonly inputs: BatchInputs;
+}
+
+/** Computes the gradients of the loss's components apart: one forward pass and as many backward passes as components. */
+export class DecompositionProgram {
+  readonly #options: ProgramOptions;
+  /** Gradients of one micro-batch by component, which every compiled program writes to. */
+  readonly #partials = new Map<LossComponent, ParameterStore>();
+  readonly #programs = new Map<string, Compiled>();
+
+  constructor(options: ProgramOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param totals overwritten by the sum over the sequences, a vector for each component
+   * @returns the components of the loss, summed
+   */
+  async run(
+    task: GradientTask,
+    totals: ReadonlyMap<LossComponent, Float32Array>,
+  ): Promise<Record<string, number>> {
+    const losses: Record<string, number> = {};
+    for (const [component, total] of totals) {
+      total.fill(0);
+      losses[component] = 0;
+    }
+    for (const part of gradientBatches(this.#options, task.sequences)) {
+      const program = await this.#program(part, task, [...totals.keys()]);
+      fillBatch(program.inputs, part, task);
+      const outputs = await program.executable.run(program.inputs);
+      for (const [component, total] of totals) {
+        const partial = this.#partial(component).flat;
+        for (let i = 0; i < total.length; i++) total[i] += partial[i];
+        losses[component] += outputs[lossName(component)][0];
+      }
+    }
+    return losses;
+  }
+
+  async #program(
+    { batch, grammarName, grammar }: GradientBatch,
+    { structure }: GradientTask,
+    components: readonly LossComponent[],
+  ): Promise<Compiled> {
+    const key = JSON.stringify([shapeKey(batch), structure, components, grammarName]);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { config, trained, runtime, parameters, lossScaled, recompute } = this.#options;
+    const sequence = buildSequenceGraph(config, batch, { valueHead: false, critic: false, grammar });
+    const { g, logProbs, entropies, sequenceSum } = sequence;
+    const outputs = { logProbs: logProbs!, entropies: entropies! };
+    const inputs = declareLossInputs(g, structure, sequence.shape);
+    const loss = buildUpdateLoss(g, outputs, inputs, structure, { sequenceSum });
+    const weights = trained.layout.map(({ name, shape }) => g.parameter(name, shape));
+    const scale = lossScaled ? g.input('lossScale', 'float32', []) : null;
+    const bound: Record<string, Float32Array> = {};
+    for (const component of components) {
+      const term = loss.components.get(component)!;
+      const scaled = scale ? g.mul(term, scale) : term;
+      const grads = gradients(g, scaled, weights, { recompute });
+      trained.layout.forEach(({ name }, i) => {
+        g.output(`${component}:${name}`, grads[i]);
+        bound[`${component}:${name}`] = this.#partial(component).array(name);
+      });
+      g.output(lossName(component), term);
+    }
+    const graph = g.build();
+    const executable = await runtime.compile(graph, { parameters, outputs: bound });
+    const program = { executable, inputs: allocateInputs(graph) };
+    this.#programs.set(key, program);
+    return program;
+  }
+
+  #partial(component: LossComponent): ParameterStore {
+    let partial = this.#partials.get(component);
+    if (partial === undefined) {
+      partial = this.#options.trained.emptyLike();
+      this.#partials.set(component, partial);
+    }
+    return partial;
+  }
+}
+
+function lossName(component: LossComponent): string {
+  return `loss.${component}.sum`;
+}

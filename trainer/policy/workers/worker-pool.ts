@@ -1,0 +1,231 @@
+import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
+import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
+import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
+import { dealSequences } from '../learning/micro-batches.ts';
+import type { GradientTask } from '../learning/train-program.ts';
+import { sliceWeights } from '../parts.ts';
+import type { ContinuationRequest, Score, ScoreRequest } from '../policy.ts';
+import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
+import { WorkerHandle } from './worker-handle.ts';
+
+/** Weights that the workers share, and what they leave for each other. */
+export interface SharedVectors {
+  /** Elements of the vector that is learned. */
+  readonly length: number;
+  /** Σ g² of each block of the gradient that was added up. */
+  readonly squares: Float64Array;
+}
+
+/**
+ * The worker threads of a local policy. A sequence that is generated has one of them as its home; what is scored or learned is
+ * dealt out, and each works on a slice of the weights that they share.
+ */
+export class WorkerPool {
+  readonly #workers: readonly WorkerHandle[];
+  /** Elements of the vector that is learned. */
+  readonly #length: number;
+  readonly #slices: readonly WeightSlice[];
+  readonly #squares: Float64Array;
+  /** Worker of each open sequence. */
+  readonly #homes = new Map<number, number>();
+  readonly #homeCounts: number[];
+  /** Sequences that count for no worker until they go on. */
+  readonly #parked = new Set<number>();
+
+  private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
+    this.#workers = workers;
+    this.#length = length;
+    this.#slices = sliceWeights(length, workers.length);
+    this.#squares = squares;
+    this.#homeCounts = workers.map(() => 0);
+  }
+
+  /** Starts a thread for each setup. @throws why one of them cannot start; the others are ended then */
+  static async start(setups: readonly WorkerSetup[], vectors: SharedVectors): Promise<WorkerPool> {
+    const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
+    const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
+    const failure = started.find(result => result.status === 'rejected');
+    if (failure === undefined) return new WorkerPool(workers, vectors);
+    await Promise.all(workers.map(worker => worker.terminate()));
+    throw failure.reason;
+  }
+
+  /** What they run on and how many they are, for people. */
+  get description(): string {
+    const count = this.#workers.length;
+    return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
+  }
+
+  /** @param watch told of each token soon after it is sampled */
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
+    let home = this.#homes.get(request.sequenceId);
+    if (home === undefined) {
+      home = this.#homeCounts.indexOf(Math.min(...this.#homeCounts));
+      this.#homes.set(request.sequenceId, home);
+      this.#homeCounts[home]++;
+    } else if (this.#parked.delete(request.sequenceId)) this.#homeCounts[home]++;
+    return this.#workers[home].generate(request, watch);
+  }
+
+  release(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined) return;
+    this.#homes.delete(sequenceId);
+    if (!this.#parked.delete(sequenceId)) this.#homeCounts[home]--;
+    this.#workers[home].release(sequenceId);
+  }
+
+  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it goes on. */
+  park(sequenceId: number): void {
+    const home = this.#homes.get(sequenceId);
+    if (home === undefined || this.#parked.has(sequenceId)) return;
+    this.#parked.add(sequenceId);
+    this.#homeCounts[home]--;
+  }
+
+  /** @param reference scores with the reference's adapters */
+  async score(sequences: readonly ScoreRequest[], temperature: number, reference: boolean): Promise<Score[]> {
+    const scores = new Array<Score>(sequences.length);
+    await Promise.all(
+      this.#deal(sequences).map(async (share, w) => {
+        if (share.length === 0) return;
+        const own = share.map(index => compact(sequences[index]));
+        const task = { kind: 'score', sequences: own, temperature, reference } as const;
+        const results = await this.#workers[w].run(task);
+        share.forEach((index, i) => {
+          scores[index] = results[i];
+        });
+      }),
+    );
+    return scores;
+  }
+
+  /** @see ContinuationRequest */
+  async scoreContinuations(
+    requests: readonly ContinuationRequest[],
+    temperature: number,
+  ): Promise<Float64Array[]> {
+    const sums = new Array<Float64Array>(requests.length);
+    const costs = requests.map(({ prompt, continuations }) =>
+      continuations.reduce((tokens, { length }) => tokens + length, prompt.length),
+    );
+    await Promise.all(
+      dealSequences(costs, this.#workers.length).map(async (share, w) => {
+        if (share.length === 0) return;
+        const own = share.map(index => compactRequest(requests[index]));
+        const results = await this.#workers[w].run({
+          kind: 'scoreContinuations',
+          requests: own,
+          temperature,
+        });
+        share.forEach((index, i) => {
+          sums[index] = results[i];
+        });
+      }),
+    );
+    return sums;
+  }
+
+  /**
+   * Adds up the gradient of a batch in the order of the workers, and leaves it to them.
+   * @returns its norm and the metrics, summed
+   */
+  async gradient(
+    task: GradientTask,
+  ): Promise<{ readonly norm: number; readonly metrics: Record<string, number> }> {
+    const shares = this.#deal(task.sequences);
+    const parts = await Promise.all(
+      this.#workers.map((worker, w) => {
+        const sequences = shares[w].map(index => compact(task.sequences[index]));
+        return worker.run({ kind: 'gradients', task: { ...task, sequences } });
+      }),
+    );
+    await this.onSlices(slice => ({ kind: 'reduce', slice }));
+    return {
+      norm: Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0)),
+      metrics: sumMetrics(parts),
+    };
+  }
+
+  /**
+   * Gradients of the loss's components over several batches, each dealt out to all workers.
+   * @param newStore makes room for a gradient that a worker adds up
+   * @returns the components of each batch's loss, and the inner products of all gradients
+   */
+  async decompose(
+    tasks: readonly GradientTask[],
+    components: readonly LossComponent[],
+    newStore: () => SharedParameters,
+  ): Promise<{ readonly losses: Record<string, number>[]; readonly products: Float64Array }> {
+    const parts = this.#workers.map(() => components.map(component => ({ component, store: newStore() })));
+    const count = tasks.length * components.length;
+    const vectors = new SharedArrayBuffer(count * this.#length * Float32Array.BYTES_PER_ELEMENT);
+    const losses: Record<string, number>[] = [];
+    for (const [index, task] of tasks.entries()) {
+      const shares = this.#deal(task.sequences);
+      const found = await Promise.all(
+        this.#workers.map((worker, w) => {
+          const sequences = shares[w].map(sequence => compact(task.sequences[sequence]));
+          return worker.run({ kind: 'decompose', task: { ...task, sequences }, into: parts[w] });
+        }),
+      );
+      losses.push(sumMetrics(found));
+      const first = index * components.length;
+      await this.onSlices(slice => ({ kind: 'collectGradients', slice, parts, vectors, first }));
+    }
+    const kinds = tasks.flatMap(() => components.map(component => (component === 'task' ? 0 : 1)));
+    const products = new Float64Array(count ** 2);
+    const found = await Promise.all(
+      this.#workers.map((worker, w) =>
+        worker.run({ kind: 'gradientProducts', slice: this.#slices[w], vectors, kinds }),
+      ),
+    );
+    for (const part of found) for (let i = 0; i < products.length; i++) products[i] += part[i];
+    return { losses, products };
+  }
+
+  /** Has every worker do the same. */
+  all(task: WorkerTask): Promise<unknown> {
+    return Promise.all(this.#workers.map(worker => worker.run(task)));
+  }
+
+  /** Has every worker do something with its slice of the weights. */
+  onSlices(make: (slice: WeightSlice) => WorkerTask): Promise<unknown> {
+    return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
+  }
+
+  /** Ends the threads; what is still pending is rejected. */
+  async close(): Promise<void> {
+    await Promise.all(this.#workers.map(worker => worker.close()));
+  }
+
+  #deal(sequences: readonly ScoreRequest[]): number[][] {
+    return dealSequences(
+      sequences.map(({ tokenIds }) => tokenIds.length),
+      this.#workers.length,
+    );
+  }
+}
+
+function compactRequest({ prompt, continuations }: ContinuationRequest): ContinuationRequest {
+  return { prompt: Int32Array.from(prompt), continuations: continuations.map(ids => Int32Array.from(ids)) };
+}
+
+function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const part of parts) {
+    for (const [name, value] of Object.entries(part)) sums[name] = (sums[name] ?? 0) + value;
+  }
+  return sums;
+}
+
+/** The same with arrays of its own: posting a view would copy the whole buffer under it. */
+function compact<T extends object>(sequence: T): T {
+  const copy = Object.entries(sequence).map(([name, value]) => [
+    name,
+    ArrayBuffer.isView(value) && value.byteLength !== value.buffer.byteLength
+      ? (value as Float32Array).slice()
+      : value,
+  ]);
+  return Object.fromEntries(copy) as T;
+}

@@ -1,0 +1,79 @@
+import { hash, timingSafeEqual } from 'node:crypto';
+import { isLoopback } from './loopback.ts';
+import { ApiError } from './openai/errors.ts';
+
+export interface AccessSettings {
+  /** Address that the server listens on. */
+  readonly host: string;
+  /** What clients send as bearer token; undefined: none is needed, which only a loopback address allows. */
+  readonly token?: string;
+  /** What administrators send; undefined: nobody can load or unload adapters. */
+  readonly adminToken?: string;
+}
+
+const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
+
+/** Who may do what. */
+export class Access {
+  readonly #token: Buffer | null;
+  readonly #adminToken: Buffer | null;
+  readonly #hosts: boolean;
+
+  /** @throws Error where others could reach the server and no token is set */
+  constructor({ host, token, adminToken }: AccessSettings) {
+    if (!isLoopback(host) && !token) {
+      throw new Error(
+        `${host} can be reached from other machines: set a token for clients (RAGEN_SERVE_TOKEN), or listen on 127.0.0.1`,
+      );
+    }
+    this.#token = token ? digest(token) : null;
+    this.#adminToken = adminToken ? digest(adminToken) : null;
+    this.#hosts = this.#token === null;
+  }
+
+  /**
+   * Lets a client in.
+   * @param host header of the request. Without tokens only names of this machine are let in: else a web page whose name was
+   *   made to point here could use the server.
+   * @throws ApiError 401 or 403
+   */
+  client(authorization: string | undefined, host: string | undefined): void {
+    if (this.#hosts && !isLoopback(nameOf(host ?? ''))) {
+      throw new ApiError(
+        403,
+        `the host ${JSON.stringify(host)} is not this machine; set a token to serve other names`,
+      );
+    }
+    if (this.#token === null) return;
+    const given = tokenOf(authorization);
+    if (timingSafeEqual(given, this.#token)) return;
+    if (this.#adminToken !== null && timingSafeEqual(given, this.#adminToken)) return;
+    throw unauthorized();
+  }
+
+  /** Lets an administrator in. @throws ApiError 401 or 403 */
+  admin(authorization: string | undefined): void {
+    if (this.#adminToken === null) {
+      throw new ApiError(
+        403,
+        'this server was started without an admin token (RAGEN_SERVE_ADMIN_TOKEN): it loads nothing',
+      );
+    }
+    if (!timingSafeEqual(tokenOf(authorization), this.#adminToken)) throw unauthorized();
+  }
+}
+
+function tokenOf(authorization: string | undefined): Buffer {
+  const [, token] = /^bearer +(.*)$/i.exec(authorization ?? '') ?? [];
+  if (token === undefined) throw unauthorized('the header "Authorization: Bearer <token>" is missing');
+  return digest(token.trim());
+}
+
+function unauthorized(message = 'the token is wrong'): ApiError {
+  return new ApiError(401, message, { code: 'invalid_api_key' });
+}
+
+/** The name of a Host header without its port. */
+function nameOf(host: string): string {
+  return host.startsWith('[') ? host.slice(1, host.indexOf(']')) : host.replace(/:\d*$/, '');
+}

@@ -1,0 +1,94 @@
+/** Characters as UTF-16 code units, both ends included. */
+export type Range = readonly [from: number, to: number];
+
+/** States of an automaton that a pattern may need. */
+const MOST_STATES = 50_000;
+
+interface Edge {
+  readonly ranges: readonly Range[];
+  readonly to: number;
+}
+
+/**
+ * A nondeterministic automaton over characters, built a part at a time: each method adds a part that begins in the state
+ * `from` and gives the state in which it ends.
+ */
+export class CharacterAutomaton {
+  readonly #edges: Edge[][] = [];
+  readonly #empty: number[][] = [];
+
+  /** @throws RangeError when the pattern has too many states */
+  state(): number {
+    if (this.#edges.length >= MOST_STATES) throw new RangeError('it takes too many states');
+    this.#edges.push([]);
+    this.#empty.push([]);
+    return this.#edges.length - 1;
+  }
+
+  /** Leads on without a character. */
+  link(from: number, to: number): void {
+    this.#empty[from].push(to);
+  }
+
+  text(from: number, text: string): number {
+    let at = from;
+    for (let i = 0; i < text.length; i++) at = this.set(at, [[text.charCodeAt(i), text.charCodeAt(i)]]);
+    return at;
+  }
+
+  /** One of these characters. */
+  set(from: number, ranges: readonly Range[]): number {
+    const to = this.state();
+    this.#edges[from].push({ ranges, to });
+    return to;
+  }
+
+  /** One of the parts. */
+  any(from: number, parts: readonly ((from: number) => number)[]): number {
+    const end = this.state();
+    for (const part of parts) {
+      const begin = this.state();
+      this.link(from, begin);
+      this.link(part(begin), end);
+    }
+    return end;
+  }
+
+  /** The part `least` to `most` times; `most` may be infinite. */
+  repeat(from: number, least: number, most: number, part: (from: number) => number): number {
+    let at = from;
+    for (let i = 0; i < least; i++) at = part(at);
+    const end = this.state();
+    if (most === Number.POSITIVE_INFINITY) {
+      const loop = this.state();
+      this.link(at, loop);
+      this.link(part(loop), loop);
+      this.link(loop, end);
+      return end;
+    }
+    this.link(at, end);
+    for (let i = least; i < most; i++) {
+      at = part(at);
+      this.link(at, end);
+    }
+    return end;
+  }
+
+  /** The states that a set of states stands for, those reached without a character included; ascending. */
+  closure(states: Iterable<number>): number[] {
+    const seen = new Set(states);
+    for (const state of seen) for (const to of this.#empty[state]) seen.add(to);
+    return [...seen].sort((a, b) => a - b);
+  }
+
+  /** Where a character leads from a set of states; empty where it is not allowed. */
+  next(states: readonly number[], character: number): number[] {
+    const reached = new Set<number>();
+    for (const state of states) {
+      for (const { ranges, to } of this.#edges[state]) {
+        if (ranges.some(([low, high]) => character >= low && character <= high)) reached.add(to);
+      }
+    }
+    return reached.size === 0 ? [] : this.closure(reached);
+  }
+}

@@ -1,0 +1,264 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { CharacterAutomaton, Range } from './character-automaton.ts';
+
+/** Levels of a value of which a schema says nothing: texts nested without end are no regular language. */
+const FREE_DEPTH = 2;
+const DEEPEST_SCHEMA = 24;
+const LONGEST_STRING = 512;
+const MOST_ITEMS = 256;
+
+const DIGITS: readonly Range[] = [[0x30, 0x39]];
+const NOT_ZERO: readonly Range[] = [[0x31, 0x39]];
+const HEXADECIMAL: readonly Range[] = [
+  [0x30, 0x39],
+  [0x41, 0x46],
+  [0x61, 0x66],
+];
+/** All but controls, `"` and `\`. */
+const PLAIN: readonly Range[] = [
+  [0x20, 0x21],
+  [0x23, 0x5b],
+  [0x5d, 0xffff],
+];
+
+/** Keywords that do not say which texts fit. */
+const SILENT: ReadonlySet<string> = new Set([
+  'title',
+  'description',
+  'default',
+  'examples',
+  '$schema',
+  '$id',
+  '$defs',
+  'definitions',
+  '$comment',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+]);
+
+const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
+  object: ['properties', 'required', 'additionalProperties'],
+  array: ['items', 'minItems', 'maxItems'],
+  string: ['minLength', 'maxLength'],
+  integer: [],
+  number: [],
+  boolean: [],
+  null: [],
+};
+
+/**
+ * Adds the JSON texts that fit a schema to an automaton: without white space, properties in the order of the schema.
+ * @throws RangeError naming the keyword that an automaton cannot hold
+ */
+export function addSchema(automaton: CharacterAutomaton, from: number, schema: JsonObject): number {
+  return new SchemaWriter(automaton, schema).value(from, schema, 0);
+}
+
+class SchemaWriter {
+  readonly #a: CharacterAutomaton;
+  readonly #root: JsonObject;
+
+  constructor(automaton: CharacterAutomaton, root: JsonObject) {
+    this.#a = automaton;
+    this.#root = root;
+  }
+
+  value(from: number, given: Json | undefined, depth: number): number {
+    if (given === undefined || given === true) return this.#free(from, FREE_DEPTH);
+    if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+      throw new RangeError(`a schema must be an object, got ${JSON.stringify(given)}`);
+    }
+    if (depth > DEEPEST_SCHEMA) throw new RangeError('it is nested too deep, or refers to itself');
+    const schema = given as JsonObject;
+    if ('$ref' in schema) return this.value(from, this.#referred(schema.$ref), depth + 1);
+    if ('const' in schema) return this.#a.text(from, JSON.stringify(schema.const));
+    if ('enum' in schema) {
+      const values = schema.enum as readonly Json[];
+      return this.#a.any(
+        from,
+        values.map(value => begin => this.#a.text(begin, JSON.stringify(value))),
+      );
+    }
+    const alternatives = schema.anyOf ?? schema.oneOf;
+    if (Array.isArray(alternatives)) {
+      this.#refuseOthers(schema, ['anyOf', 'oneOf', 'type']);
+      return this.#a.any(
+        from,
+        alternatives.map(one => begin => this.value(begin, one, depth + 1)),
+      );
+    }
+    const types = schema.type === undefined ? [] : ([schema.type].flat() as string[]);
+    if (types.length === 0 && 'properties' in schema) types.push('object');
+    if (types.length === 0) {
+      this.#refuseOthers(schema, []);
+      return this.#free(from, FREE_DEPTH);
+    }
+    this.#refuseOthers(schema, ['type', ...types.flatMap(type => KEYWORDS[type] ?? [])]);
+    return this.#a.any(
+      from,
+      types.map(type => begin => this.#typed(begin, type, schema, depth)),
+    );
+  }
+
+  #typed(from: number, type: string, schema: JsonObject, depth: number): number {
+    const a = this.#a;
+    switch (type) {
+      case 'object':
+        return this.#object(from, schema, depth);
+      case 'array': {
+        const most = count(schema.maxItems, Number.POSITIVE_INFINITY, MOST_ITEMS, 'maxItems');
+        const item = (begin: number) => this.value(begin, schema.items, depth + 1);
+        return this.#list(from, count(schema.minItems, 0, MOST_ITEMS, 'minItems'), most, item);
+      }
+      case 'string': {
+        const least = count(schema.minLength, 0, LONGEST_STRING, 'minLength');
+        const most = count(schema.maxLength, Number.POSITIVE_INFINITY, LONGEST_STRING, 'maxLength');
+        return this.#string(from, least, most);
+      }
+      case 'integer':
+        return this.#integer(from);
+      case 'number':
+        return this.#number(from);
+      case 'boolean':
+        return a.any(from, [begin => a.text(begin, 'true'), begin => a.text(begin, 'false')]);
+      case 'null':
+        return a.text(from, 'null');
+      default:
+        throw new RangeError(`type ${JSON.stringify(type)} is not known`);
+    }
+  }
+
+  /** Its properties in their order, those that are not required left out or not. */
+  #object(from: number, schema: JsonObject, depth: number): number {
+    const a = this.#a;
+    const { additionalProperties: more } = schema;
+    const properties = Object.entries((schema.properties ?? {}) as JsonObject);
+    if (properties.length === 0 && more !== false) return this.#members(from, more, depth);
+    if (more !== undefined && typeof more !== 'boolean') {
+      throw new RangeError('additionalProperties with a schema does not go with properties');
+    }
+    const required = new Set((schema.required ?? []) as readonly string[]);
+    let unbegun: number | null = a.text(from, '{');
+    let begun: number | null = null;
+    for (const [name, value] of properties) {
+      const key = `${JSON.stringify(name)}:`;
+      const after = a.state();
+      if (unbegun !== null) a.link(this.value(a.text(unbegun, key), value, depth + 1), after);
+      if (begun !== null) a.link(this.value(a.text(begun, `,${key}`), value, depth + 1), after);
+      if (required.has(name)) unbegun = null;
+      else if (begun !== null) a.link(begun, after);
+      begun = after;
+    }
+    const ends = [unbegun, begun].filter(state => state !== null);
+    const end = a.state();
+    for (const state of ends) a.link(a.text(state, '}'), end);
+    return end;
+  }
+
+  /** An object whose properties have any names. */
+  #members(from: number, schema: Json | undefined, depth: number): number {
+    const a = this.#a;
+    const member = (begin: number) =>
+      this.value(a.text(this.#string(begin, 0, Number.POSITIVE_INFINITY), ':'), schema, depth + 1);
+    return this.#separated(from, ['{', '}'], 0, Number.POSITIVE_INFINITY, member);
+  }
+
+  #list(from: number, least: number, most: number, item: (from: number) => number): number {
+    return this.#separated(from, ['[', ']'], least, most, item);
+  }
+
+  #separated(
+    from: number,
+    [open, close]: readonly [string, string],
+    least: number,
+    most: number,
+    item: (from: number) => number,
+  ): number {
+    const a = this.#a;
+    const begin = a.text(from, open);
+    const end = a.state();
+    if (least === 0) a.link(a.text(begin, close), end);
+    if (most === 0) return end;
+    const more = (at: number) => item(a.text(at, ','));
+    a.link(a.text(a.repeat(item(begin), Math.max(0, least - 1), most - 1, more), close), end);
+    return end;
+  }
+
+  #string(from: number, least: number, most: number): number {
+    const a = this.#a;
+    const character = (begin: number) =>
+      a.any(begin, [
+        at => a.set(at, PLAIN),
+        at =>
+          a.set(
+            a.text(at, '\\'),
+            [...'"\\/bfnrt'].map(c => [c.charCodeAt(0), c.charCodeAt(0)] as const),
+          ),
+        at => a.repeat(a.text(at, '\\u'), 4, 4, digit => a.set(digit, HEXADECIMAL)),
+      ]);
+    return a.text(a.repeat(a.text(from, '"'), least, most, character), '"');
+  }
+
+  #integer(from: number): number {
+    const a = this.#a;
+    const signed = a.repeat(from, 0, 1, at => a.text(at, '-'));
+    return a.any(signed, [
+      at => a.text(at, '0'),
+      at => a.repeat(a.set(at, NOT_ZERO), 0, Number.POSITIVE_INFINITY, digit => a.set(digit, DIGITS)),
+    ]);
+  }
+
+  #number(from: number): number {
+    const a = this.#a;
+    const digits = (at: number) => a.repeat(at, 1, Number.POSITIVE_INFINITY, digit => a.set(digit, DIGITS));
+    const fraction = a.repeat(this.#integer(from), 0, 1, at => digits(a.text(at, '.')));
+    return a.repeat(fraction, 0, 1, at => {
+      const exponent = a.any(at, [begin => a.text(begin, 'e'), begin => a.text(begin, 'E')]);
+      return digits(
+        a.repeat(exponent, 0, 1, sign => a.any(sign, [s => a.text(s, '+'), s => a.text(s, '-')])),
+      );
+    });
+  }
+
+  /** Any value, lists and objects at most `depth` levels deep. */
+  #free(from: number, depth: number): number {
+    const a = this.#a;
+    const inside = (begin: number) => this.#free(begin, depth - 1);
+    const member = (begin: number) => inside(a.text(this.#string(begin, 0, Number.POSITIVE_INFINITY), ':'));
+    return a.any(from, [
+      ...['true', 'false', 'null'].map(word => (begin: number) => a.text(begin, word)),
+      begin => this.#number(begin),
+      begin => this.#string(begin, 0, Number.POSITIVE_INFINITY),
+      ...(depth === 0
+        ? []
+        : [
+            (begin: number) => this.#list(begin, 0, Number.POSITIVE_INFINITY, inside),
+            (begin: number) => this.#separated(begin, ['{', '}'], 0, Number.POSITIVE_INFINITY, member),
+          ]),
+    ]);
+  }
+
+  #referred(reference: Json): Json {
+    const path =
+      typeof reference === 'string' && reference.startsWith('#/') ? reference.slice(2).split('/') : null;
+    let value: Json | undefined = path === null ? undefined : this.#root;
+    for (const key of path ?? []) {
+      value = Object.hasOwn((value ?? {}) as object, key) ? (value as JsonObject)[key] : undefined;
+    }
+    if (value === undefined)
+      throw new RangeError(`$ref ${JSON.stringify(reference)} leads nowhere in the schema`);
+    return value;
+  }
+
+  #refuseOthers(schema: JsonObject, known: readonly string[]): void {
+    const other = Object.keys(schema).find(key => !known.includes(key) && !SILENT.has(key));
+    if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} cannot be kept to`);
+  }
+}
+
+function count(value: Json | undefined, otherwise: number, most: number, name: string): number {
+  if (value === undefined) return otherwise;
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value;
+  throw new RangeError(`${name} must be a whole number up to ${most}, got ${JSON.stringify(value)}`);
+}

@@ -1,0 +1,251 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { DecoderConfig } from '../models/config.ts';
+import { loraSpecs } from '../models/parameters.ts';
+import { loadTokenizer } from '../models/tokenizer/load.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import {
+  isAdapterFolder,
+  readAdapterConfig,
+  readAdapterWeights,
+} from '../policy/checkpoint/adapter-folder.ts';
+import { findModel, findTokenizer, readConfig } from '../policy/checkpoint/model-folder.ts';
+import { LocalPolicy, type LocalPolicyOptions } from '../policy/local-policy.ts';
+import type { ModelState } from '../policy/parts.ts';
+import { textAfterResponse } from '../prompts/chat.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { generationStops } from './find-model.ts';
+import { JsonGrammars } from './grammar/json-grammars.ts';
+import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
+import { ServedModel } from './served-model.ts';
+
+/** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */
+const MOST_SPARE = 2;
+
+export interface ModelsOptions {
+  /** Folder of a model, or of an adapter. */
+  readonly folder: string;
+  readonly name: string;
+  /** Folder of the base where that is an adapter. */
+  readonly base?: string;
+  /** How policies are computed. */
+  readonly policy: Pick<
+    LocalPolicyOptions,
+    'workers' | 'threads' | 'runtime' | 'precision' | 'maxSequenceLength' | 'maxOpenSequences'
+  >;
+  /** Adapters that can be loaded at once. */
+  readonly maxAdapters: number;
+}
+
+/** The models of a server: the one it was started with, and adapters that come and go. */
+export class Models {
+  readonly #options: ModelsOptions;
+  readonly #tokenizer: Tokenizer;
+  readonly #stopTokenIds: readonly number[];
+  readonly #grammars: JsonGrammars;
+  readonly #models = new Map<string, ServedModel>();
+  readonly #base: ServedModel;
+  readonly #baseFolder: string;
+  readonly #spare: LocalPolicy[] = [];
+  /** Loads and unloads happen one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  private constructor(
+    options: ModelsOptions,
+    policy: LocalPolicy,
+    tokenizer: Tokenizer,
+    stopTokenIds: readonly number[],
+    baseFolder: string,
+  ) {
+    this.#options = options;
+    this.#tokenizer = tokenizer;
+    this.#stopTokenIds = stopTokenIds;
+    this.#baseFolder = baseFolder;
+    this.#grammars = new JsonGrammars(tokenizer, policy.vocabularySize, stopTokenIds);
+    this.#base = this.#served(options.name, options.folder, policy);
+  }
+
+  /** @throws Error, ModelConfigError or SafetensorsError for a model that cannot be served */
+  static async open(options: ModelsOptions): Promise<Models> {
+    const { folder, base } = options;
+    const place = await findModel(folder, base);
+    const tokenizer = await loadTokenizer(await findTokenizer(folder, base));
+    const policy = await LocalPolicy.create({
+      ...options.policy,
+      model: folder,
+      base,
+      seed: 0,
+      valueHead: false,
+      generationOnly: true,
+      files: tokenizer.files,
+    });
+    const stops = stopTokens(policy.config, tokenizer, [
+      ...(await generationStops(place.base)),
+      ...(await generationStops(folder)),
+    ]);
+    return new Models(options, policy, tokenizer, stops, place.base);
+  }
+
+  /** The one that the server was started with first. */
+  get all(): readonly ServedModel[] {
+    return [this.#base, ...this.#models.values()];
+  }
+
+  get base(): ServedModel {
+    return this.#base;
+  }
+
+  /** @param name absent: the one that the server was started with. @throws ApiError 404 */
+  named(name: string | undefined): ServedModel {
+    if (name === undefined || name === this.#base.name) return this.#base;
+    const model = this.#models.get(name);
+    if (model !== undefined) return model;
+    throw modelNotFound(
+      name,
+      this.all.map(known => known.name),
+    );
+  }
+
+  /**
+   * Loads an adapter of the base, or another model of the same shape, under a name of its own. Requests that are open are not
+   * touched.
+   * @throws ApiError 400 for a name that is taken, too many adapters, or a folder that does not fit
+   */
+  load(name: string, folder: string): Promise<ServedModel> {
+    return this.#inTurn(async () => {
+      if (name === this.#base.name || this.#models.has(name)) {
+        throw badRequest(
+          `the adapter ${name} is loaded already: unload it first, or use another name`,
+          'lora_name',
+        );
+      }
+      if (this.#models.size >= this.#options.maxAdapters) {
+        throw badRequest(
+          `${this.#models.size} adapters are loaded, which is the most (--max-adapters): unload one first`,
+          'lora_name',
+        );
+      }
+      let policy: LocalPolicy;
+      try {
+        policy = await this.#opened(folder);
+      } catch (error) {
+        throw badRequest(
+          `the adapter in ${folder} cannot be loaded: ${(error as Error).message}`,
+          'lora_path',
+        );
+      }
+      const model = this.#served(name, folder, policy);
+      this.#models.set(name, model);
+      return model;
+    });
+  }
+
+  /**
+   * Unloads an adapter. Its open requests end under it; new ones do not find it.
+   * @throws ApiError 404 where there is none, 400 for the model that the server was started with
+   */
+  async unload(name: string): Promise<void> {
+    if (name === this.#base.name)
+      throw badRequest(`${name} is the model itself, not an adapter`, 'lora_name');
+    const model = this.#models.get(name);
+    if (model === undefined) {
+      throw new ApiError(404, `no adapter ${name} is loaded`, {
+        param: 'lora_name',
+        code: 'model_not_found',
+      });
+    }
+    this.#models.delete(name);
+    void model.retire().then(policy =>
+      this.#inTurn(async () => {
+        if (this.#spare.length < MOST_SPARE) this.#spare.push(policy);
+        else await policy.close();
+      }),
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#turn;
+    await Promise.all([
+      ...this.all.map(model => model.policy.close()),
+      ...this.#spare.map(spare => spare.close()),
+    ]);
+  }
+
+  /** A policy with the weights in a folder: a spare one of the same shape, or a new one that shares the base. */
+  async #opened(folder: string): Promise<LocalPolicy> {
+    const config = await this.#configOf(folder);
+    const index = this.#spare.findIndex(spare => isDeepStrictEqual(spare.config, config));
+    if (index >= 0) {
+      const [spare] = this.#spare.splice(index, 1);
+      try {
+        await spare.load(folder);
+        return spare;
+      } catch (error) {
+        await spare.close();
+        throw error;
+      }
+    }
+    const model = config.lora === undefined ? folder : await this.#adapted(folder, config);
+    return LocalPolicy.create({
+      ...this.#options.policy,
+      model,
+      seed: 0,
+      valueHead: false,
+      generationOnly: true,
+      files: this.#tokenizer.files,
+    });
+  }
+
+  /** @throws Error for a folder that holds neither an adapter nor a model of the same vocabulary */
+  async #configOf(folder: string): Promise<DecoderConfig> {
+    if (await isAdapterFolder(folder)) {
+      const { lora: _, ...config } = this.#base.policy.config;
+      return { ...config, lora: (await readAdapterConfig(folder)).lora };
+    }
+    const config = await readConfig(folder);
+    if (config.vocabularySize === this.#base.vocabularySize) return config;
+    throw new RangeError(
+      `its vocabulary has ${config.vocabularySize} tokens, that of ${this.#base.name} has ${this.#base.vocabularySize}`,
+    );
+  }
+
+  /** The adapter in a folder beside the weights of the base, which are in memory once. */
+  async #adapted(folder: string, config: DecoderConfig): Promise<ModelState> {
+    const { base, weights } = await this.#base.policy.weightsNow();
+    const adapter = new ParameterStore(loraSpecs(config, config.lora!));
+    await readAdapterWeights(folder, config, adapter);
+    return {
+      config,
+      folders: { base: this.#baseFolder, adapter: folder },
+      base: base ?? weights,
+      weights: adapter,
+    };
+  }
+
+  #served(name: string, folder: string, policy: LocalPolicy): ServedModel {
+    return new ServedModel({
+      name,
+      folder,
+      policy,
+      tokenizer: this.#tokenizer,
+      stopTokenIds: this.#stopTokenIds,
+      keptSequences: this.#options.policy.maxOpenSequences ?? 0,
+      grammars: this.#grammars,
+    });
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+}
+
+/** Tokens that end a response: those that the model's files name, and what its template writes behind one. */
+function stopTokens(config: DecoderConfig, tokenizer: Tokenizer, named: readonly number[]): number[] {
+  const { chatTemplate } = tokenizer;
+  const closing =
+    chatTemplate === undefined ? [] : tokenizer.encode(textAfterResponse(chatTemplate)).slice(0, 1);
+  const special = closing.filter(id => tokenizer.decode([id], { skipSpecial: true }) === '');
+  const ids = [config.eosTokenId, tokenizer.eosTokenId, ...named, ...special].flat();
+  return [...new Set(ids.filter(id => id !== null && id !== undefined))];
+}

@@ -1,0 +1,207 @@
+import { chatPrompt } from './chat-prompt.ts';
+import { Choice } from './choice.ts';
+import { badRequest } from './errors.ts';
+import type { LanguageModel } from './language-model.ts';
+import { type ChoiceOptions, chatOptions, checkedPrompt, completionOptions, promptsOf } from './options.ts';
+import {
+  chatChoice,
+  chatDelta,
+  completionChoice,
+  type Echo,
+  type ReplyHead,
+  replyHead,
+  type Usage,
+  usageOf,
+} from './responses.ts';
+import type { ChatRequest, CompletionRequest } from './schemas.ts';
+import type { EventStream } from './sse.ts';
+
+/** A request that was checked and can be sampled. */
+export interface Work {
+  readonly kind: 'chat' | 'completion';
+  readonly model: LanguageModel;
+  readonly options: ChoiceOptions;
+  readonly choices: readonly Choice[];
+  /** Repeats prompts in front of completions. */
+  readonly echo: boolean;
+  /** Nothing is sampled: only the prompt is told, with its log-probabilities. */
+  readonly promptOnly: boolean;
+}
+
+/** @throws ApiError 400 */
+export function chatWork(request: ChatRequest, model: LanguageModel): Work {
+  const options = chatOptions(request, model);
+  const prompt = checkedPrompt(
+    model.tokenizer.encode(chatPrompt(request, model.tokenizer)),
+    model,
+    'messages',
+  );
+  const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
+  const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
+  return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
+}
+
+/** @throws ApiError 400 */
+export function completionWork(request: CompletionRequest, model: LanguageModel, mostChoices: number): Work {
+  const options = completionOptions(request, model);
+  const prompts = promptsOf(request, model);
+  const { n } = options;
+  if (prompts.length * n > mostChoices) {
+    throw badRequest(
+      `${prompts.length} prompts times n = ${n} are more than ${mostChoices} choices`,
+      'prompt',
+    );
+  }
+  if (request.echo && options.logProbs && model.score === undefined) {
+    throw badRequest('this model gives no log-probabilities of prompts: leave out echo or logprobs', 'echo');
+  }
+  const choices = prompts.flatMap((prompt, p) =>
+    Array.from({ length: n }, (_, i) => new Choice(p * n + i, prompt, model, options, false)),
+  );
+  const echo = request.echo === true;
+  return { kind: 'completion', model, options, choices, echo, promptOnly: request.max_tokens === 0 };
+}
+
+const OBJECTS = {
+  chat: { prefix: 'chatcmpl', whole: 'chat.completion', piece: 'chat.completion.chunk' },
+  completion: { prefix: 'cmpl', whole: 'text_completion', piece: 'text_completion' },
+} as const;
+
+/** Samples all choices; gives the reply's object. */
+export async function complete(work: Work, signal: AbortSignal): Promise<object> {
+  const { kind, model, options, choices } = work;
+  const { prefix, whole } = OBJECTS[kind];
+  const head = replyHead(prefix, whole, model);
+  if (work.promptOnly) return { ...head, ...(await promptsAlone(work)) };
+  await Promise.all(choices.map(choice => choice.run(signal)));
+  const told =
+    kind === 'chat'
+      ? choices.map(choice => chatChoice(choice, choice.take(), model, options))
+      : await Promise.all(
+          choices.map(async choice => {
+            const echo = await echoOf(work, choice);
+            return completionChoice(choice, choice.take(), model, options, { echo });
+          }),
+        );
+  return {
+    ...head,
+    choices: told,
+    usage: usageOf(choices, options.n),
+    ...(kind === 'chat' && options.returnTokenIds ? { prompt_token_ids: choices[0].prompt } : {}),
+  };
+}
+
+/** The prompts of a request for no tokens. */
+async function promptsAlone(work: Work): Promise<{ readonly choices: object[]; readonly usage: Usage }> {
+  const { choices, model, options } = work;
+  const told = await Promise.all(
+    choices.map(async choice => {
+      const nothing = { text: '', calls: [], tokens: [] };
+      const echo = await echoOf(work, choice);
+      const one = completionChoice(choice, nothing, model, options, { echo });
+      return { ...one, finish_reason: 'length' };
+    }),
+  );
+  return { choices: told, usage: usageOf(choices, options.n) };
+}
+
+async function echoOf({ model, options, echo }: Work, { prompt }: Choice): Promise<Echo | undefined> {
+  if (!echo) return undefined;
+  const text = model.tokenizer.decode(prompt, { skipSpecial: options.skipSpecial });
+  return options.logProbs ? { text, logProbs: await model.score!(prompt) } : { text };
+}
+
+/**
+ * Samples all choices and writes them as events while they grow. A client that reads slowly gets larger pieces; nothing
+ * piles up beyond the response itself. What fails before the first token is thrown before anything is written.
+ * @param open begins the reply
+ * @param onFirst told when the first token is written
+ */
+export async function stream(
+  work: Work,
+  open: () => EventStream,
+  signal: AbortSignal,
+  onFirst: () => void,
+): Promise<void> {
+  const { kind, model, options, choices } = work;
+  const { prefix, piece } = OBJECTS[kind];
+  const writer = new ChoiceWriter(work, replyHead(prefix, piece, model));
+  let wake: () => void = () => {};
+  let failure: unknown;
+  let first = true;
+  const done = Promise.all(choices.map(choice => choice.run(signal, () => wake()))).catch(error => {
+    failure = error;
+    wake();
+  });
+  let next = new Promise<void>(resolve => {
+    wake = resolve;
+  });
+  // Until the first token, an error is still a reply of its own.
+  await Promise.race([next, done]);
+  if (failure !== undefined) throw failure;
+  const events = open();
+  if (kind === 'chat') writer.open(events);
+  while (choices.some(({ end }) => end === null)) {
+    next = new Promise<void>(resolve => {
+      wake = resolve;
+    });
+    for (const choice of choices) {
+      if (!choice.ready) continue;
+      if (first) onFirst();
+      first = false;
+      writer.write(choice, events);
+      await events.drained(signal);
+    }
+    if (failure !== undefined) throw failure;
+    if (choices.some(({ ready }) => ready)) continue;
+    if (choices.some(({ end }) => end === null)) await next;
+  }
+  await done;
+  if (options.includeUsage) events.event({ ...writer.head, choices: [], usage: usageOf(choices, options.n) });
+  events.end();
+}
+
+/** Writes pieces of choices. */
+class ChoiceWriter {
+  readonly head: ReplyHead;
+  readonly #work: Work;
+  readonly #written: { text: number; calls: number; begun: boolean }[];
+
+  constructor(work: Work, head: ReplyHead) {
+    this.#work = work;
+    this.head = head;
+    this.#written = work.choices.map(() => ({ text: 0, calls: 0, begun: false }));
+  }
+
+  /** The events that open the assistant's messages. */
+  open(events: EventStream): void {
+    const { choices, options } = this.#work;
+    for (const { index, prompt } of choices) {
+      events.event({
+        ...this.head,
+        choices: [{ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
+        ...(options.includeUsage ? { usage: null } : {}),
+        ...(options.returnTokenIds && index === 0 ? { prompt_token_ids: prompt } : {}),
+      });
+    }
+  }
+
+  /** Writes what a choice has said since the last time, where that is anything. */
+  write(choice: Choice, events: EventStream): void {
+    const { kind, model, options } = this.#work;
+    const written = this.#written[choice.index];
+    const delta = choice.take();
+    const { text, calls, tokens } = delta;
+    const silent = text === '' && calls.length === 0 && choice.end === null;
+    const told = tokens.length > 0 && (options.logProbs || options.returnTokenIds);
+    if (silent && !told) return;
+    const piece =
+      kind === 'chat'
+        ? chatDelta(choice, delta, written.calls, model, options)
+        : completionChoice(choice, delta, model, options, { offset: written.text, first: !written.begun });
+    written.text += text.length;
+    written.calls += calls.length;
+    written.begun = true;
+    events.event({ ...this.head, choices: [piece], ...(options.includeUsage ? { usage: null } : {}) });
+  }
+}

@@ -1,0 +1,75 @@
+/** Kinds of errors that OpenAI's clients know. */
+export type ApiErrorType =
+  | 'invalid_request_error'
+  | 'authentication_error'
+  | 'permission_error'
+  | 'not_found_error'
+  | 'rate_limit_error'
+  | 'server_error';
+
+const TYPES: Readonly<Record<number, ApiErrorType>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};
+
+export interface ApiErrorDetails {
+  /** The field of the request that was wrong. */
+  readonly param?: string;
+  /** Word for programs, e.g. `model_not_found`. */
+  readonly code?: string;
+  /** Seconds after which the same request may succeed. */
+  readonly retryAfterS?: number;
+}
+
+/** A refusal in the form of OpenAI's API. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly param: string | null;
+  readonly code: string | null;
+  readonly retryAfterS: number | undefined;
+
+  constructor(status: number, message: string, { param, code, retryAfterS }: ApiErrorDetails = {}) {
+    super(message);
+    this.name = 'ApiError';
+    this.status = status;
+    this.param = param ?? null;
+    this.code = code ?? null;
+    this.retryAfterS = retryAfterS;
+  }
+
+  get type(): ApiErrorType {
+    return TYPES[this.status] ?? (this.status < 500 ? 'invalid_request_error' : 'server_error');
+  }
+
+  /** The body of the reply: `{error: {message, type, param, code}}`. */
+  get body(): { readonly error: ApiErrorBody } {
+    return { error: { message: this.message, type: this.type, param: this.param, code: this.code } };
+  }
+}
+
+export interface ApiErrorBody {
+  readonly message: string;
+  readonly type: ApiErrorType;
+  readonly param: string | null;
+  readonly code: string | null;
+}
+
+/** A request that cannot be carried out as it is; `param` names its field. */
+export function badRequest(message: string, param?: string): ApiError {
+  return new ApiError(400, message, { param });
+}
+
+/** @param models names that exist */
+export function modelNotFound(name: string, models: readonly string[]): ApiError {
+  const known = models.join(', ') || 'none';
+  return new ApiError(
+    404,
+    `the model ${JSON.stringify(name.slice(0, 200))} does not exist; there are: ${known}`,
+    {
+      param: 'model',
+      code: 'model_not_found',
+    },
+  );
+}

@@ -1,0 +1,48 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { Generation, SamplingSettings, StreamedToken } from '../../generation/generation.ts';
+import type { TokenGrammar } from '../../generation/grammar.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+
+/** A prompt to continue. */
+export interface TokenRequest {
+  readonly promptIds: readonly number[];
+  readonly sampling: SamplingSettings;
+  readonly seed: number;
+  readonly grammar?: TokenGrammar;
+  /** Most probable tokens to report at each position; absent: none. */
+  readonly topLogProbs?: number;
+}
+
+/** What answers the requests of OpenAI's API: a policy that is served, or one whose agent is trained. */
+export interface LanguageModel {
+  readonly name: string;
+  readonly tokenizer: Tokenizer;
+  /** Longest prompt and response together, in tokens. */
+  readonly maxSequenceLength: number;
+  /** Ids of a prompt are below this. */
+  readonly vocabularySize: number;
+  /** Tokens that end a response unless the request ignores them. */
+  readonly stopTokenIds: readonly number[];
+  /** What is under this name, e.g. the version of the weights; clients read it as `system_fingerprint`. */
+  readonly fingerprint: string;
+
+  /**
+   * Samples a continuation.
+   * @param signal aborted when the client went away: the work ends and its result is not looked at
+   * @param watch told of each token soon after it is sampled
+   */
+  generate(
+    request: TokenRequest,
+    signal: AbortSignal,
+    watch?: (token: StreamedToken) => void,
+  ): Promise<Generation>;
+
+  /** log-probabilities of the tokens given those before them, 0 for the first; absent where it cannot score. */
+  score?(tokenIds: readonly number[]): Promise<Float32Array>;
+
+  /**
+   * The automaton of the JSON texts that fit a schema; absent where responses cannot be constrained.
+   * @throws ApiError 400 for a schema that it cannot hold
+   */
+  jsonGrammar?(schema: JsonObject): TokenGrammar;
+}

@@ -1,0 +1,153 @@
+import { randomInt } from 'node:crypto';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { SamplingSettings } from '../../generation/generation.ts';
+import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
+import { ApiError, badRequest } from './errors.ts';
+import type { LanguageModel } from './language-model.ts';
+import type { ChatRequest, CompletionRequest } from './schemas.ts';
+
+/** Entries of a table of states and tokens that a request's grammar may take. */
+export const LARGEST_GRAMMAR = 2 ** 20;
+const GREATEST_RANDOM_SEED = 2 ** 31;
+/** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
+const COMPLETION_TOKENS = 16;
+const ANY_JSON: JsonObject = { type: 'object' };
+
+/** How the choices of a request are sampled and told. */
+export interface ChoiceOptions {
+  readonly n: number;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  /** `maxNewTokens` is what the request wants; the context may leave less. */
+  readonly sampling: SamplingSettings;
+  readonly seed: number;
+  readonly grammar: TokenGrammar | undefined;
+  readonly logProbs: boolean;
+  readonly topLogProbs: number;
+  readonly returnTokenIds: boolean;
+  readonly includeStop: boolean;
+  readonly skipSpecial: boolean;
+}
+
+/** @throws ApiError 400 for what the model cannot do */
+export function chatOptions(request: ChatRequest, model: LanguageModel): ChoiceOptions {
+  const { logprobs, top_logprobs, max_tokens, max_completion_tokens, tool_choice, tools } = request;
+  if (tool_choice && tool_choice !== 'auto' && tool_choice !== 'none') {
+    throw badRequest('tool_choice must be "auto" or "none": calls cannot be forced', 'tool_choice');
+  }
+  if (tool_choice === 'auto' && !tools?.length) throw badRequest('tool_choice needs tools', 'tool_choice');
+  if (top_logprobs && !logprobs) throw badRequest('top_logprobs needs logprobs: true', 'top_logprobs');
+  return {
+    ...commonOptions(request, model, max_completion_tokens ?? max_tokens ?? model.maxSequenceLength),
+    logProbs: logprobs === true,
+    topLogProbs: top_logprobs ?? 0,
+  };
+}
+
+/** @throws ApiError 400 for what the model cannot do */
+export function completionOptions(request: CompletionRequest, model: LanguageModel): ChoiceOptions {
+  const { logprobs, max_tokens, echo } = request;
+  if (max_tokens === 0 && !echo)
+    throw badRequest('max_tokens must be at least 1, or 0 with echo', 'max_tokens');
+  if (echo && request.stream) throw badRequest('echo does not go with stream', 'echo');
+  return {
+    ...commonOptions(request, model, max_tokens ?? COMPLETION_TOKENS),
+    logProbs: typeof logprobs === 'number',
+    topLogProbs: logprobs ?? 0,
+  };
+}
+
+function commonOptions(
+  request: ChatRequest | CompletionRequest,
+  model: LanguageModel,
+  maxNewTokens: number,
+): Omit<ChoiceOptions, 'logProbs' | 'topLogProbs'> {
+  const { stop, stop_token_ids, ignore_eos, stream, stream_options, top_k } = request;
+  if (stream_options && !stream) throw badRequest('stream_options needs stream: true', 'stream_options');
+  return {
+    n: request.n ?? 1,
+    stream: stream === true,
+    includeUsage: stream_options?.include_usage === true,
+    sampling: {
+      temperature: request.temperature ?? 1,
+      topK: Math.max(0, top_k ?? 0),
+      topP: request.top_p ?? 1,
+      maxNewTokens,
+      stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
+      ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
+    },
+    seed: request.seed ?? randomInt(GREATEST_RANDOM_SEED),
+    grammar: grammarOf(request, model),
+    returnTokenIds: request.return_token_ids === true,
+    includeStop: request.include_stop_str_in_output === true,
+    skipSpecial: request.skip_special_tokens ?? true,
+  };
+}
+
+function grammarOf(
+  { response_format, token_grammar }: ChatRequest | CompletionRequest,
+  model: LanguageModel,
+): TokenGrammar | undefined {
+  const wantsJson = response_format && response_format.type !== 'text';
+  if (token_grammar) {
+    if (wantsJson) throw badRequest('token_grammar and response_format exclude each other', 'token_grammar');
+    const { states } = token_grammar;
+    if (states.length * model.vocabularySize > LARGEST_GRAMMAR) {
+      throw badRequest(
+        `token_grammar: ${states.length} states times ${model.vocabularySize} tokens are more than ${LARGEST_GRAMMAR}`,
+        'token_grammar',
+      );
+    }
+    try {
+      compileGrammar('token_grammar', token_grammar, model.vocabularySize);
+    } catch (error) {
+      throw badRequest((error as Error).message, 'token_grammar');
+    }
+    return token_grammar;
+  }
+  if (!wantsJson) return undefined;
+  if (model.jsonGrammar === undefined) {
+    throw badRequest('responses of this model cannot be constrained', 'response_format');
+  }
+  if (response_format.type === 'json_object') return model.jsonGrammar(ANY_JSON);
+  const schema = response_format.json_schema?.schema;
+  if (typeof schema !== 'object' || schema === null) {
+    throw badRequest('response_format: json_schema needs json_schema.schema', 'response_format');
+  }
+  return model.jsonGrammar(schema as JsonObject);
+}
+
+/**
+ * The token ids of each prompt of a completion request.
+ * @throws ApiError 400 for prompts that are empty, too long or hold unknown ids
+ */
+export function promptsOf({ prompt }: CompletionRequest, model: LanguageModel): (readonly number[])[] {
+  const several = (Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt : [prompt]) as (
+    | string
+    | number[]
+  )[];
+  return several.map(one =>
+    checkedPrompt(typeof one === 'string' ? model.tokenizer.encode(one) : one, model),
+  );
+}
+
+/** @throws ApiError 400 for a prompt that is empty, too long or holds unknown ids */
+export function checkedPrompt(
+  ids: readonly number[],
+  model: LanguageModel,
+  param = 'prompt',
+): readonly number[] {
+  if (ids.length === 0) throw badRequest('the prompt is empty: it needs at least one token', param);
+  if (ids.length >= model.maxSequenceLength) {
+    throw new ApiError(
+      400,
+      `the prompt has ${ids.length} tokens; the model's context of ${model.maxSequenceLength} holds prompt and response together`,
+      { param, code: 'context_length_exceeded' },
+    );
+  }
+  const unknown = ids.find(id => id >= model.vocabularySize);
+  if (unknown !== undefined) {
+    throw badRequest(`token id ${unknown} is outside the vocabulary of ${model.vocabularySize}`, param);
+  }
+  return ids;
+}

@@ -1,0 +1,86 @@
+import t from 'tap';
+import { ApiError } from './errors.ts';
+import { bodyParser, fieldsWithoutEffect } from './parse.ts';
+import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
+
+const chat = bodyParser(ChatRequestSchema);
+const completion = bodyParser(CompletionRequestSchema);
+const messages = [{ role: 'user', content: 'hi' }];
+
+function refusal(parse: (body: unknown) => unknown, body: unknown): ApiError {
+  try {
+    parse(body);
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    throw error;
+  }
+  throw new Error('was accepted');
+}
+
+t.test('requests of every kind are taken', async t => {
+  const everything = {
+    model: 'm',
+    messages: [
+      { role: 'developer', content: [{ type: 'text', text: 'be brief' }] },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      },
+      { role: 'tool', content: 'done', tool_call_id: 'a' },
+    ],
+    tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }],
+    tool_choice: 'auto',
+    stream: true,
+    stream_options: { include_usage: true },
+    stop: ['a', 'b'],
+    top_k: -1,
+    seed: 7,
+    frequency_penalty: 0,
+    user: 'me',
+    metadata: null,
+  };
+  t.same(chat(everything), everything);
+  t.same(fieldsWithoutEffect(everything), ['user']);
+  for (const prompt of ['text', [1, 2], ['a', 'b'], [[1], [2, 3]]]) t.ok(completion({ prompt }));
+});
+
+t.test('a wrong request is refused with the field that is wrong', async t => {
+  const cases: [unknown, string | null, RegExp][] = [
+    [{}, 'messages', /"messages" is required/],
+    [{ messages: [] }, 'messages', /messages/],
+    [
+      { messages, max_tokns: 1 },
+      'max_tokns',
+      /unknown key "max_tokns" \(did you mean "?max_tokens"?\?\)|unknown key "max_tokns"/,
+    ],
+    [{ messages, temperature: 'hot' }, 'temperature', /temperature must be number/],
+    [{ messages, temperature: -1 }, 'temperature', /temperature/],
+    [{ messages, n: 0 }, 'n', /n must/],
+    [{ messages: [{ role: 'robot', content: '' }] }, 'messages', /messages\/0\/role/],
+    [
+      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }] },
+      'messages',
+      /messages\/0\/content/,
+    ],
+    [{ messages, frequency_penalty: 0.5 }, 'frequency_penalty', /not supported/],
+    [{ messages, logit_bias: { 5: 1 } }, 'logit_bias', /not supported/],
+    [[], null, /JSON object/],
+    ['text', null, /JSON object/],
+  ];
+  for (const [body, param, message] of cases) {
+    const error = refusal(chat, body);
+    t.equal(error.status, 400);
+    t.equal(error.type, 'invalid_request_error');
+    t.equal(error.param, param, JSON.stringify(body));
+    t.match(error.message, message);
+  }
+  t.equal(refusal(completion, { prompt: [] }).param, 'prompt');
+  t.equal(refusal(completion, { prompt: [1, 'a'] }).param, 'prompt');
+});
+
+t.test('a body nested too deep is refused', async t => {
+  let deep: unknown = 1;
+  for (let i = 0; i < 5000; i++) deep = [deep];
+  t.match(refusal(chat, { messages, metadata: { deep } }).message, /nested more than 64/);
+});

@@ -1,0 +1,176 @@
+import { randomUUID } from 'node:crypto';
+import type { StreamedToken } from '../../generation/generation.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import type { Choice, ChoiceDelta } from './choice.ts';
+import type { LanguageModel } from './language-model.ts';
+import type { ChoiceOptions } from './options.ts';
+
+/** In place of −∞, which JSON does not have; as vLLM. */
+const LEAST_LOG_PROB = -9999;
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+}
+
+/** What every object of one reply says. */
+export interface ReplyHead {
+  readonly id: string;
+  readonly object: string;
+  readonly created: number;
+  readonly model: string;
+  readonly system_fingerprint: string;
+}
+
+/** @param kind `chatcmpl` or `cmpl` */
+export function replyHead(kind: string, object: string, { name, fingerprint }: LanguageModel): ReplyHead {
+  return {
+    id: `${kind}-${randomUUID().replaceAll('-', '')}`,
+    object,
+    created: Math.floor(Date.now() / 1000),
+    model: name,
+    system_fingerprint: fingerprint,
+  };
+}
+
+/** Prompts count once, however many choices they have. */
+export function usageOf(choices: readonly Choice[], n: number): Usage {
+  const prompt = choices.filter((_, i) => i % n === 0).reduce((sum, choice) => sum + choice.prompt.length, 0);
+  const completion = choices.reduce((sum, choice) => sum + choice.count, 0);
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+}
+
+/** A finished choice of a chat completion. */
+export function chatChoice(
+  { index, end }: Choice,
+  { text, calls, tokens }: ChoiceDelta,
+  model: LanguageModel,
+  options: ChoiceOptions,
+): object {
+  return {
+    index,
+    message: {
+      role: 'assistant',
+      content: text === '' && calls.length > 0 ? null : text,
+      refusal: null,
+      ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    },
+    logprobs: options.logProbs ? chatLogProbs(tokens, model.tokenizer) : null,
+    finish_reason: end!.finishReason,
+    stop_reason: end!.stopReason,
+    ...(options.returnTokenIds ? { token_ids: idsOf(tokens) } : {}),
+  };
+}
+
+/** A piece of a streamed chat completion. */
+export function chatDelta(
+  choice: Choice,
+  { text, calls, tokens }: ChoiceDelta,
+  firstCall: number,
+  model: LanguageModel,
+  options: ChoiceOptions,
+): object {
+  return {
+    index: choice.index,
+    delta: {
+      ...(text === '' ? {} : { content: text }),
+      ...(calls.length > 0
+        ? { tool_calls: calls.map((call, i) => ({ index: firstCall + i, ...call })) }
+        : {}),
+    },
+    logprobs: options.logProbs ? chatLogProbs(tokens, model.tokenizer) : null,
+    finish_reason: choice.end?.finishReason ?? null,
+    ...(choice.end === null ? {} : { stop_reason: choice.end.stopReason }),
+    ...(options.returnTokenIds ? { token_ids: idsOf(tokens) } : {}),
+  };
+}
+
+/** What stands before a completion where the request asks to repeat its prompt. */
+export interface Echo {
+  readonly text: string;
+  /** Of the prompt's tokens; absent where no log-probabilities are wanted. */
+  readonly logProbs?: Float32Array;
+}
+
+/** A choice of a text completion, whole or a piece of it. */
+export function completionChoice(
+  choice: Choice,
+  { text, tokens }: ChoiceDelta,
+  model: LanguageModel,
+  options: ChoiceOptions,
+  {
+    echo,
+    offset = 0,
+    first = true,
+  }: { readonly echo?: Echo; readonly offset?: number; readonly first?: boolean },
+): object {
+  const { end, index, prompt } = choice;
+  return {
+    index,
+    text: (echo?.text ?? '') + text,
+    logprobs: options.logProbs ? textLogProbs(choice, tokens, model.tokenizer, echo, offset) : null,
+    finish_reason: end?.finishReason ?? null,
+    stop_reason: end?.stopReason ?? null,
+    ...(options.returnTokenIds ? { token_ids: idsOf(tokens), prompt_token_ids: first ? prompt : null } : {}),
+  };
+}
+
+function idsOf(tokens: readonly StreamedToken[]): number[] {
+  return tokens.map(({ tokenId }) => tokenId);
+}
+
+function chatLogProbs(tokens: readonly StreamedToken[], tokenizer: Tokenizer): object {
+  const entry = (id: number, logProb: number) => {
+    const token = tokenizer.decode([id]);
+    return { token, logprob: finite(logProb), bytes: [...Buffer.from(token)] };
+  };
+  return {
+    content: tokens.map(token => ({
+      ...entry(token.tokenId, logProbOf(token)),
+      top_logprobs: Array.from(token.top?.tokenIds ?? [], (id, i) => entry(id, token.top!.logProbs[i])),
+    })),
+    refusal: null,
+  };
+}
+
+function textLogProbs(
+  { prompt }: Choice,
+  tokens: readonly StreamedToken[],
+  tokenizer: Tokenizer,
+  echo: Echo | undefined,
+  offset: number,
+): object {
+  const repeated = echo?.logProbs === undefined ? [] : prompt;
+  const texts = [...repeated, ...idsOf(tokens)].map(id => tokenizer.decode([id]));
+  let at = offset;
+  return {
+    tokens: texts,
+    token_logprobs: [
+      ...repeated.map((_, i) => (i === 0 ? null : finite(echo!.logProbs![i]))),
+      ...tokens.map(token => finite(logProbOf(token))),
+    ],
+    top_logprobs: [
+      ...repeated.map(() => null),
+      ...tokens.map(({ top }) =>
+        Object.fromEntries(
+          Array.from(top?.tokenIds ?? [], (id, i) => [tokenizer.decode([id]), finite(top!.logProbs[i])]),
+        ),
+      ),
+    ],
+    text_offset: texts.map(text => {
+      const begin = at;
+      at += text.length;
+      return begin;
+    }),
+  };
+}
+
+/** Under the distribution that was sampled from; at temperature 0 under that of temperature 1. */
+function logProbOf({ logProb, top }: StreamedToken): number {
+  return top === undefined ? logProb : Math.fround(top.logProb);
+}
+
+function finite(logProb: number): number {
+  return Math.max(LEAST_LOG_PROB, logProb);
+}

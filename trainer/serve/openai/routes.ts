@@ -1,0 +1,143 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { chatWork, complete, completionWork, stream, type Work } from './complete.ts';
+import { ApiError } from './errors.ts';
+import type { LanguageModel } from './language-model.ts';
+import { bodyParser, fieldsWithoutEffect } from './parse.ts';
+import { usageOf } from './responses.ts';
+import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
+import { EventStream } from './sse.ts';
+
+/** Where the routes get models and places from. */
+export interface CompletionHost {
+  /**
+   * The model that answers a request.
+   * @param name as the request says it; undefined where it does not
+   * @throws ApiError 404 where there is none
+   */
+  model(name: string | undefined, request: FastifyRequest): LanguageModel;
+  /** Most choices of one request. */
+  readonly mostChoices: number;
+  /**
+   * Takes places for choices, to be given back when the request is over.
+   * @throws ApiError 429 where there are none
+   */
+  enter(choices: number): () => void;
+  /** Told when a request is over. */
+  readonly onEnd?: (end: CompletionEnd) => void;
+}
+
+/** How a request went. */
+export interface CompletionEnd {
+  readonly kind: Work['kind'];
+  readonly model: string;
+  readonly outcome: 'finished' | 'failed' | 'aborted';
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly seconds: number;
+  /** Until the first token; absent for replies that are not streamed. */
+  readonly firstTokenSeconds?: number;
+}
+
+/** Tells fields of a request that had no effect. */
+const WITHOUT_EFFECT_HEADER = 'x-ragen-without-effect';
+
+const parseChat = bodyParser(ChatRequestSchema);
+const parseCompletion = bodyParser(CompletionRequestSchema);
+
+/**
+ * `POST <prefix>/chat/completions` and `<prefix>/completions`.
+ * @param prefix path up to and with the version, e.g. `/v1`
+ */
+export function completionRoutes(app: FastifyInstance, prefix: string, host: CompletionHost): void {
+  app.post(`${prefix}/chat/completions`, (request, reply) => {
+    const body = parseChat(request.body);
+    return answer(host, request, reply, chatWork(body, host.model(body.model ?? undefined, request)));
+  });
+  app.post(`${prefix}/completions`, (request, reply) => {
+    const body = parseCompletion(request.body);
+    const model = host.model(body.model ?? undefined, request);
+    return answer(host, request, reply, completionWork(body, model, host.mostChoices));
+  });
+}
+
+/** Samples what was asked for. A client that goes away ends the work. */
+async function answer(
+  host: CompletionHost,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: Work,
+): Promise<FastifyReply> {
+  const leave = host.enter(work.choices.length);
+  const began = performance.now();
+  const elapsed = () => (performance.now() - began) / 1000;
+  const gone = new AbortController();
+  const abort = () => {
+    if (!reply.raw.writableFinished) gone.abort(new Error('the client went away'));
+  };
+  reply.raw.once('close', abort);
+  if (reply.raw.destroyed || request.raw.socket.destroyed) abort();
+  const headers = headersOf(request);
+  const open = () => {
+    reply.hijack();
+    return new EventStream(reply.raw, headers);
+  };
+  let outcome: CompletionEnd['outcome'] = 'failed';
+  let firstTokenSeconds: number | undefined;
+  const onFirst = () => {
+    firstTokenSeconds = elapsed();
+  };
+  try {
+    if (work.options.stream) await stream(work, open, gone.signal, onFirst);
+    else {
+      const body = await complete(work, gone.signal);
+      if (!gone.signal.aborted) reply.headers(headers).send(body);
+    }
+    outcome = 'finished';
+  } catch (error) {
+    if (gone.signal.aborted) outcome = 'aborted';
+    else if (reply.raw.headersSent) {
+      request.log.error(error);
+      reply.raw.end(`data: ${JSON.stringify(apiErrorOf(error).body)}\n\n`);
+    } else throw error;
+  } finally {
+    reply.raw.off('close', abort);
+    const aborted = gone.signal.aborted;
+    // What other choices of the request still sample is of no use any more.
+    gone.abort(new Error('the request is over'));
+    leave();
+    host.onEnd?.({
+      kind: work.kind,
+      model: work.model.name,
+      outcome: aborted ? 'aborted' : outcome,
+      ...tokensOf(work),
+      seconds: elapsed(),
+      ...(firstTokenSeconds === undefined ? {} : { firstTokenSeconds }),
+    });
+    if (aborted && !reply.sent) reply.hijack();
+  }
+  return reply;
+}
+
+function tokensOf({
+  choices,
+  options: { n },
+}: Work): Pick<CompletionEnd, 'promptTokens' | 'completionTokens'> {
+  const { prompt_tokens, completion_tokens } = usageOf(choices, n);
+  return { promptTokens: prompt_tokens, completionTokens: completion_tokens };
+}
+
+/** The error as OpenAI's API tells it. */
+export function apiErrorOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const { statusCode = 500, message } = error as { readonly statusCode?: number; readonly message: string };
+  if (statusCode < 500) return new ApiError(statusCode, message);
+  return new ApiError(500, 'the server failed to answer; its log says why', { code: 'internal_error' });
+}
+
+function headersOf({ id, body }: FastifyRequest): Record<string, string> {
+  const without = fieldsWithoutEffect(body as object);
+  return {
+    'x-request-id': id,
+    ...(without.length > 0 ? { [WITHOUT_EFFECT_HEADER]: without.join(', ') } : {}),
+  };
+}

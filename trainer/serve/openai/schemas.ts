@@ -1,0 +1,231 @@
+import Type, { type Static } from 'typebox';
+
+/** Most choices of one request. */
+export const MOST_CHOICES = 128;
+const MOST_STOPS = 16;
+const MOST_STOP_TOKENS = 256;
+const MOST_PROMPTS = 1024;
+const LONGEST_STOP = 1024;
+const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
+
+const closed = { additionalProperties: false };
+const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
+const boolean = Type.Optional(Type.Boolean());
+const AnyObject = Type.Record(Type.String(), Type.Unknown());
+const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
+
+/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
+const COMMON = {
+  /** Absent: the model that the server was started with. */
+  model: orNull(Type.String({ minLength: 1 })),
+  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
+  stream: orNull(Type.Boolean()),
+  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+  temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
+  top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+  /** 0 and −1 turn it off. */
+  top_k: orNull(Type.Integer({ minimum: -1 })),
+  seed: orNull(Type.Integer({ minimum: -GREATEST_SEED, maximum: GREATEST_SEED })),
+  stop: orNull(
+    Type.Union([
+      Type.String({ minLength: 1, maxLength: LONGEST_STOP }),
+      Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MOST_STOPS }),
+    ]),
+  ),
+  stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_STOP_TOKENS })),
+  ignore_eos: orNull(Type.Boolean()),
+  include_stop_str_in_output: orNull(Type.Boolean()),
+  skip_special_tokens: orNull(Type.Boolean()),
+  return_token_ids: orNull(Type.Boolean()),
+  response_format: orNull(
+    Type.Object(
+      { type: Type.Enum(['text', 'json_object', 'json_schema']), json_schema: orNull(AnyObject) },
+      closed,
+    ),
+  ),
+  /** Automaton over token ids that the response follows, see `trainer/generation/grammar.ts`. */
+  token_grammar: orNull(
+    Type.Object(
+      {
+        start: Type.Integer({ minimum: 0 }),
+        states: Type.Array(
+          Type.Object(
+            {
+              tokens: Type.Array(Type.Integer({ minimum: 0 })),
+              next: Type.Array(Type.Integer({ minimum: 0 })),
+            },
+            closed,
+          ),
+        ),
+      },
+      closed,
+    ),
+  ),
+  // Fields with an effect that nothing here has: only their neutral value is taken.
+  frequency_penalty: orNull(Type.Number()),
+  presence_penalty: orNull(Type.Number()),
+  repetition_penalty: orNull(Type.Number()),
+  min_p: orNull(Type.Number()),
+  logit_bias: orNull(AnyObject),
+  // Fields without an effect here.
+  user: orNull(Type.String()),
+  safety_identifier: orNull(Type.String()),
+  prompt_cache_key: orNull(Type.String()),
+  prompt_cache_retention: orNull(Type.String()),
+  service_tier: orNull(Type.String()),
+  store: orNull(Type.Boolean()),
+  metadata: orNull(AnyObject),
+};
+
+/** Fields of OpenAI's API that change nothing here; a reply to a request with one says so in a header. */
+export const WITHOUT_EFFECT: readonly string[] = [
+  'user',
+  'safety_identifier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'service_tier',
+  'store',
+  'metadata',
+  'parallel_tool_calls',
+  'reasoning_effort',
+  'verbosity',
+];
+
+/** Fields whose effect this server does not have, with the value that asks for none. */
+export const NEUTRAL: Readonly<Record<string, unknown>> = {
+  frequency_penalty: 0,
+  presence_penalty: 0,
+  repetition_penalty: 1,
+  min_p: 0,
+  best_of: 1,
+  suffix: '',
+};
+
+const ToolCall = Type.Object(
+  {
+    id: Type.Optional(Type.String()),
+    index: Type.Optional(Type.Integer()),
+    type: Type.Optional(Type.Literal('function')),
+    function: Type.Object({ name: Type.String(), arguments: Type.String() }, closed),
+  },
+  closed,
+);
+
+const Content = Type.Union([
+  Type.String(),
+  Type.Array(Type.Object({ type: Type.Literal('text'), text: Type.String() }, closed)),
+  Type.Null(),
+]);
+
+export const MessageSchema = Type.Object(
+  {
+    role: Type.Enum(['system', 'developer', 'user', 'assistant', 'tool']),
+    content: Type.Optional(Content),
+    name: orNull(Type.String()),
+    tool_calls: orNull(Type.Array(ToolCall)),
+    tool_call_id: orNull(Type.String()),
+    refusal: orNull(Type.String()),
+    reasoning_content: orNull(Type.String()),
+  },
+  closed,
+);
+export type RequestMessage = Static<typeof MessageSchema>;
+
+const Tool = Type.Object(
+  {
+    type: Type.Literal('function'),
+    function: Type.Object(
+      {
+        name: Type.String({ pattern: '^[A-Za-z0-9_.-]{1,128}$' }),
+        description: orNull(Type.String()),
+        parameters: orNull(AnyObject),
+        strict: orNull(Type.Boolean()),
+      },
+      closed,
+    ),
+  },
+  closed,
+);
+export type RequestTool = Static<typeof Tool>;
+
+/** Fields that make a prompt from a conversation. */
+const CONVERSATION = {
+  messages: Type.Array(MessageSchema, { minItems: 1 }),
+  tools: orNull(Type.Array(Tool)),
+  add_generation_prompt: boolean,
+  /** The last message is the assistant's and is continued. */
+  continue_final_message: boolean,
+  chat_template_kwargs: orNull(AnyObject),
+};
+
+export const ChatRequestSchema = Type.Object(
+  {
+    ...COMMON,
+    ...CONVERSATION,
+    tool_choice: orNull(Type.Union([Type.Enum(['auto', 'none']), Type.Literal('required'), AnyObject])),
+    max_tokens: orNull(Type.Integer({ minimum: 1 })),
+    max_completion_tokens: orNull(Type.Integer({ minimum: 1 })),
+    logprobs: orNull(Type.Boolean()),
+    top_logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
+    parallel_tool_calls: orNull(Type.Boolean()),
+    reasoning_effort: orNull(Type.String()),
+    verbosity: orNull(Type.String()),
+    modalities: orNull(Type.Array(Type.Literal('text'))),
+  },
+  closed,
+);
+export type ChatRequest = Static<typeof ChatRequestSchema>;
+
+export const CompletionRequestSchema = Type.Object(
+  {
+    ...COMMON,
+    prompt: Type.Union([
+      Type.String(),
+      TokenIds,
+      Type.Array(Type.String(), { minItems: 1, maxItems: MOST_PROMPTS }),
+      Type.Array(TokenIds, { minItems: 1, maxItems: MOST_PROMPTS }),
+    ]),
+    max_tokens: orNull(Type.Integer({ minimum: 0 })),
+    echo: orNull(Type.Boolean()),
+    logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
+    best_of: orNull(Type.Integer()),
+    suffix: orNull(Type.String()),
+  },
+  closed,
+);
+export type CompletionRequest = Static<typeof CompletionRequestSchema>;
+
+export const TokenizeRequestSchema = Type.Object(
+  {
+    model: orNull(Type.String()),
+    prompt: Type.Optional(Type.String()),
+    messages: Type.Optional(CONVERSATION.messages),
+    tools: CONVERSATION.tools,
+    add_generation_prompt: CONVERSATION.add_generation_prompt,
+    continue_final_message: CONVERSATION.continue_final_message,
+    chat_template_kwargs: CONVERSATION.chat_template_kwargs,
+    add_special_tokens: boolean,
+    return_token_strs: orNull(Type.Boolean()),
+  },
+  closed,
+);
+export type TokenizeRequest = Static<typeof TokenizeRequestSchema>;
+
+export const DetokenizeRequestSchema = Type.Object(
+  { model: orNull(Type.String()), tokens: Type.Array(Type.Integer({ minimum: 0 })) },
+  closed,
+);
+
+export const LoadAdapterSchema = Type.Object(
+  {
+    lora_name: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$' }),
+    lora_path: Type.String({ minLength: 1 }),
+    load_inplace: boolean,
+  },
+  closed,
+);
+
+export const UnloadAdapterSchema = Type.Object(
+  { lora_name: Type.String({ minLength: 1 }), lora_int_id: orNull(Type.Integer()) },
+  closed,
+);

@@ -1,0 +1,115 @@
+import type { JsonObject } from '../../shared/json.ts';
+import type { Generation, StreamedToken } from '../generation/generation.ts';
+import type { TokenGrammar } from '../generation/grammar.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import type { LocalPolicy } from '../policy/local-policy.ts';
+import type { JsonGrammars } from './grammar/json-grammars.ts';
+import type { LanguageModel, TokenRequest } from './openai/language-model.ts';
+import { PrefixCache } from './prefix-cache.ts';
+
+export interface ServedModelParts {
+  readonly name: string;
+  /** Folder the weights are from. */
+  readonly folder: string;
+  readonly policy: LocalPolicy;
+  readonly tokenizer: Tokenizer;
+  readonly stopTokenIds: readonly number[];
+  /** Sequences that may keep a cache after they have ended. */
+  readonly keptSequences: number;
+  readonly grammars: JsonGrammars;
+}
+
+/** A policy under a name: answers the requests of OpenAI's API with the trainer's own sampling. */
+export class ServedModel implements LanguageModel {
+  readonly name: string;
+  readonly folder: string;
+  readonly policy: LocalPolicy;
+  readonly tokenizer: Tokenizer;
+  readonly stopTokenIds: readonly number[];
+  readonly fingerprint: string;
+  readonly created = Math.floor(Date.now() / 1000);
+  readonly #grammars: JsonGrammars;
+  readonly #kept: PrefixCache;
+  #nextSequence = 0;
+  #open = 0;
+  #onIdle: (() => void) | null = null;
+
+  constructor(parts: ServedModelParts) {
+    const { policy, name } = parts;
+    this.name = name;
+    this.folder = parts.folder;
+    this.policy = policy;
+    this.tokenizer = parts.tokenizer;
+    this.stopTokenIds = parts.stopTokenIds;
+    this.fingerprint = `${name}@${policy.version}`;
+    this.#grammars = parts.grammars;
+    this.#kept = new PrefixCache(parts.keptSequences, id => policy.release(id));
+  }
+
+  get maxSequenceLength(): number {
+    return this.policy.maxSequenceLength;
+  }
+
+  get vocabularySize(): number {
+    return this.policy.vocabularySize;
+  }
+
+  /** Responses that are being sampled. */
+  get open(): number {
+    return this.#open;
+  }
+
+  async generate(
+    { promptIds, ...request }: TokenRequest,
+    signal: AbortSignal,
+    watch?: (token: StreamedToken) => void,
+  ): Promise<Generation> {
+    signal.throwIfAborted();
+    const known = this.#kept.take(promptIds);
+    const sequenceId = known?.sequenceId ?? this.#nextSequence++;
+    const abort = () => this.policy.release(sequenceId);
+    signal.addEventListener('abort', abort, { once: true });
+    this.#open++;
+    try {
+      const append = known === undefined ? promptIds : promptIds.slice(known.length);
+      const generation = await this.policy.generate({ sequenceId, append, ...request }, watch);
+      if (signal.aborted) throw signal.reason;
+      const tokens = new Int32Array(promptIds.length + generation.tokenIds.length);
+      tokens.set(promptIds);
+      tokens.set(generation.tokenIds, promptIds.length);
+      this.policy.park(sequenceId);
+      this.#kept.keep(sequenceId, tokens);
+      return generation;
+    } catch (error) {
+      this.policy.release(sequenceId);
+      throw error;
+    } finally {
+      signal.removeEventListener('abort', abort);
+      this.#open--;
+      if (this.#open === 0) this.#onIdle?.();
+    }
+  }
+
+  async score(tokenIds: readonly number[]): Promise<Float32Array> {
+    const mask = new Uint8Array(tokenIds.length).fill(1);
+    mask[0] = 0;
+    if (tokenIds.length < 2) return new Float32Array(tokenIds.length);
+    const [{ logProbs }] = await this.policy.score([{ tokenIds: Int32Array.from(tokenIds), lossMask: mask }]);
+    return logProbs;
+  }
+
+  jsonGrammar(schema: JsonObject): TokenGrammar {
+    return this.#grammars.of(schema);
+  }
+
+  /** Resolves when nothing is being sampled; then gives the policy up, with all that it kept. */
+  async retire(): Promise<LocalPolicy> {
+    if (this.#open > 0) {
+      await new Promise<void>(resolve => {
+        this.#onIdle = resolve;
+      });
+    }
+    this.#kept.clear();
+    return this.policy;
+  }
+}

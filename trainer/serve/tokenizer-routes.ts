@@ -1,0 +1,41 @@
+import type { FastifyInstance } from 'fastify';
+import type { Models } from './models.ts';
+import { chatPrompt } from './openai/chat-prompt.ts';
+import { badRequest } from './openai/errors.ts';
+import { bodyParser } from './openai/parse.ts';
+import { DetokenizeRequestSchema, TokenizeRequestSchema } from './openai/schemas.ts';
+
+const parseTokenize = bodyParser(TokenizeRequestSchema);
+const parseDetokenize = bodyParser(DetokenizeRequestSchema);
+
+/** `POST /tokenize` and `/detokenize`, as vLLM has them. */
+export function tokenizerRoutes(app: FastifyInstance, models: Models): void {
+  app.post('/tokenize', async request => {
+    const body = parseTokenize(request.body);
+    const { tokenizer, maxSequenceLength } = models.named(body.model ?? undefined);
+    const { messages, prompt } = body;
+    if ((messages === undefined) === (prompt === undefined)) {
+      throw badRequest('give either prompt or messages', 'prompt');
+    }
+    const text = messages === undefined ? prompt! : chatPrompt({ ...body, messages }, tokenizer);
+    const tokens = tokenizer.encode(text);
+    return {
+      count: tokens.length,
+      max_model_len: maxSequenceLength,
+      tokens,
+      token_strs: body.return_token_strs ? tokens.map(id => tokenizer.decode([id])) : null,
+    };
+  });
+  app.post('/detokenize', async request => {
+    const { model, tokens } = parseDetokenize(request.body);
+    const { tokenizer } = models.named(model ?? undefined);
+    const unknown = tokens.find(id => id >= tokenizer.vocabularySize);
+    if (unknown !== undefined) {
+      throw badRequest(
+        `token id ${unknown} is outside the vocabulary of ${tokenizer.vocabularySize}`,
+        'tokens',
+      );
+    }
+    return { prompt: tokenizer.decode(tokens) };
+  });
+}

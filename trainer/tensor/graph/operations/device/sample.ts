@@ -1,0 +1,72 @@
+import type { TensorBuilder } from '../../builder.ts';
+import { describe, GraphError, sameShape, type Tensor } from '../../tensor.ts';
+import { expectFloat, type Operation } from '../operation.ts';
+
+/** Numbers a row is sampled by: 1 / temperature, top-k (0: off), top-p (1: off), and one uniform in [0, 1); below 0 takes the largest. */
+export const SAMPLE_SETTINGS = 4;
+/** Numbers a row gives: the token (−1 where a number that counts is NaN), its weight, the sum of the weights that it was sampled from. */
+export const SAMPLE_RESULTS = 3;
+
+/**
+ * Adds the sample of a token of each row of logits [rows, width], for runtimes with memory of their own: [rows, 3] with token,
+ * weight and sum of weights.
+ * @param settings [rows, 4]: 1 / temperature, top-k, top-p, a uniform number (below 0: greedy)
+ */
+export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tensor {
+  return g.apply('sample', [logits, settings]);
+}
+
+/**
+ * Samples a token of each row: logits [rows, width], settings float32 [rows, 4] → [rows, 3]. Weights are
+ * exp((logit − largest) · settings[0]); top-k keeps the largest, the first of equals, and top-p of those the fewest whose
+ * weights reach that share. The token is the one in whose part of the kept weights, side by side, the uniform number falls.
+ * Without gradient.
+ */
+export const sampleOperation: Operation = {
+  name: 'sample',
+  infer([logits, settings]) {
+    expectFloat('sample', logits, settings);
+    const [rows] = logits.shape;
+    if (logits.shape.length !== 2 || !sameShape(settings.shape, [rows, SAMPLE_SETTINGS])) {
+      throw new GraphError(
+        `sample needs logits [rows,width] and settings [rows,${SAMPLE_SETTINGS}]; got ${describe(logits)}, ${describe(settings)}`,
+      );
+    }
+    return { dtype: 'float32', shape: [rows, SAMPLE_RESULTS] };
+  },
+  evaluate([logits, settings]) {
+    const [rows, width] = logits.shape;
+    const out = new Float64Array(rows * SAMPLE_RESULTS);
+    for (let row = 0; row < rows; row++) {
+      const own = logits.data.subarray(row * width, (row + 1) * width);
+      const numbers = settings.data.subarray(row * SAMPLE_SETTINGS, (row + 1) * SAMPLE_SETTINGS);
+      out.set(sampleRow(own, numbers), row * SAMPLE_RESULTS);
+    }
+    return out;
+  },
+};
+
+function sampleRow(logits: Float64Array, [scale, topK, topP, uniform]: Float64Array): number[] {
+  if (logits.some(Number.isNaN)) return [-1, 0, 1];
+  const largest = logits.reduce((most, x) => Math.max(most, x), -Infinity);
+  if (uniform < 0) return [logits.indexOf(largest), 1, 1];
+  const weights = logits.map(x => Math.exp((x - largest) * scale));
+  const ranked = Array.from(weights, (_, token) => token).sort((a, b) => weights[b] - weights[a] || a - b);
+  const candidates = topK > 0 ? ranked.slice(0, topK) : ranked;
+  const target = topP * candidates.reduce((sum, token) => sum + weights[token], 0);
+  let mass = 0;
+  const kept = candidates.filter((token, rank) => {
+    if (topP < 1 && rank > 0 && mass >= target) return false;
+    mass += weights[token];
+    return true;
+  });
+  let rest = uniform * mass;
+  let sampled = kept[0];
+  for (const token of kept.sort((a, b) => a - b)) {
+    if (weights[token] === 0) continue;
+    sampled = token;
+    if (rest < weights[token]) break;
+    rest -= weights[token];
+  }
+  return [sampled, weights[sampled], mass];
+}

@@ -1,0 +1,96 @@
+import type { DeviceValue } from './step.ts';
+
+/** A binding begins at a multiple of so many elements (256 bytes, the most that a device may ask for). */
+export const ALIGNMENT = 64;
+
+/** How much of an array a shader can be given, and where room for more arrays comes from. */
+export interface ScratchSpace {
+  /** Most elements that a shader can be given of one array. */
+  readonly most: number;
+  /** An array that nobody has yet. */
+  allocate(length: number): DeviceValue;
+}
+
+/** A stretch of an array, in elements. */
+export function sliceOf(value: DeviceValue, start: number, length: number): DeviceValue {
+  if (start === 0 && length === value.length) return value;
+  return { id: value.id, length, part: { of: wholeOf(value), start: startOf(value) + start } };
+}
+
+/** The array that lies on the device. */
+export function wholeOf(value: DeviceValue): DeviceValue {
+  return value.part?.of ?? value;
+}
+
+/** Where in {@link wholeOf} a value begins, in elements. */
+export function startOf(value: DeviceValue): number {
+  return value.part?.start ?? 0;
+}
+
+/** Whether a shader can be given the value as it lies. */
+export function isBindable(value: DeviceValue, { most }: ScratchSpace): boolean {
+  return value.length <= most && startOf(value) % ALIGNMENT === 0;
+}
+
+/**
+ * The least that a shader can be given to see `length` elements from `start` on.
+ * @returns that part, and where in it they begin
+ */
+export function windowOf(
+  value: DeviceValue,
+  start: number,
+  length: number,
+): { readonly value: DeviceValue; readonly start: number } {
+  const from = startOf(value) + start;
+  const rest = from % ALIGNMENT;
+  return { value: sliceOf(wholeOf(value), from - rest, rest + length), start: rest };
+}
+
+/** Elements from the first to the last that strides reach in a box. */
+export function spanOf(extents: readonly number[], strides: readonly number[]): number {
+  return extents.reduce((span, extent, axis) => span + (extent - 1) * strides[axis], 1);
+}
+
+/** A box within a box, along the same axes. */
+export interface BoxSlice {
+  readonly starts: readonly number[];
+  readonly extents: readonly number[];
+}
+
+/**
+ * Cuts a box until of every operand at most `most` elements lie between the first and the last that a piece touches, or it
+ * is one element wide. Where that can be, pieces begin at multiples of {@link ALIGNMENT}.
+ */
+export function cutBox(
+  extents: readonly number[],
+  operands: readonly (readonly number[])[],
+  most: number,
+): BoxSlice[] {
+  const piece = [...extents];
+  for (;;) {
+    const over = operands.find(strides => spanOf(piece, strides) > most);
+    if (over === undefined) break;
+    const reach = piece.map((extent, axis) => (extent - 1) * over[axis]);
+    const axis = reach.lastIndexOf(Math.max(...reach));
+    if (piece[axis] === 1) break;
+    const half = Math.ceil(piece[axis] / 2);
+    piece[axis] = half > ALIGNMENT ? Math.ceil(half / ALIGNMENT) * ALIGNMENT : half;
+  }
+  let pieces: BoxSlice[] = [{ starts: [], extents: [] }];
+  extents.forEach((extent, axis) => {
+    const count = Math.ceil(extent / piece[axis]);
+    const along = Array.from({ length: count }, (_, i) => i * piece[axis]);
+    pieces = pieces.flatMap(({ starts, extents: own }) =>
+      along.map(start => ({
+        starts: [...starts, start],
+        extents: [...own, Math.min(piece[axis], extent - start)],
+      })),
+    );
+  });
+  return pieces;
+}
+
+/** Where a piece begins for an operand of these strides. */
+export function offsetOf({ starts }: BoxSlice, strides: readonly number[]): number {
+  return starts.reduce((offset, start, axis) => offset + start * strides[axis], 0);
+}

@@ -1,0 +1,238 @@
+import type { EnvServerSettings } from '../../client/server.ts';
+import { openServers, type ServerPool } from '../../client/servers.ts';
+import { baseFolder } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
+import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
+import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { compactVocabulary } from '../../prompts/compact.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
+import { policyAgent } from '../../rollout/agents/policy-agent.ts';
+import { Collector, type CollectorSettings } from '../../rollout/collector.ts';
+import {
+  type DescribedTag,
+  describeTags,
+  promptTask,
+  type ResponseSettings,
+} from '../../rollout/described-tag.ts';
+import type { GroupPlan, Tag } from '../../rollout/tag.ts';
+import { shownDuration } from '../../tracking/progress.ts';
+import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
+
+/** How long a collection that is given up may take to close its sessions. */
+const CLOSING_GRACE_MS = 2_000;
+
+/** The environments of a run: connected, described, and ready for an agent of text to play in. */
+export interface TextRunContext {
+  readonly servers: ServerPool;
+  readonly tags: readonly DescribedTag[];
+  readonly collector: Collector;
+  close(): Promise<void>;
+}
+
+/** The same with a tokenizer, for policies. */
+export interface RunContext extends TextRunContext {
+  readonly tokenizer: Tokenizer;
+  /** Ids of the tokens that actions are made of, per tag. */
+  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+  /** What constrained responses may be, by tag; empty where responses are not constrained. */
+  readonly grammars: Grammars;
+}
+
+/**
+ * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
+ * waited for.
+ * @param tokenizerFolder where the policy is, whose tokenizer may be with its base; undefined builds one from the environments' vocabulary
+ * @param note told when a server goes away and when it is back
+ * @throws the signal's reason when it is aborted before the servers have answered
+ */
+export function openRunContext(
+  settings: RunSettings,
+  tokenizerFolder: string | undefined,
+  note: (text: string) => void,
+  signal: AbortSignal,
+): Promise<RunContext> {
+  return connected(settings, note, signal, async (servers, tags) => {
+    const response = responseSettings(settings);
+    const tokenizer =
+      tokenizerFolder === undefined
+        ? buildWordTokenizer(compactVocabulary(tags.map(tag => promptTask(tag, response))))
+        : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
+    const collector = new Collector({
+      ...collectorSettings(settings, servers, tags),
+      tokenizer,
+      maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
+    });
+    const actionTokens = new Map(
+      tags.map(({ tag }) => [
+        tag.name,
+        collector.prompt(tag.name).tokens?.actionTokenIds ?? new Set<number>(),
+      ]),
+    );
+    const grammars = settings.rollout.constrained ? responseGrammars(tags, collector) : {};
+    return { servers, tags, tokenizer, collector, actionTokens, grammars, close: () => servers.close() };
+  });
+}
+
+/** {@link openRunContext} for agents that read and write text and need no tokenizer. */
+export function openTextRunContext(
+  settings: RunSettings,
+  note: (text: string) => void,
+  signal: AbortSignal,
+): Promise<TextRunContext> {
+  return connected(settings, note, signal, async (servers, tags) => {
+    const collector = new Collector(collectorSettings(settings, servers, tags));
+    return { servers, tags, collector, close: () => servers.close() };
+  });
+}
+
+/** What is made of the servers and their tags; the servers are closed again when that fails. */
+async function connected<T>(
+  settings: RunSettings,
+  note: (text: string) => void,
+  signal: AbortSignal,
+  make: (servers: ServerPool, tags: readonly DescribedTag[]) => Promise<T>,
+): Promise<T> {
+  const { failover_s } = settings.rollout;
+  const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
+  try {
+    return await make(servers, await orAborted(describeTags(servers, namedTags(settings)), signal, 0));
+  } catch (error) {
+    await servers.close();
+    throw error;
+  }
+}
+
+function responseSettings({ rollout }: RunSettings): ResponseSettings {
+  return { responseLength: rollout.response_length, think: rollout.think };
+}
+
+function collectorSettings(
+  settings: RunSettings,
+  servers: ServerPool,
+  tags: readonly DescribedTag[],
+): CollectorSettings {
+  const { rollout } = settings;
+  return {
+    servers,
+    tags,
+    prompt: rollout.prompt,
+    response: responseSettings(settings),
+    context: { mode: rollout.context_mode, window: rollout.max_context_window },
+    stopStrings: rollout.stop_strings,
+    concurrency: rollout.concurrency,
+    groupTimeoutMs: rollout.group_timeout_s === null ? undefined : 1000 * rollout.group_timeout_s,
+  };
+}
+
+/** @throws Error naming a tag whose responses have no grammar */
+function responseGrammars(tags: readonly DescribedTag[], collector: Collector): Grammars {
+  const grammars: { [tag: string]: TokenGrammar } = {};
+  for (const { tag } of tags) {
+    const grammar = collector.prompt(tag.name).tokens?.grammar;
+    if (!grammar) {
+      throw new Error(
+        `rollout.constrained: responses under ${tag.name} have no grammar; it needs the compact prompt and named actions`,
+      );
+    }
+    grammars[tag.name] = grammar;
+  }
+  return grammars;
+}
+
+/** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
+export function sampledAgent(context: RunContext, policy: Pick<Policy, 'generate' | 'release'>): Agent {
+  return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
+}
+
+/** Rollouts of an agent on a workbench. */
+export function agentRollouts(context: TextRunContext, agent: Agent, note: (text: string) => void): Rollouts {
+  return {
+    async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
+      const { temperature, topK, topP, seed, signal } = options;
+      const collecting = context.collector.collect(groups, {
+        agent,
+        sampling: { temperature, topK, topP },
+        samplingSeed: seed,
+        signal,
+      });
+      const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
+      for (const { plan, error } of collection.dropped) {
+        note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
+      }
+      return {
+        episodes: collection.episodes,
+        metrics: { ...collection.metrics },
+      };
+    },
+  };
+}
+
+/**
+ * The work's result, or the signal's reason when it is aborted and the work has not ended `graceMs` later, because it
+ * waits for something that is away.
+ */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => setTimeout(() => reject(signal.reason), graceMs).unref();
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+function namedTags(settings: RunSettings): Tag[] {
+  const names = new Set([...settings.train_tags, ...(settings.validation.tags ?? [])]);
+  return [...names].map(name => {
+    const tag = settings.tags[name];
+    return {
+      name,
+      environmentId: tag.env_id,
+      config: tag.config as Tag['config'],
+      maxTurns: tag.max_turn,
+      maxActionsPerTurn: tag.max_actions_per_turn,
+      maxActionsPerTrajectory: tag.max_actions_per_traj,
+      formatPenalty: settings.rollout.format_penalty,
+    };
+  });
+}
+
+function serverSettings(settings: RunSettings): EnvServerSettings[] {
+  const retry = { patienceMs: 1000 * settings.rollout.server_patience_s };
+  return settings.servers.map(({ url, weight, tag_weights, token }) => ({
+    url,
+    weight,
+    tagWeights: tag_weights,
+    retry,
+    ...(token === null ? {} : { token }),
+  }));
+}
+
+/** Says once that a server is away, reminds now and then, and says when it is back. */
+function waitNotes(note: (text: string) => void) {
+  const reminded = new Map<string, number>();
+  return {
+    onWaiting({ server, error, waitedMs }: { server: string; error: Error; waitedMs: number }) {
+      const last = reminded.get(server);
+      if (last !== undefined && waitedMs - last < REMIND_EVERY_MS) return;
+      reminded.set(server, waitedMs);
+      note(
+        last === undefined
+          ? `environment server ${server} does not answer (${error.message}); waiting for it`
+          : `still waiting for ${server}, ${shownDuration(waitedMs / 1000)} by now`,
+      );
+    },
+    onBack({ server, waitedMs }: { server: string; waitedMs: number }) {
+      if (reminded.delete(server))
+        note(`environment server ${server} is back after ${shownDuration(waitedMs / 1000)}`);
+    },
+  };
+}
+
+const REMIND_EVERY_MS = 30_000;
