@@ -22,7 +22,7 @@ const filesBelow = (folder: string): string[] =>
     .map(entry => join(entry.parentPath, entry.name).slice(ROOT.length + 1));
 
 rmSync(DIST, { recursive: true, force: true });
-execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.package.json'], {
+execFileSync(process.execPath, ['node_modules/typescript-native/bin/tsc', '-p', 'tsconfig.package.json'], {
   cwd: ROOT,
   stdio: 'inherit',
 });

@@ -4,6 +4,7 @@ import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { VERSION } from '../shared/version.ts';
 import { dashboard } from './commands/dashboard.ts';
 import { demonstrations } from './commands/demonstrations.ts';
+import { diagnose } from './commands/diagnose.ts';
 import { evaluate } from './commands/evaluate.ts';
 import { mergeLora } from './commands/merge-lora.ts';
 import { serve } from './commands/serve.ts';
@@ -26,6 +27,7 @@ const program = new Command('ragen')
       '  ragen train configs/sokoban-nano.yaml seed=1 run.name=sokoban-seed-1',
       '  ragen train configs/sokoban-nano.yaml recipe=grpo optimizer.learning_rate=2e-4',
       '  ragen train --resume runs/sokoban-seed-1',
+      '  ragen diagnose runs/sokoban-seed-1',
       '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       '',
       'An environment server must be running (ragen-env-server, or npm run env-server); where, says `servers`.',
@@ -151,7 +153,22 @@ program
     });
   });
 
-const PLAYING = ['train', 'demonstrations', 'sft', 'sweep', 'evaluate'];
+program
+  .command('diagnose')
+  .description(
+    'play the groups that training would play next and print collapse metrics and gradients; trains nothing',
+  )
+  .argument(
+    '<target>',
+    'run folder (its newest checkpoint), or a checkpoint of a run, e.g. runs/a/checkpoints/step-000100',
+  )
+  .argument('[overrides...]', `${OVERRIDES_HELP} rollout.env_groups=32 rollout.group_size=8`)
+  .option('--json', 'print every metric and table as JSON')
+  .action(async (target: string, overrides: string[], options) => {
+    process.exitCode = await diagnose(target, overrides, options);
+  });
+
+const PLAYING = ['train', 'demonstrations', 'sft', 'sweep', 'evaluate', 'diagnose'];
 for (const command of program.commands.filter(command => PLAYING.includes(command.name()))) {
   command
     .option('--quiet', 'show nothing but the result: --log-level silent')

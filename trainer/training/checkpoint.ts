@@ -90,12 +90,24 @@ export async function saveCheckpoint(
   return folder;
 }
 
+export interface Checkpoint {
+  readonly folder: string;
+  /** Folder of the policy. */
+  readonly policy: string;
+  readonly state: TrainerState;
+}
+
 /** The newest whole checkpoint of a run; undefined before the first. */
-export function latestCheckpoint(
-  run: RunFolder,
-): { folder: string; policy: string; state: TrainerState } | undefined {
+export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
   const folder = checkpointFolders(run).at(-1);
-  if (folder === undefined) return undefined;
+  return folder === undefined ? undefined : readCheckpoint(folder);
+}
+
+/** @throws Error when the folder holds no checkpoint, or one of another format */
+export function readCheckpoint(folder: string): Checkpoint {
+  if (!existsSync(join(folder, STATE_FILE))) {
+    throw new Error(`${folder} holds no checkpoint: there is no ${STATE_FILE} in it`);
+  }
   const state = JSON.parse(readFileSync(join(folder, STATE_FILE), 'utf8')) as TrainerState;
   if (state.format !== FORMAT) {
     throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);

@@ -168,7 +168,7 @@ class TrainingLoop {
     for (const [name, table] of Object.entries(done.tables)) {
       tracker.writeTable(this.#state.step, name, table);
     }
-    for (const alarm of done.alarms) this.#parts.progress.note(alarm);
+    for (const alarm of done.alarms) this.#parts.progress.warn(alarm);
     this.#show(done.metrics);
     return early;
   }

@@ -1,4 +1,4 @@
-import type { SelectionSettings } from './settings.ts';
+import type { StrategySettings } from './strategy.ts';
 
 /** Keeps rounding from deciding a comparison. */
 const SLACK = 1e-10;
@@ -7,7 +7,7 @@ const SLACK = 1e-10;
  * All groups close to the best one: score ≥ value · max, or score ≤ min / value when the smallest are best.
  * @returns kept positions in order
  */
-export function minP(scores: readonly number[], { value, order }: SelectionSettings): number[] {
+export function minP(scores: readonly number[], { value, order }: StrategySettings): number[] {
   const largest = order === 'largest';
   const bound = largest
     ? Math.max(...scores) * value - SLACK

@@ -1,20 +1,9 @@
-import { minP } from './min-p.ts';
-import { FILTER_STRATEGIES, type FilterStrategy, type SelectionSettings } from './settings.ts';
-import { topK, topKAbs } from './top-k.ts';
-import { topP } from './top-p.ts';
+import { FILTER_STRATEGIES, STRATEGIES } from './registry.ts';
+import type { SelectionSettings } from './settings.ts';
+import type { SelectionStrategy } from './strategy.ts';
 
 /** Scores up to this size count as zero: every episode of the group went alike. */
 export const ZERO_SCORE = 1e-10;
-
-type SelectPositions = (scores: readonly number[], settings: SelectionSettings, total: number) => number[];
-
-const STRATEGIES: Readonly<Record<FilterStrategy, SelectPositions>> = {
-  none: scores => scores.map((_, i) => i),
-  top_p: topP,
-  top_k: topK,
-  top_k_abs: topKAbs,
-  min_p: minP,
-};
 
 /**
  * Positions of the groups to keep, ascending.
@@ -32,7 +21,7 @@ export function selectGroups(scores: readonly number[], settings: SelectionSetti
     .map((_, i) => i)
     .filter(i => settings.includeZero || Math.abs(scores[i]) > ZERO_SCORE);
   if (candidates.length === 0) return [];
-  const select = STRATEGIES[settings.strategy];
+  const select: SelectionStrategy = STRATEGIES[settings.strategy];
   const kept = select(
     candidates.map(i => scores[i]),
     settings,

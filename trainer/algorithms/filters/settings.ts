@@ -1,5 +1,5 @@
-export type FilterStrategy = (typeof FILTER_STRATEGIES)[number];
-export const FILTER_STRATEGIES = ['none', 'top_p', 'top_k', 'top_k_abs', 'min_p'] as const;
+import { FILTER_STRATEGIES, type FilterStrategy } from './registry.ts';
+import { FILTER_MASSES, FILTER_ORDERS, type StrategySettings } from './strategy.ts';
 
 export type FilterScore = (typeof FILTER_SCORES)[number];
 export const FILTER_SCORES = [
@@ -12,12 +12,6 @@ export const FILTER_SCORES = [
   'length',
 ] as const;
 
-export type FilterOrder = (typeof FILTER_ORDERS)[number];
-export const FILTER_ORDERS = ['largest', 'smallest'] as const;
-
-export type FilterMass = (typeof FILTER_MASSES)[number];
-export const FILTER_MASSES = ['linear', 'softmax'] as const;
-
 export type FilterFill = (typeof FILTER_FILLS)[number];
 export const FILTER_FILLS = ['refill', 'copy', 'delete', 'pad'] as const;
 
@@ -25,13 +19,8 @@ export type FilterLossScaling = (typeof FILTER_LOSS_SCALINGS)[number];
 export const FILTER_LOSS_SCALINGS = ['none', 'linear', 'sqrt'] as const;
 
 /** Which groups are kept. The defaults keep all; recommended: top_p 0.9 linear with includeZero false. */
-export interface SelectionSettings {
+export interface SelectionSettings extends StrategySettings {
   readonly strategy: FilterStrategy;
-  /** p of `top_p` and `min_p`, share of groups of `top_k`, number of groups of `top_k_abs`. */
-  readonly value: number;
-  readonly order: FilterOrder;
-  /** What p is a share of in `top_p`: the sum of the scores, or of their softmax. */
-  readonly mass: FilterMass;
   /** Whether groups with |score| ≤ 1e-10 may be kept. */
   readonly includeZero: boolean;
 }

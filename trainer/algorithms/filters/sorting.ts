@@ -1,4 +1,4 @@
-import type { FilterOrder } from './settings.ts';
+import type { FilterOrder } from './strategy.ts';
 
 /** Positions of the scores, best first; equal scores keep their order. */
 export function sortedPositions(scores: readonly number[], order: FilterOrder): number[] {

@@ -1,19 +1,19 @@
-import type { SelectionSettings } from './settings.ts';
 import { sortedPositions } from './sorting.ts';
+import type { StrategySettings } from './strategy.ts';
 
 /**
  * The best ⌊value · groups⌋ groups, at least one. `total` counts the groups before zero scores were dropped.
  * @returns kept positions, best first
  */
-export function topK(scores: readonly number[], settings: SelectionSettings, total: number): number[] {
+export function topK(scores: readonly number[], settings: StrategySettings, total: number): number[] {
   return best(scores, settings, Math.trunc(settings.value * total));
 }
 
 /** The best `value` groups, at least one. */
-export function topKAbs(scores: readonly number[], settings: SelectionSettings): number[] {
+export function topKAbs(scores: readonly number[], settings: StrategySettings): number[] {
   return best(scores, settings, Math.trunc(settings.value));
 }
 
-function best(scores: readonly number[], { order }: SelectionSettings, count: number): number[] {
+function best(scores: readonly number[], { order }: StrategySettings, count: number): number[] {
   return sortedPositions(scores, order).slice(0, Math.max(count, 1));
 }

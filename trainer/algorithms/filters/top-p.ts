@@ -1,5 +1,5 @@
-import type { SelectionSettings } from './settings.ts';
 import { sortedPositions } from './sorting.ts';
+import type { StrategySettings } from './strategy.ts';
 
 /** How far under p·Σ the kept sum may stay, so that rounding does not demand one group more. */
 const LINEAR_SLACK = 0.01;
@@ -11,12 +11,12 @@ const LINEAR_SLACK = 0.01;
  *
  * @returns kept positions, best first
  */
-export function topP(scores: readonly number[], settings: SelectionSettings): number[] {
+export function topP(scores: readonly number[], settings: StrategySettings): number[] {
   if (settings.value >= 1) return scores.map((_, i) => i);
   return settings.mass === 'softmax' ? softmaxMass(scores, settings) : linearMass(scores, settings);
 }
 
-function linearMass(scores: readonly number[], { value, order }: SelectionSettings): number[] {
+function linearMass(scores: readonly number[], { value, order }: StrategySettings): number[] {
   const threshold = value * scores.reduce((sum, score) => sum + score, 0) - LINEAR_SLACK;
   const kept: number[] = [];
   let sum = 0;
@@ -28,7 +28,7 @@ function linearMass(scores: readonly number[], { value, order }: SelectionSettin
   return sum >= threshold ? kept : [];
 }
 
-function softmaxMass(scores: readonly number[], { value, order }: SelectionSettings): number[] {
+function softmaxMass(scores: readonly number[], { value, order }: StrategySettings): number[] {
   const logits = order === 'largest' ? scores : scores.map(score => -score);
   const highest = Math.max(...logits);
   const masses = logits.map(logit => Math.exp(logit - highest));

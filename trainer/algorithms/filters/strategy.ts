@@ -1,0 +1,25 @@
+export type FilterOrder = (typeof FILTER_ORDERS)[number];
+export const FILTER_ORDERS = ['largest', 'smallest'] as const;
+
+export type FilterMass = (typeof FILTER_MASSES)[number];
+export const FILTER_MASSES = ['linear', 'softmax'] as const;
+
+/** What a strategy reads. */
+export interface StrategySettings {
+  /** p of `top_p` and `min_p`, share of groups of `top_k`, number of groups of `top_k_abs`. */
+  readonly value: number;
+  readonly order: FilterOrder;
+  /** What p is a share of in `top_p`: the sum of the scores, or of their softmax. */
+  readonly mass: FilterMass;
+}
+
+/**
+ * Chooses groups by their scores.
+ * @param total groups before zero scores were dropped
+ * @returns kept positions
+ */
+export type SelectionStrategy = (
+  scores: readonly number[],
+  settings: StrategySettings,
+  total: number,
+) => number[];

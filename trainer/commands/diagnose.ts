@@ -1,0 +1,135 @@
+import { dirname, resolve } from 'node:path';
+import { readLogLevel } from '../../shared/log.ts';
+import { overriddenSettings } from '../config/load.ts';
+import type { Metrics } from '../data/metrics.ts';
+import { SERIES } from '../diagnostics/collapse.ts';
+import { REGIMES } from '../diagnostics/regime.ts';
+import { openProgress } from '../tracking/progress.ts';
+import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/checkpoint.ts';
+import { diagnoseCheckpoint } from '../training/diagnose-checkpoint.ts';
+import { openRunFolder } from '../training/run-folder.ts';
+import { stopSignal } from './stop-signal.ts';
+
+export interface DiagnoseOptions {
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/**
+ * The command `diagnose`: collapse metrics and gradients of a checkpoint, on the groups that training would play next.
+ * @param target a run folder, or one of its checkpoints
+ * @returns the exit status
+ */
+export async function diagnose(
+  target: string,
+  overrides: readonly string[],
+  options: DiagnoseOptions,
+): Promise<number> {
+  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  const { run, settings: trained, checkpoint } = readTarget(target);
+  const settings = overriddenSettings(trained, overrides, run.config);
+  const { env_groups, group_size } = settings.rollout;
+  progress.note(`${checkpoint.folder}: ${env_groups} groups of ${group_size}`);
+  if (group_size < 2) {
+    progress.warn(
+      'gradients are told apart by the spread within groups: add rollout.group_size=8 to see them',
+    );
+  }
+  const stop = stopSignal(() => progress.note('stopping'));
+  const diagnosis = await diagnoseCheckpoint({ run, checkpoint }, settings, progress.warn, stop);
+  console.log(options.json ? JSON.stringify(diagnosis, null, 1) : diagnosisText(diagnosis.metrics));
+  return 0;
+}
+
+function readTarget(target: string) {
+  const inner = resolve(target);
+  const isCheckpoint = /^step-\d+$/.test(inner.split('/').at(-1)!);
+  const { run, settings } = openRunFolder(isCheckpoint ? dirname(dirname(inner)) : inner);
+  const checkpoint: Checkpoint | undefined = isCheckpoint ? readCheckpoint(inner) : latestCheckpoint(run);
+  if (checkpoint === undefined) throw new Error(`${run.path} has no checkpoint yet`);
+  return { run, settings, checkpoint };
+}
+
+const COLLAPSE_ROWS = [
+  'mi_seq_share',
+  'mi_seq_estimate',
+  'mi_upper_bound',
+  'mi_estimate',
+  'conditional_entropy_est',
+  'reasoning_entropy_est',
+  'retrieval_accuracy',
+  'retrieval_chance_level',
+  'mi_zscore',
+  'rows',
+  'columns',
+  'prompt_mismatch',
+  'too_long',
+  'scored_tokens',
+];
+
+const GRADIENT_COLUMNS = [
+  'group_rv_count',
+  'reward_std_mean',
+  'zero_std_share',
+  'task',
+  'entropy',
+  'kl',
+  'task_to_reg',
+  'share/task',
+  'cosine/task',
+  'snr',
+];
+
+/** The metrics that a person looks at first, as tables of plain text. */
+export function diagnosisText(metrics: Metrics): string {
+  const part = Object.keys(metrics).some(name => name.startsWith(`${SERIES.actions[0]}/`))
+    ? 'actions'
+    : 'thought';
+  const collapse = textTable(
+    [part === 'thought' ? 'reasoning' : 'actions', 'first turns', 'any turns'],
+    COLLAPSE_ROWS.map(row => [row, ...SERIES[part].map(series => shown(metrics[`${series}/${row}`]))]),
+  );
+  const regime = metrics['collapse/regime'];
+  const lines = [collapse];
+  if (part === 'thought') {
+    lines.push(
+      '',
+      `valid thinking rate ${shown(metrics['collapse/valid_thinking_rate'])}; regime: ` +
+        (regime === undefined
+          ? 'no thresholds known; give diagnostics.collapse.thresholds={entropy: 0.5, mi_share: 0.2}'
+          : REGIMES[regime].replaceAll('_', ' ')),
+    );
+  }
+  for (const prefix of ['grad_norm_prefilter', 'grad_norm']) {
+    const buckets = Object.keys(metrics).flatMap(name => {
+      const [first, bucket, metric] = name.split('/');
+      return first === prefix && metric === 'sample_count' ? [bucket] : [];
+    });
+    if (buckets.length === 0) continue;
+    lines.push(
+      '',
+      textTable(
+        [prefix, ...GRADIENT_COLUMNS],
+        buckets.map(bucket => [
+          bucket,
+          ...GRADIENT_COLUMNS.map(column => shown(metrics[`${prefix}/${bucket}/${column}`])),
+        ]),
+      ),
+    );
+  }
+  return lines.join('\n');
+}
+
+function shown(value: number | undefined): string {
+  if (value === undefined) return '';
+  return Number.isInteger(value) ? String(value) : value.toPrecision(4);
+}
+
+function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((title, i) => Math.max(title.length, ...rows.map(row => row[i].length)));
+  return [head, ...rows]
+    .map(row =>
+      row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join('  '),
+    )
+    .join('\n');
+}
