@@ -38,10 +38,7 @@ export class AllowedHosts {
    * @param problem makes what {@link check} throws
    * @throws Error for an entry that is no host name
    */
-  constructor(
-    { host, allowedHosts }: HostSettings,
-    problem: HostProblem = (_code, detail) => new Error(detail),
-  ) {
+  constructor({ host, allowedHosts }: HostSettings, problem: HostProblem) {
     this.#problem = problem;
     const listed = entriesOf(allowedHosts);
     for (const entry of listed) requireHostName(entry);
