@@ -176,6 +176,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session_id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Look at an episode step by step
+         * @description Every step with the state as plain JSON, of a session that is open or ended within the last minute. The session is neither stepped nor kept from expiring.
+         */
+        get: operations["replay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session_id}/reference": {
         parameters: {
             query?: never;
@@ -359,7 +379,7 @@ export interface components {
             request_key?: string;
         };
         /** @description Parameters, query and body of an operation in one flat object, `op` names it. */
-        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["ValidActionsItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
+        BatchItem: components["schemas"]["CreateItem"] | components["schemas"]["GetItem"] | components["schemas"]["ListItem"] | components["schemas"]["ResetItem"] | components["schemas"]["StepItem"] | components["schemas"]["RenderItem"] | components["schemas"]["SnapshotItem"] | components["schemas"]["RestoreItem"] | components["schemas"]["CloneItem"] | components["schemas"]["TrajectoryItem"] | components["schemas"]["ReplayItem"] | components["schemas"]["ReferenceItem"] | components["schemas"]["ValidActionsItem"] | components["schemas"]["CloseItem"] | components["schemas"]["ListEnvironmentsItem"] | components["schemas"]["GetEnvironmentItem"] | components["schemas"]["DescribeEnvironmentItem"] | components["schemas"]["RegisterItem"] | components["schemas"]["ReplaceItem"] | components["schemas"]["RemoveItem"] | components["schemas"]["CheckItem"] | components["schemas"]["GetDefinitionItem"];
         BatchReply: {
             /** @constant */
             ok: true;
@@ -814,7 +834,7 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
         GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
@@ -1199,6 +1219,75 @@ export interface components {
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
+        /** @description First the reset, then every step. */
+        Replay: {
+            session: {
+                session_id: string;
+                env_id: string;
+                /** @description Shared by the members of a group. */
+                group_id: string | null;
+                episode_id: string;
+                /** @description Effective seed; null where the environment draws nothing. */
+                seed: number | null;
+                config: {
+                    [key: string]: unknown;
+                };
+                /**
+                 * @description Wrappers in the order they are applied.
+                 * @example [
+                 *       {
+                 *         "name": "time_limit",
+                 *         "options": {
+                 *           "max_steps": 20
+                 *         }
+                 *       }
+                 *     ]
+                 */
+                wrappers: components["schemas"]["WrapperChoice"][];
+                options: {
+                    [key: string]: unknown;
+                };
+                max_episode_steps: number;
+                /** @description Steps taken in this episode. */
+                step: number;
+                /** @description How the session ended; null while it is open. */
+                ended: string | null;
+            };
+            records: components["schemas"]["ReplayRecord"][];
+            /** @description Pass as `from` for the records that follow; null where there are none. */
+            next: number | null;
+        };
+        ReplayFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "replay";
+            /** @description The session. */
+            session_id: string;
+            /** @description The first step to send; 0 is the reset. */
+            from?: number;
+        };
+        ReplayItem: {
+            /** @constant */
+            op: "replay";
+            /** @description The session. */
+            session_id: string;
+            /** @description The first step to send; 0 is the reset. */
+            from?: number;
+        };
+        ReplayRecord: {
+            step: number;
+            action?: unknown;
+            observation: components["schemas"]["Observation"];
+            /** @description The state as plain JSON; absent where the environment cannot be replayed. */
+            structured?: unknown;
+            reward?: number;
+            terminated?: boolean;
+            truncated?: boolean;
+            info: components["schemas"]["Info"];
+        };
         /** @description What the server answers; `id` is null where the frame had none that could be read. */
         ReplyFrame: {
             /** @description The caller’s name for the frame. */
@@ -1281,7 +1370,7 @@ export interface components {
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
-        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["ReferencePlan"] | components["schemas"]["ValidActions"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
+        Result: components["schemas"]["CreatedSession"] | components["schemas"]["SessionDetail"] | components["schemas"]["SessionPage"] | components["schemas"]["Session"] | components["schemas"]["StepResult"] | components["schemas"]["Rendering"] | components["schemas"]["Snapshot"] | components["schemas"]["ClonedSessions"] | components["schemas"]["Trajectory"] | components["schemas"]["Replay"] | components["schemas"]["ReferencePlan"] | components["schemas"]["ValidActions"] | null | components["schemas"]["EnvironmentList"] | components["schemas"]["Environment"] | components["schemas"]["Registration"] | components["schemas"]["CheckReport"] | components["schemas"]["StoredDefinition"];
         /** @description JavaScript that runs in a sandbox. */
         ScriptDefinition: {
             /** @constant */
@@ -2118,6 +2207,44 @@ export interface operations {
                 };
                 content: {
                     "application/jsonl": string;
+                };
+            };
+            /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"] & {
+                        /** @enum {string} */
+                        code?: "bad_request" | "unauthorized" | "forbidden" | "host_not_allowed" | "unknown_session" | "session_expired" | "session_closed" | "session_lost" | "invalid_request" | "unsupported" | "too_many_requests" | "internal" | "environment_fault" | "script_limit" | "remote_failed" | "remote_unavailable" | "isolation_unavailable" | "environment_busy" | "draining" | "worker_unavailable" | "step_timeout";
+                    };
+                };
+            };
+        };
+    };
+    replay: {
+        parameters: {
+            query?: {
+                /** @description The first step to send; 0 is the reset. */
+                from?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The session. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Look at an episode step by step */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
                 };
             };
             /** @description A problem document; `code` is one of `bad_request`, `unauthorized`, `forbidden`, `host_not_allowed`, `unknown_session`, `session_expired`, `session_closed`, `session_lost`, `invalid_request`, `unsupported`, `too_many_requests`, `internal`, `environment_fault`, `script_limit`, `remote_failed`, `remote_unavailable`, `isolation_unavailable`, `environment_busy`, `draining`, `worker_unavailable`, `step_timeout`. */

@@ -6,6 +6,7 @@ import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts'
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall, run } from '../operations/dispatch/execute.ts';
 import type { ForwardedRequest } from '../operations/dispatch/sibling-workers.ts';
+import { type CardQuestion, cardsHere } from '../operations/sessions/cards.ts';
 import { type ListQuestion, listHere } from '../operations/sessions/list.ts';
 import { Problem } from '../problems.ts';
 import type { WorkerRequestHandlers } from './worker-channels.ts';
@@ -42,6 +43,8 @@ export function requestHandlers({
       switch (topic) {
         case 'list':
           return resumed(() => listHere(services, payload as ListQuestion));
+        case 'cards':
+          return resumed(() => cardsHere(services, payload as CardQuestion));
         case 'sessions_of':
           return resumed(() => services.catalog.sessionsOf(payload as string));
         case 'refresh':

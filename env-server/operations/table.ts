@@ -14,6 +14,7 @@ import { get } from './sessions/get.ts';
 import { list } from './sessions/list.ts';
 import { reference } from './sessions/reference.ts';
 import { render } from './sessions/render.ts';
+import { replay } from './sessions/replay.ts';
 import { reset } from './sessions/reset.ts';
 import { restore } from './sessions/restore.ts';
 import { snapshot } from './sessions/snapshot.ts';
@@ -33,6 +34,7 @@ export const OPERATIONS: readonly Operation[] = [
   restore,
   clone,
   trajectory,
+  replay,
   reference,
   validActions,
   close,

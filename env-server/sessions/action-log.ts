@@ -87,6 +87,11 @@ export function lengthOf(position: LogPosition | undefined): number {
   return position ? position.chunk.first + position.count : 0;
 }
 
+/** The action before a position. */
+export function lastOf(position: LogPosition | undefined): Json | undefined {
+  return position?.chunk.actions[position.count - 1];
+}
+
 /** Estimated memory of the chunks that a position needs, as they are now. */
 export function bytesOf(position: LogPosition | undefined): number {
   return position ? position.chunk.bytesBefore + position.chunk.bytes : 0;

@@ -90,6 +90,15 @@ export interface TrajectoryRecord {
   terminated?: boolean;
   truncated?: boolean;
   info: { [key: string]: unknown };
+  structured?: Json;
+}
+
+/** What a replay shows of each state. */
+export interface ReplayView {
+  /** Of the observations. */
+  readonly format: ObservationFormat;
+  /** Whether records have the state as plain data, too. */
+  readonly structured?: boolean;
 }
 
 /**
@@ -132,19 +141,22 @@ export function beginEpisode(
  * Plays an episode again from its beginning and actions; others have their turn meanwhile.
  * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
  */
-export async function replay(
+async function replay(
   variant: Variant,
   episode: EpisodeState,
-  format: ObservationFormat,
+  { format, structured = false }: ReplayView,
 ): Promise<TrajectoryRecord[]> {
   const { environment } = variant;
   const lane = scheduler.current ?? background;
   const { restart } = episode;
   const random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
-  const observe = (state: Json) => environment.observe(state, format) as TrajectoryRecord['observation'];
+  const observe = (state: Json) => ({
+    observation: environment.observe(state, format) as TrajectoryRecord['observation'],
+    ...(structured && { structured: environment.observe(state, 'structured') }),
+  });
   let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
   let step = restart?.step ?? 0;
-  const records: TrajectoryRecord[] = [{ type: 'reset', step, observation: observe(state), info: {} }];
+  const records: TrajectoryRecord[] = [{ type: 'reset', step, ...observe(state), info: {} }];
   const actions = actionsOf(episode.log);
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
@@ -158,7 +170,7 @@ export async function replay(
       type: 'step',
       step: ++step,
       action,
-      observation: observe(state),
+      ...observe(state),
       reward: transition.reward,
       terminated: transition.terminated,
       truncated: isTruncated(variant, transition, step),
@@ -172,6 +184,23 @@ export async function replay(
     );
   }
   return records;
+}
+
+/**
+ * The same for the owner of the session that it is from.
+ * @throws Problem `unsupported`, `environment_fault`
+ */
+export function replayFor(
+  owner: string,
+  variant: Variant,
+  episode: EpisodeState,
+  view: ReplayView,
+): MaybePromise<TrajectoryRecord[]> {
+  const { environment } = variant;
+  const again = () => replay(variant, episode, view);
+  return guarded(variant, 'to play its actions again', () =>
+    environment.playFor ? environment.playFor(owner, again) : again(),
+  );
 }
 
 /** An episode as it was seen, for environments that cannot be replayed. */

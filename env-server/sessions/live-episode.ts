@@ -4,7 +4,7 @@ import type { ObservationFormat, Picture, Transition } from '../environments/cor
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../problems.ts';
 import { writtenValidActions } from '../wrappers/layer.ts';
-import { ActionLog, actionSize } from './action-log.ts';
+import { ActionLog, actionSize, lastOf } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
   type EpisodeRestart,
@@ -12,7 +12,7 @@ import {
   episodeSize,
   isTruncated,
   recorded,
-  replay,
+  replayFor,
   type StepResult,
   type TrajectoryRecord,
 } from './episode.ts';
@@ -352,12 +352,17 @@ export class LiveEpisode {
   /** The reset and every step, as far as they are the episode's own; the first record is the reset's. */
   records(): MaybePromise<TrajectoryRecord[]> {
     const { owner, variant, format } = this.#session;
-    if (this.#results) return recorded(this.#firstObservation!, this.#results, this.capture());
-    const { environment } = variant;
-    const again = () => replay(variant, this.capture(), format);
-    return guarded(variant, 'to play its actions again', () =>
-      environment.playFor ? environment.playFor(owner, again) : again(),
-    );
+    return this.ownRecords ?? replayFor(owner, variant, this.capture(), { format });
+  }
+
+  /** The same of an environment that cannot be replayed; undefined for others, whose actions are enough. */
+  get ownRecords(): TrajectoryRecord[] | undefined {
+    return this.#results && recorded(this.#firstObservation!, this.#results, this.capture());
+  }
+
+  /** What was done last in the episode; undefined at its beginning. */
+  get lastAction(): Json | undefined {
+    return lastOf(this.log.position);
   }
 
   /**

@@ -8,7 +8,9 @@ import { type ByteAccount, type ByteBudget, sessionBudgetExceeded } from './budg
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
 import { beginEpisode, type EpisodeState } from './episode.ts';
 import { ExpiryWheel, SLOT_MS } from './expiry.ts';
+import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
 import { newId } from './ids.ts';
+import { NewestFirst } from './newest-first.ts';
 import { newSessionId, serialAfter, type WorkerPlacement } from './placement.ts';
 import type { Principal } from './principal.ts';
 import type { SessionRecorder } from './recorder.ts';
@@ -53,6 +55,8 @@ export class SessionManager {
   readonly #wall: (time: number) => number;
   readonly #sessions = new Map<string, Session>();
   readonly #ended = new EndedSessions();
+  readonly #newest = new NewestFirst<Session>();
+  readonly #finished = new FinishedSessions();
   readonly #admission: Admission;
   #wheel: ExpiryWheel<Session>;
   #serial = 0;
@@ -274,11 +278,39 @@ export class SessionManager {
     return sessions;
   }
 
+  /** Open sessions of the principal, newest first; an administrator's are everybody's. They are not marked as used. */
+  *newestFirst(principal: Principal): Generator<Session> {
+    const all = principal.scopes.has('admin');
+    const now = this.now();
+    for (const session of this.#newest) {
+      if (session.expiresAt > now && (all || session.owner === principal.name)) yield session;
+    }
+  }
+
+  /** Sessions of the principal that ended lately, the last one first; an administrator's are everybody's. */
+  finished(principal: Principal): FinishedSession[] {
+    return this.#finished.list(principal.scopes.has('admin') ? undefined : principal.name);
+  }
+
+  /**
+   * A session of this principal to look at, open or ended lately; it is not marked as used.
+   * @throws Problem `unknown_session`, `session_expired`, `session_closed`, `session_lost`
+   */
+  look(principal: Principal, id: string): Session | FinishedSession {
+    const all = principal.scopes.has('admin');
+    const session = this.#sessions.get(id);
+    if (session && (all || session.owner === principal.name)) return session;
+    const finished = all ? this.#finished.find(id) : this.#finished.get(principal.name, id);
+    if (finished) return finished;
+    throw this.#ended.problem(principal.name, id, this.now());
+  }
+
   /** Ends what has expired and forgets what ended long ago. */
   sweep(): void {
     const now = this.now();
     for (const session of this.#wheel.sweep(now)) this.#end(session, 'session_expired');
     this.#ended.forget(now);
+    this.#finished.forget(now);
     for (const [, { replies }] of this.#admission.clients()) replies.turn(now, this.keepKeysMs);
   }
 
@@ -364,6 +396,7 @@ export class SessionManager {
     this.#admission.count(stored.owner, variant.counters, 1);
     this.#serial = Math.max(this.#serial, stored.serial);
     this.#sessions.set(session.id, session);
+    this.#newest.add(session);
     this.#wheel.schedule(session);
     return session;
   }
@@ -425,6 +458,7 @@ export class SessionManager {
       episode,
     );
     this.#sessions.set(session.id, session);
+    this.#newest.add(session);
     this.#wheel.schedule(session);
     this.opened++;
     return session;
@@ -439,6 +473,8 @@ export class SessionManager {
     if (session.closed) return;
     session.closed = true;
     this.#sessions.delete(session.id);
+    this.#newest.remove(session);
+    this.#finished.keep(session, ending, this.now());
     this.#wheel.cancel(session);
     this.#admission.count(session.owner, session.variant.counters, -1);
     session.releaseAll();

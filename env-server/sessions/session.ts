@@ -16,6 +16,7 @@ import {
 } from './episode.ts';
 import type { Expiring } from './expiry.ts';
 import { type EpisodeSession, LiveEpisode } from './live-episode.ts';
+import type { Ordered } from './newest-first.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies.ts';
 import type { SessionContent, SessionImage } from './session-image.ts';
@@ -63,7 +64,7 @@ export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES +
 type Handler<C, I, T> = (context: C, session: Session, input: I) => MaybePromise<T>;
 
 /** One episode after another in one environment. Owns the order of operations on them, and their snapshots. */
-export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
+export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Ordered<Session> {
   readonly id: string;
   readonly serial: number;
   readonly variant: Variant;
@@ -88,6 +89,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner {
   /** Its client does not know yet that it cannot be stored. */
   #unsavedUntold = false;
   usedAt: number;
+  newer: Session | undefined;
+  older: Session | undefined;
   slot = 0;
   closed = false;
   #episode: LiveEpisode;

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
+import { socketAuthorization } from './access/socket-token.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
@@ -23,10 +24,10 @@ const BASIC = /^basic (.+)$/i;
 
 /**
  * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these doors, as
- * the password: `http://any:token@host/compat/…`.
+ * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket.
  */
 export function authorizationOf(request: FastifyRequest | IncomingMessage): string | undefined {
-  const { authorization } = request.headers;
+  const authorization = request.headers.authorization ?? socketAuthorization(request);
   const basic = request.url?.startsWith(DOORS) ? BASIC.exec(authorization ?? '') : null;
   if (!basic) return authorization;
   const pair = Buffer.from(basic[1], 'base64').toString();

@@ -38,6 +38,22 @@ t.test('accepted, rejected and proved are paid as they should be', async t => {
   t.match(await play.step(state, 'trivial'), { reward: 0, terminated: true });
 });
 
+t.test('what is left to prove stays visible after a rejected tactic', async t => {
+  const start = await play.reset({}, { statement: STATEMENT });
+  const wrong = (await play.step(start, 'left')).state;
+  t.match(play.text(wrong), /was rejected\.\n.+\nLeft to prove:\nh : p ∧ q\n⊢ q ∧ p$/);
+  const begun = (await play.step(wrong, 'constructor')).state;
+  const again = (await play.step(begun, '')).state;
+  t.match(
+    play.text(again),
+    /an empty tactic is not allowed\nLeft to prove:\nunsolved goals: 2\nh : p ∧ q\n⊢ q/,
+  );
+  t.same(lean.observe(again, 'structured'), {
+    ...(lean.observe(again, 'structured') as object),
+    goals: begun.goals,
+  });
+});
+
 t.test('the cap costs 2 and cuts the episode', async t => {
   const state = await play.reset({ max_steps: 2 }, { statement: STATEMENT });
   const first = await play.step(state, 'left');

@@ -52,6 +52,8 @@ export type LeanState = {
   readonly steps: number;
   readonly max_steps: number;
   readonly feedback: { readonly status: Verdict['status'] | 'start'; readonly messages: readonly string[] };
+  /** What is left to prove, as it was said last; empty where it was not said. */
+  readonly goals: readonly string[];
 };
 
 /** Lean-v0: proofs tactic by tactic. */
@@ -60,7 +62,7 @@ export const lean = {
     id: 'Lean-v0',
     title: 'Theorem proving in Lean',
     description: [
-      'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept. Goals that are left over are no error.',
+      'A theorem is proved tactic by tactic. Every action is one tactic, which is checked behind the ones accepted so far; what is rejected is not kept, and what is left to prove is shown again. Goals that are left over are no error.',
       '',
       `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
       '',
@@ -106,6 +108,7 @@ export const lean = {
           status: choice('start', 'accepted', 'proved', 'rejected', 'timeout'),
           messages: list(line),
         }),
+        goals: list(line),
       }),
     };
   },
@@ -139,6 +142,7 @@ export const lean = {
       steps: 0,
       max_steps,
       feedback: { status: 'start', messages: goal === '' ? [] : [goal] },
+      goals: goal === '' ? [] : [goal],
     };
   },
 
@@ -153,14 +157,18 @@ export const lean = {
       : judge(state, tactic, verdict);
   },
 
-  observe({ theorem, tactics, steps, max_steps, feedback }: LeanState, format: ObservationFormat): Json {
+  observe(state: LeanState, format: ObservationFormat): Json {
+    const { theorem, tactics, steps, max_steps, feedback, goals } = state;
     const { name, informal, statement } = theorem;
-    if (format === 'structured') return { name, informal, statement, tactics, steps, max_steps, feedback };
+    if (format === 'structured')
+      return { name, informal, statement, tactics, steps, max_steps, feedback, goals };
     const lines = informal === '' ? [] : [`In words: ${informal}`];
     lines.push(`Steps: ${steps} of ${max_steps}`, statement);
     lines.push(...tactics.map((tactic, index) => `${index + 1}. ${tactic}`));
     if (feedback.status !== 'start') lines.push(`The last tactic was ${STATUS_WORDS[feedback.status]}.`);
     lines.push(...feedback.messages.map(cut));
+    const isOpen = feedback.status === 'rejected' || feedback.status === 'timeout';
+    if (isOpen && goals.length > 0) lines.push('Left to prove:', ...goals.map(cut));
     return lines.join('\n');
   },
 
@@ -263,6 +271,7 @@ function judge(state: LeanState, tactic: string, verdict: Verdict): Transition<L
       tactics: accepted ? [...state.tactics, tactic] : state.tactics,
       steps,
       feedback: verdict,
+      goals: accepted ? verdict.messages : state.goals,
     },
     reward,
     terminated: proved,

@@ -1,7 +1,7 @@
 import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
 import type { Picture } from '../core/environment.ts';
 import { FACINGS } from './room.ts';
-import type { SpatialState } from './state.ts';
+import { type SpatialState, seenThings } from './state.ts';
 
 const CELL = 84;
 const TEXT_MARGIN = 6;
@@ -19,8 +19,8 @@ const STEPS: readonly (readonly [number, number])[] = [
   [-1, 0],
 ];
 
-/** The room from above, north up; the player is the red arrow that points ahead. */
-export function render({ room, position, facing }: SpatialState): Picture {
+/** The room from above, north up, with what the player has seen of it; the player is the red arrow that points ahead. */
+export function render({ room, seen, position, facing }: SpatialState): Picture {
   const cell = cellSize(room.size, room.size, CELL);
   const side = room.size * cell + LINE;
   const canvas = new Canvas(side, side, FLOOR);
@@ -28,9 +28,10 @@ export function render({ room, position, facing }: SpatialState): Picture {
     canvas.fill(line * cell, 0, LINE, side, GRID);
     canvas.fill(0, line * cell, side, LINE, GRID);
   }
-  const longest = Math.max(...room.things.map(({ name }) => textWidth(name, 1)));
+  const things = seenThings({ room, seen });
+  const longest = Math.max(1, ...things.map(({ name }) => textWidth(name, 1)));
   const scale = Math.max(1, Math.floor((cell - TEXT_MARGIN) / longest));
-  for (const { name, row, col } of room.things) {
+  for (const { name, row, col } of things) {
     const inset = Math.round(cell / 20);
     canvas.fill(
       col * cell + inset + LINE,

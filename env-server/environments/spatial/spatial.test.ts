@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
@@ -112,6 +113,25 @@ t.test('an episode: look, walk, turn, answer', async t => {
     ],
     ['south is right.', 10, true, true, true],
   ]);
+});
+
+t.test('picture and data show what was seen, and nothing else of the room', async t => {
+  let state = await play.reset({ size: 5 }, OPTIONS);
+  const known = () =>
+    (spatial.observe(state, 'structured') as { room: { things: { name: string }[] } }).room.things.map(
+      ({ name }) => name,
+    );
+  t.same(known(), []);
+  const picture = () => hash('sha256', spatial.render(state).data, 'hex');
+  const empty = picture();
+  state = (await play.step(state, 'turn around')).state;
+  state = (await play.step(state, 'look')).state;
+  t.same(known(), [], 'to the west is nothing but the wall');
+  for (const action of ['turn left', 'look']) state = (await play.step(state, action)).state;
+  t.same(known(), ['piano']);
+  t.not(picture(), empty);
+  for (const action of ['turn left', 'go to chair']) state = (await play.step(state, action)).state;
+  t.same(known(), ['chair', 'piano'], 'in the order of the room');
 });
 
 t.test('names that every object has are no turns', async t => {

@@ -7,8 +7,8 @@ import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
 import { createLevel } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
-import { type Cell, FACINGS, type Room, relative, thingAt, turned, visible } from './room.ts';
-import type { SpatialState } from './state.ts';
+import { type Cell, FACINGS, type Room, type RoomThing, relative, thingAt, turned, visible } from './room.ts';
+import { type SpatialState, seenThings } from './state.ts';
 
 /** Most characters of a report with the question and its answers. */
 const MAX_OBSERVATION_LENGTH = 4096;
@@ -75,7 +75,7 @@ export const spatial = {
 
   reset(config: SpatialConfig, rng: Random, options: JsonObject): SpatialState {
     const level = createLevel(config, rng, options);
-    return { ...level, report: `You face ${level.facing}.`, answer: null };
+    return { ...level, seen: [], report: `You face ${level.facing}.`, answer: null };
   },
 
   step(state: SpatialState, action: Json): Transition<SpatialState> {
@@ -85,7 +85,8 @@ export const spatial = {
 
     if (words === 'look') {
       const report = `${stand(room, position)}You face ${facing} and see ${sight(state)}.`;
-      return result({ ...state, report }, REWARD_STEP, false, true, report !== state.report);
+      const seen = withSeen(state, [...visible(room, position, facing), thingAt(room, position)]);
+      return result({ ...state, seen, report }, REWARD_STEP, false, true, report !== state.report);
     }
     if (Object.hasOwn(TURNS, words)) {
       const now = turned(facing, TURNS[words as keyof typeof TURNS]);
@@ -96,7 +97,8 @@ export const spatial = {
     if (thing) {
       const report = `You stand at the ${thing.name} and face ${facing}.`;
       const there = { row: thing.row, col: thing.col };
-      return result({ ...state, position: there, report }, REWARD_STEP, false, true, true);
+      const seen = withSeen(state, [thing]);
+      return result({ ...state, seen, position: there, report }, REWARD_STEP, false, true, true);
     }
     const given = /^answer:? (.+)$/.exec(words)?.[1];
     const answer =
@@ -110,12 +112,13 @@ export const spatial = {
     return result({ ...state, report }, REWARD_INVALID, false, false, false);
   },
 
-  observe(
-    { room, position, facing, question, report, answer }: SpatialState,
-    format: ObservationFormat,
-  ): Json {
-    if (format === 'structured')
-      return { room, position, facing, question: question.text, choices: question.choices, report, answer };
+  observe(state: SpatialState, format: ObservationFormat): Json {
+    const { room, position, facing, question, report, answer } = state;
+    if (format === 'structured') {
+      const { text, choices } = question;
+      const known = { size: room.size, things: seenThings(state) };
+      return { room: known, position, facing, question: text, choices, report, answer };
+    }
     return `${report}\nQuestion: ${question.text}\nPossible answers: ${question.choices.join(', ')}`;
   },
 
@@ -151,6 +154,15 @@ function result(
     terminated: over,
     info: { success, action_is_valid: valid, action_is_effective: effective },
   };
+}
+
+/** Names of what was seen before and is seen now, in the order of the room, so that it tells nothing of when. */
+function withSeen(
+  { room, seen }: SpatialState,
+  things: readonly (RoomThing | undefined)[],
+): readonly string[] {
+  const names = new Set([...seen, ...things.flatMap(thing => thing?.name ?? [])]);
+  return room.things.map(({ name }) => name).filter(name => names.has(name));
 }
 
 /** "You stand at the lamp. " when something stands where the player is. */

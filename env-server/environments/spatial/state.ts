@@ -1,8 +1,10 @@
 import type { Question } from './questions.ts';
-import type { Cell, Room, RoomDirection } from './room.ts';
+import type { Cell, Room, RoomDirection, RoomThing } from './room.ts';
 
 export type SpatialState = {
   readonly room: Room;
+  /** Names of the things that the player has seen, in the order of the room's things. */
+  readonly seen: readonly string[];
   readonly position: Cell;
   readonly facing: RoomDirection;
   readonly question: Question;
@@ -10,3 +12,8 @@ export type SpatialState = {
   readonly report: string;
   readonly answer: string | null;
 };
+
+/** The things that the player has seen. */
+export function seenThings({ room, seen }: Pick<SpatialState, 'room' | 'seen'>): RoomThing[] {
+  return room.things.filter(({ name }) => seen.includes(name));
+}

@@ -29,7 +29,7 @@ export interface SiblingWorkers {
 }
 
 /** What processes ask each other besides operations. */
-export type WorkerTopic = 'list' | 'sessions_of' | 'refresh' | 'metrics' | 'http';
+export type WorkerTopic = 'list' | 'cards' | 'sessions_of' | 'refresh' | 'metrics' | 'http';
 
 /** A request that another process answers as if it had come to it. */
 export interface ForwardedRequest {

@@ -1,3 +1,4 @@
+import { Type } from 'typebox';
 import type { RawData } from 'ws';
 import { plainForm, type ReplyForm, textForm } from '../../operations/dispatch/reply-form.ts';
 import { Problem } from '../../problems.ts';
@@ -5,6 +6,9 @@ import { parseJson } from '../replies/json.ts';
 import { type TextChunks, unitsOf } from '../replies/texts.ts';
 import { binaryFrames, textFrames } from './frames.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
+
+/** What a frame may be called. */
+export const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 
 /** Id of a frame; null in the reply to a frame whose id could not be read. */
 export type FrameId = string | number | null;
@@ -19,6 +23,8 @@ export interface FrameProtocol<T, B, M> {
   failure(id: FrameId, problem: T): M;
   /** The result of a ping. */
   readonly pong: T;
+  /** A result that no operation gave. */
+  plain(value: object): T;
   /** About how many bytes a message takes. */
   sizeOf(message: M): number;
   /** Messages as WebSocket frames, one behind the other. */
@@ -38,6 +44,7 @@ export const jsonProtocol: FrameProtocol<string, readonly string[], TextChunks> 
   },
   failure: (id, problem) => `{"id":${JSON.stringify(id)},"ok":false,"error":${problem}}`,
   pong: '{"pong":true}',
+  plain: value => JSON.stringify(value),
   sizeOf: unitsOf,
   frames: textFrames,
 };
@@ -52,6 +59,7 @@ export const msgpackProtocol: FrameProtocol<unknown, unknown, Uint8Array> = {
   success: (id, result) => encodeMsgpack({ id, ok: true, result }),
   failure: (id, error) => encodeMsgpack({ id, ok: false, error }),
   pong: { pong: true },
+  plain: value => value,
   sizeOf: message => message.length,
   frames: binaryFrames,
 };

@@ -18,17 +18,18 @@ import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
+  FrameIdSchema,
   type FrameProtocol,
   jsonProtocol,
   msgpackProtocol,
   requireSubprotocol,
 } from './protocol.ts';
+import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** Characters or bytes of replies above which they do not wait for more to leave with them. */
 const MAX_OUTGOING = 256 * 1024;
 
-const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
 const checkBatchFrame = compileCheck(
   Type.Object(
     {
@@ -41,6 +42,10 @@ const checkBatchFrame = compileCheck(
     { additionalProperties: false },
   ),
   'batch',
+);
+const checkUnwatch = compileCheck(
+  Type.Object({ id: FrameIdSchema, op: Type.Literal('unwatch') }, { additionalProperties: false }),
+  'unwatch',
 );
 const checkPing = compileCheck(
   Type.Object({ id: FrameIdSchema, op: Type.Literal('ping') }, { additionalProperties: false }),
@@ -101,6 +106,8 @@ class Connection<T, B, M> {
   /** Of frames that do not name one: that of the upgrade. */
   readonly #origin: Origin;
   #inFlight = 0;
+  /** What it watches. */
+  #feed: SessionFeed | undefined;
   #outgoing: M[] = [];
   #outgoingSize = 0;
 
@@ -122,6 +129,7 @@ class Connection<T, B, M> {
     this.#origin = { trace: request.trace, traceId: traceIdOf(request) };
     socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
     socket.on('error', () => socket.terminate());
+    socket.on('close', () => this.#feed?.stop());
   }
 
   #receive(data: RawData, isBinary: boolean): void {
@@ -182,12 +190,43 @@ class Connection<T, B, M> {
     }
     const call = newCall(this.#dispatcher.services, this.#principal, origin.trace);
     if (frame.op === 'batch') return this.#batch(frame, call, origin);
+    if (frame.op === 'watch') return this.#watch(frame);
+    if (frame.op === 'unwatch') return this.#unwatch(frame);
     const { form } = this.#protocol;
-    const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping']);
+    const compiled = this.#dispatcher.find(frame.op, ['batch', 'ping', 'watch', 'unwatch']);
     const result = this.#dispatcher.perform(call, compiled, frame as OperationInput);
     return result instanceof Promise
       ? result.then(value => form.result(compiled, value))
       : form.result(compiled, result);
+  }
+
+  /** Answers with the sessions as they are, and goes on answering under the same id when they change. */
+  async #watch(frame: Frame): Promise<T> {
+    checkWatch(frame);
+    const principal = this.#principal;
+    const dispatcher = this.#dispatcher;
+    if (!principal.scopes.has('play') && !principal.scopes.has('admin'))
+      throw new Problem('forbidden', 'watch needs a token with the scope play');
+    this.#feed?.stop();
+    const { plain } = this.#protocol;
+    const socket = this.#socket;
+    const feed = new SessionFeed(dispatcher.services, principal, frame as WatchFrame, {
+      get bytesUnsent() {
+        return socket.bytesUnsent;
+      },
+      send: message => this.#send(this.#protocol.success(frame.id as FrameId, plain(message))),
+    });
+    this.#feed = feed;
+    const first = await feed.start();
+    if (socket.readyState !== socket.OPEN) feed.stop();
+    return plain(first);
+  }
+
+  #unwatch(frame: Frame): T {
+    checkUnwatch(frame);
+    this.#feed?.stop();
+    this.#feed = undefined;
+    return this.#protocol.plain({ watching: false });
   }
 
   #batch(frame: Frame, call: OperationCall, { traceId }: Origin): MaybePromise<B> {

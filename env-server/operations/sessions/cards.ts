@@ -1,0 +1,186 @@
+import type { Json } from '../../../shared/json.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import type { EpisodeState } from '../../sessions/episode.ts';
+import type { FinishedSession } from '../../sessions/finished-sessions.ts';
+import type { LiveEpisode } from '../../sessions/live-episode.ts';
+import type { Scope } from '../../sessions/principal.ts';
+import type { Session } from '../../sessions/session.ts';
+import { sizeOf } from '../../sessions/size.ts';
+import type { Services } from '../operation.ts';
+import type { SessionCard } from '../schemas.ts';
+
+/** Open sessions that are looked at for one answer, the newest ones; filters look no further. */
+const MOST_LOOKED_AT = 2000;
+/** Cards made before others have their turn on the event loop. */
+const CARDS_AT_A_TIME = 10;
+/** Estimated memory of a state above which its card has only text, in bytes. */
+const LARGEST_STATE = 16 * 1024;
+/** Characters of a text or an action on a card. */
+const LONGEST_TEXT = 2000;
+/** How an observation begins that is a picture. */
+const PICTURE = 'data:image/';
+
+/** What a watcher wants to see. */
+export interface CardFilter {
+  readonly env_id?: string;
+  readonly group_id?: string;
+  readonly client?: string;
+}
+
+/** What processes ask each other for the cards of a watcher. */
+export interface CardQuestion {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  readonly filter: CardFilter;
+  /** Most open sessions, and most ended ones. */
+  readonly limit: number;
+  /** Only sessions that were used or ended within so many milliseconds get a card; others only their id. Absent: all. */
+  readonly withinMs?: number;
+}
+
+/** A session of an answer: its card, or only its place where nothing happened. */
+export interface CardEntry {
+  readonly serial: number;
+  readonly id: string;
+  /** Changes with whatever the card shows. */
+  readonly version: string;
+  readonly ended: boolean;
+  readonly card?: SessionCard;
+}
+
+/** The cards of this process for a watcher: newest open sessions first, then those that ended last. */
+export function cardsHere(services: Services, question: CardQuestion): MaybePromise<CardEntry[]> {
+  return inScheduledSlices(partsOfCards(services, question));
+}
+
+function* partsOfCards(
+  { sessions }: Services,
+  { name, scopes, filter, limit, withinMs = Number.POSITIVE_INFINITY }: CardQuestion,
+): Sliced<CardEntry[]> {
+  const principal = { name, scopes: new Set(scopes) };
+  const since = sessions.now() - withinMs;
+  const entries: CardEntry[] = [];
+  let looked = 0;
+  for (const session of sessions.newestFirst(principal)) {
+    if (++looked > MOST_LOOKED_AT || entries.length >= limit) break;
+    if (!fits(session, filter)) continue;
+    const changed = session.busy || session.usedAt >= since;
+    entries.push({
+      serial: session.serial,
+      id: session.id,
+      version: `${session.episode.id} ${session.episode.stepCount}`,
+      ended: false,
+      ...(changed && { card: openCard(session) }),
+    });
+    if (entries.length % CARDS_AT_A_TIME === 0) yield;
+  }
+  let ended = 0;
+  for (const session of sessions.finished(principal)) {
+    if (ended >= limit) break;
+    if (!fits(session, filter)) continue;
+    ended++;
+    entries.push({
+      serial: session.serial,
+      id: session.id,
+      version: session.ending,
+      ended: true,
+      ...(session.endedAt >= since && { card: finishedCard(session) }),
+    });
+    if (entries.length % CARDS_AT_A_TIME === 0) yield;
+  }
+  return entries;
+}
+
+function fits(
+  { variant, groupId, owner }: Pick<Session, 'variant' | 'groupId' | 'owner'>,
+  { env_id, group_id, client }: CardFilter,
+): boolean {
+  return (
+    (env_id === undefined || variant.environment.spec.id === env_id) &&
+    (group_id === undefined || groupId === group_id) &&
+    (client === undefined || owner === client)
+  );
+}
+
+/** What cards show of a state, by episode: several watchers see it, and pay for it once. */
+const seen = new WeakMap<LiveEpisode, { readonly step: number; readonly view: StateView }>();
+
+interface StateView {
+  readonly text: string;
+  readonly structured?: Json;
+}
+
+function openCard(session: Session): SessionCard {
+  const { id, groupId, owner, variant, seed, episode, createdAt } = session;
+  let known = seen.get(episode);
+  if (known?.step !== episode.stepCount) {
+    known = { step: episode.stepCount, view: viewOf(format => episode.observe(format)) };
+    seen.set(episode, known);
+  }
+  const place = { id, groupId, owner, variant, seed, createdAt, episodeId: episode.id };
+  return cardOf(place, episode, { ...known.view, action: episode.lastAction, ended: null });
+}
+
+function finishedCard(session: FinishedSession): SessionCard {
+  const { episode, variant, lastAction, ending } = session;
+  const view = viewOf(format => variant.environment.observe(episode.state, format));
+  const figures = { ...episode, stepCount: episode.step };
+  return cardOf(session, figures, { ...view, action: lastAction, ended: ending });
+}
+
+type Place = Pick<
+  FinishedSession,
+  'id' | 'groupId' | 'owner' | 'variant' | 'seed' | 'createdAt' | 'episodeId'
+>;
+type Figures = Pick<EpisodeState, 'totalReward' | 'terminated' | 'truncated' | 'failed' | 'info'> & {
+  readonly stepCount: number;
+};
+type Shown = StateView & { readonly action: Json | undefined; readonly ended: SessionCard['ended'] };
+
+function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
+  const { id, groupId, owner, variant, seed, createdAt, episodeId } = place;
+  const { text, structured, action, ended } = shown;
+  return {
+    session_id: id,
+    env_id: variant.environment.spec.id,
+    group_id: groupId,
+    client: owner,
+    episode_id: episodeId,
+    seed,
+    step: episode.stepCount,
+    max_episode_steps: variant.maxSteps,
+    return: episode.totalReward,
+    terminated: episode.terminated,
+    truncated: episode.truncated,
+    failed: episode.failed,
+    success: episode.info.success === true,
+    ...(action !== undefined && { action: shortAction(action) }),
+    text,
+    ...(structured !== undefined && { structured }),
+    created_at: new Date(createdAt).toISOString(),
+    ended,
+  };
+}
+
+/** A state that cannot be shown has a card all the same: watching must not fail because of one environment. */
+function viewOf(observe: (format: 'text' | 'structured') => Json): StateView {
+  try {
+    const structured = observe('structured');
+    const text = observe('text');
+    const isPicture = typeof text === 'string' && text.startsWith(PICTURE);
+    return {
+      text: isPicture ? '' : cut(typeof text === 'string' ? text : JSON.stringify(text)),
+      ...(sizeOf(structured, LARGEST_STATE + 1) <= LARGEST_STATE && { structured }),
+    };
+  } catch {
+    return { text: 'The environment failed to show this state.' };
+  }
+}
+
+const cut = (text: string): string => (text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text);
+
+function shortAction(action: Json): Json {
+  if (typeof action === 'string') return cut(action);
+  return sizeOf(action, LONGEST_TEXT + 1) > LONGEST_TEXT ? cut(JSON.stringify(action)) : action;
+}

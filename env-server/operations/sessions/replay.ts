@@ -1,0 +1,76 @@
+import { type Static, Type } from 'typebox';
+import { chain } from '../../environments/core/maybe-promise.ts';
+import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episode.ts';
+import type { FinishedSession } from '../../sessions/finished-sessions.ts';
+import { Session } from '../../sessions/session.ts';
+import { sizeOf } from '../../sessions/size.ts';
+import { serverOperation } from '../operation.ts';
+import { Replay, type ReplayRecord, SessionId } from '../schemas.ts';
+
+/** Estimated memory of the records of one reply, in bytes; at least one record is sent. */
+const MOST_BYTES = 2 * 1024 * 1024;
+
+export const replay = serverOperation({
+  name: 'replay',
+  method: 'GET',
+  path: '/v1/sessions/{session_id}/replay',
+  status: 200,
+  scope: 'play',
+  tag: 'sessions',
+  summary: 'Look at an episode step by step',
+  description:
+    'Every step with the state as plain JSON, of a session that is open or ended within the last minute. The session is neither stepped nor kept from expiring.',
+  keyed: false,
+  plays: true,
+  problems: ['unsupported', 'unknown_session', 'session_expired', 'session_closed', 'session_lost'],
+  params: { session_id: SessionId },
+  query: {
+    from: Type.Optional(Type.Integer({ minimum: 0, description: 'The first step to send; 0 is the reset.' })),
+  },
+  result: Replay,
+  handle({ sessions }, principal, { session_id, from = 0 }) {
+    const seen = sessions.look(principal, session_id);
+    const isOpen = seen instanceof Session;
+    const episode = isOpen ? seen.episode.capture() : seen.episode;
+    const known = isOpen ? seen.episode.ownRecords : seen.records;
+    const format = isOpen && seen.format !== 'image' ? seen.format : 'text';
+    const { owner, variant } = seen;
+    return chain(
+      known ?? replayFor(owner, variant, episode, { format, structured: true }),
+      (records): Static<typeof Replay> => ({
+        session: headOf(seen, episode),
+        ...pageOf(records.filter(record => record.step >= from)),
+      }),
+    );
+  },
+});
+
+function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<typeof Replay>['session'] {
+  const { id, variant, groupId, seed } = seen;
+  const isOpen = seen instanceof Session;
+  return {
+    session_id: id,
+    env_id: variant.environment.spec.id,
+    group_id: groupId,
+    episode_id: isOpen ? seen.episode.id : seen.episodeId,
+    seed,
+    config: variant.config,
+    wrappers: [...variant.wrappers],
+    options: episode.options,
+    max_episode_steps: variant.maxSteps,
+    step: episode.step,
+    ended: isOpen ? null : seen.ending,
+  };
+}
+
+/** As many records as one reply holds. */
+function pageOf(records: readonly TrajectoryRecord[]): Pick<Static<typeof Replay>, 'records' | 'next'> {
+  const page: Static<typeof ReplayRecord>[] = [];
+  let bytes = 0;
+  for (const { type: _type, ...record } of records) {
+    bytes += sizeOf(record, MOST_BYTES);
+    if (bytes > MOST_BYTES && page.length > 0) return { records: page, next: record.step };
+    page.push(record);
+  }
+  return { records: page, next: null };
+}

@@ -1,0 +1,130 @@
+import type { Json } from '../../shared/json.ts';
+import type { EndReason } from './ended.ts';
+import type { EpisodeState, TrajectoryRecord } from './episode.ts';
+import type { Session } from './session.ts';
+import type { Variant } from './variant.ts';
+
+/** How long an ended session can still be looked at, in milliseconds. */
+export const KEEP_FINISHED_MS = 60_000;
+/** Ended sessions of one client that are kept. */
+const MOST_OF_A_CLIENT = 200;
+/** Estimated memory of all that are kept, in bytes; one that takes more than a quarter of it is not. */
+const MOST_BYTES = 32 * 1024 * 1024;
+const LARGEST_SHARE = 4;
+
+/** An ended session as it was at its end. */
+export interface FinishedSession {
+  readonly id: string;
+  readonly serial: number;
+  readonly owner: string;
+  readonly variant: Variant;
+  readonly groupId: string | null;
+  readonly seed: number | null;
+  readonly episodeId: string;
+  readonly episode: EpisodeState;
+  /** Its records, where they cannot be made from the episode. */
+  readonly records: readonly TrajectoryRecord[] | undefined;
+  readonly lastAction: Json | undefined;
+  readonly ending: EndReason;
+  /** Milliseconds of the server's clock. */
+  readonly endedAt: number;
+  /** By the wall clock, in milliseconds since the epoch. */
+  readonly createdAt: number;
+  /** Estimated memory. */
+  readonly bytes: number;
+}
+
+/** Keeps the last sessions of each client for a while after their end, so that those who watch can see how they ended. */
+export class FinishedSessions {
+  /** By owner, then by id, in the order in which they ended. */
+  readonly #byOwner = new Map<string, Map<string, FinishedSession>>();
+  #bytes = 0;
+
+  /** Estimated memory, in bytes. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Keeps a session that ends now, unless nothing was played in it or it is too large. */
+  keep(session: Session, ending: EndReason, now: number): void {
+    const { id, serial, owner, variant, groupId, seed, episode, createdAt, bytes } = session;
+    if (episode.stepCount === 0 || bytes > MOST_BYTES / LARGEST_SHARE) return;
+    const kept: FinishedSession = {
+      id,
+      serial,
+      owner,
+      variant,
+      groupId,
+      seed,
+      episodeId: episode.id,
+      episode: episode.capture(),
+      records: episode.ownRecords,
+      lastAction: episode.lastAction,
+      ending,
+      endedAt: now,
+      createdAt,
+      bytes,
+    };
+    let own = this.#byOwner.get(owner);
+    if (!own) {
+      own = new Map();
+      this.#byOwner.set(owner, own);
+    }
+    own.set(id, kept);
+    this.#bytes += bytes;
+    if (own.size > MOST_OF_A_CLIENT) this.#drop(first(own)!);
+    while (this.#bytes > MOST_BYTES) this.#drop(this.#oldest()!);
+  }
+
+  /** An ended session, where it is still kept. */
+  get(owner: string, id: string): FinishedSession | undefined {
+    return this.#byOwner.get(owner)?.get(id);
+  }
+
+  /** Those of a client, the one that ended last first; of all clients where no owner is given. */
+  list(owner: string | undefined): FinishedSession[] {
+    if (owner !== undefined) return [...(this.#byOwner.get(owner)?.values() ?? [])].reverse();
+    const all = [...this.#byOwner.values()].flatMap(own => [...own.values()]);
+    return all.sort((a, b) => b.endedAt - a.endedAt);
+  }
+
+  /** An ended session of any client. */
+  find(id: string): FinishedSession | undefined {
+    for (const own of this.#byOwner.values()) {
+      const found = own.get(id);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  /** Forgets those that ended long ago. */
+  forget(now: number): void {
+    for (const own of this.#byOwner.values()) {
+      for (const session of own.values()) {
+        if (session.endedAt + KEEP_FINISHED_MS > now) break;
+        this.#drop(session);
+      }
+    }
+  }
+
+  #drop({ owner, id, bytes }: FinishedSession): void {
+    const own = this.#byOwner.get(owner)!;
+    own.delete(id);
+    this.#bytes -= bytes;
+    if (own.size === 0) this.#byOwner.delete(owner);
+  }
+
+  #oldest(): FinishedSession | undefined {
+    let oldest: FinishedSession | undefined;
+    for (const own of this.#byOwner.values()) {
+      const candidate = first(own)!;
+      if (!oldest || candidate.endedAt < oldest.endedAt) oldest = candidate;
+    }
+    return oldest;
+  }
+}
+
+function first(own: ReadonlyMap<string, FinishedSession>): FinishedSession | undefined {
+  const [session] = own.values();
+  return session;
+}

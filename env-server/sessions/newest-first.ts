@@ -1,0 +1,31 @@
+/** A member of the list, which holds its neighbors. */
+export interface Ordered<T> {
+  /** Opened next after it. */
+  newer: T | undefined;
+  /** Opened last before it. */
+  older: T | undefined;
+}
+
+/** Keeps members in the order in which they came, so that the newest are found without looking at all. */
+export class NewestFirst<T extends Ordered<T>> {
+  #newest: T | undefined;
+
+  add(member: T): void {
+    member.older = this.#newest;
+    if (this.#newest) this.#newest.newer = member;
+    this.#newest = member;
+  }
+
+  remove(member: T): void {
+    const { newer, older } = member;
+    if (newer) newer.older = older;
+    else if (this.#newest === member) this.#newest = older;
+    if (older) older.newer = newer;
+    member.newer = undefined;
+    member.older = undefined;
+  }
+
+  *[Symbol.iterator](): Generator<T> {
+    for (let member = this.#newest; member; member = member.older) yield member;
+  }
+}

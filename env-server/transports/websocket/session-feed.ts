@@ -1,0 +1,174 @@
+import { Type } from 'typebox';
+import { compileCheck } from '../../operations/dispatch/validation.ts';
+import type { Services } from '../../operations/operation.ts';
+import { EnvId, GroupId, type SessionCard } from '../../operations/schemas.ts';
+import { type CardEntry, type CardFilter, cardsHere } from '../../operations/sessions/cards.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { FrameIdSchema } from './protocol.ts';
+
+/** Between two looks at the sessions, in milliseconds: what changes more often is sent as it stands then. */
+export const LOOK_MS = 500;
+/** Every so many looks all sessions are looked at, so that nothing is missed that no longer changes. */
+const WHOLE_EVERY = 20;
+/** What a look reaches back beyond the last one, in milliseconds. */
+const OVERLAP_MS = 200;
+const DEFAULT_LIMIT = 60;
+const LARGEST_LIMIT = 200;
+/** Unsent bytes of a socket above which it gets no more until it has taken them. */
+const MOST_UNSENT_BYTES = 512 * 1024;
+/** Cards of one message at most; the others come with the next whole look. */
+const MOST_CARDS = 60;
+/** Sockets of one client, and of all, that may watch this process. */
+const MOST_OF_A_CLIENT = 16;
+const MOST_IN_ALL = 128;
+const RETRY_AFTER_SECONDS = 5;
+
+/** A frame that asks to watch. */
+export interface WatchFrame extends CardFilter {
+  readonly limit?: number;
+}
+
+/** @throws Problem `invalid_request` */
+export const checkWatch = compileCheck(
+  Type.Object(
+    {
+      id: FrameIdSchema,
+      op: Type.Literal('watch'),
+      env_id: Type.Optional(EnvId),
+      group_id: Type.Optional(GroupId),
+      client: Type.Optional(GroupId),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_LIMIT, default: DEFAULT_LIMIT })),
+    },
+    { additionalProperties: false },
+  ),
+  'watch',
+);
+
+/** One message to a watcher. */
+export interface FeedMessage {
+  /** Sessions that are new or changed. */
+  readonly sessions: readonly SessionCard[];
+  /** Ids of all sessions that are to be seen, newest first, the ended ones after the open ones; absent where they are as before. */
+  readonly order?: readonly string[];
+}
+
+interface FeedTarget {
+  /** Bytes that wait until the peer takes them. */
+  readonly bytesUnsent: number;
+  send(message: FeedMessage): void;
+}
+
+/** How many sockets watch, by client. */
+const watching = new Map<string, number>();
+let watchingInAll = 0;
+
+/**
+ * Sends a watcher what happens in its sessions. It looks at them at intervals instead of being told of every step, so
+ * that a step costs the same with and without watchers, and what a slow watcher does not take is never queued.
+ */
+export class SessionFeed {
+  readonly #services: Services;
+  readonly #principal: Principal;
+  readonly #frame: WatchFrame;
+  readonly #target: FeedTarget;
+  /** What the watcher knows of each session. */
+  readonly #known = new Map<string, string>();
+  #order = '';
+  #looks = 0;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  /** @throws Problem `too_many_requests` */
+  constructor(services: Services, principal: Principal, frame: WatchFrame, target: FeedTarget) {
+    const own = watching.get(principal.name) ?? 0;
+    if (own >= MOST_OF_A_CLIENT || watchingInAll >= MOST_IN_ALL) {
+      const detail =
+        own >= MOST_OF_A_CLIENT
+          ? `${own} sockets of this token watch already, the most there may be`
+          : `${watchingInAll} sockets watch already, the most this process serves`;
+      throw new Problem('too_many_requests', detail, { retryAfterSeconds: RETRY_AFTER_SECONDS });
+    }
+    watching.set(principal.name, own + 1);
+    watchingInAll++;
+    this.#services = services;
+    this.#principal = principal;
+    this.#frame = frame;
+    this.#target = target;
+  }
+
+  /** The first message; others follow until {@link stop}. */
+  async start(): Promise<FeedMessage> {
+    const message = await this.#look();
+    this.#plan();
+    return message ?? { sessions: [], order: [] };
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    const { name } = this.#principal;
+    const own = watching.get(name)! - 1;
+    if (own > 0) watching.set(name, own);
+    else watching.delete(name);
+    watchingInAll--;
+  }
+
+  #plan(): void {
+    if (this.#stopped) return;
+    this.#timer = setTimeout(() => this.#again(), LOOK_MS).unref();
+  }
+
+  async #again(): Promise<void> {
+    try {
+      if (this.#target.bytesUnsent <= MOST_UNSENT_BYTES) {
+        const message = await this.#look();
+        if (message && !this.#stopped) this.#target.send(message);
+      }
+    } finally {
+      this.#plan();
+    }
+  }
+
+  /** What is new since the last look; undefined for nothing. */
+  async #look(): Promise<FeedMessage | undefined> {
+    const whole = this.#looks++ % WHOLE_EVERY === 0;
+    const now = performance.now();
+    const withinMs = whole ? undefined : now - this.#lookedAt + OVERLAP_MS;
+    this.#lookedAt = now;
+    const entries = await this.#entries(withinMs);
+    const sessions: SessionCard[] = [];
+    for (const { id, version, card } of entries) {
+      if (!card || this.#known.get(id) === version || sessions.length >= MOST_CARDS) continue;
+      this.#known.set(id, version);
+      sessions.push(card);
+    }
+    const ids = entries.map(({ id }) => id);
+    const order = ids.join(' ');
+    if (sessions.length === 0 && order === this.#order) return undefined;
+    const isNew = order !== this.#order;
+    if (isNew) {
+      this.#order = order;
+      const present = new Set(ids);
+      for (const id of this.#known.keys()) if (!present.has(id)) this.#known.delete(id);
+    }
+    return { sessions, ...(isNew && { order: ids }) };
+  }
+
+  /** Of all processes that serve together; one that does not answer is left out. */
+  async #entries(withinMs: number | undefined): Promise<CardEntry[]> {
+    const { env_id, group_id, client, limit = DEFAULT_LIMIT } = this.#frame;
+    const { name, scopes } = this.#principal;
+    const question = { name, scopes: [...scopes], filter: { env_id, group_id, client }, limit, withinMs };
+    const others = this.#services.siblings?.askAll('cards', question) ?? [];
+    const answers = await Promise.allSettled([cardsHere(this.#services, question), ...others]);
+    const entries = answers.flatMap(answer =>
+      answer.status === 'fulfilled' ? (answer.value as CardEntry[]) : [],
+    );
+    const open = entries.filter(({ ended }) => !ended).sort((a, b) => b.serial - a.serial);
+    const ended = entries.filter(entry => entry.ended).sort((a, b) => b.serial - a.serial);
+    return [...open.slice(0, limit), ...ended.slice(0, limit)];
+  }
+}
