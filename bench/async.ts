@@ -115,7 +115,7 @@ function slowed(environment: AnyEnvironment, latencyMs: number): AnyEnvironment 
   };
 }
 
-/** Trains until the success wanted has been reached, in a run of its own. */
+/** Trains in a separate run until the wanted success rate is reached. */
 async function train(url: string, name: string, overrides: readonly string[]): Promise<RunFolder> {
   const settings = loadRunSettings(CONFIG, [
     `servers=[{"url":"${url}"}]`,

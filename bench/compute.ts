@@ -1,5 +1,5 @@
 /**
- * Training steps and decoding, in milliseconds and tokens a second, beside PyTorch and transformers on the same shapes
+ * Training steps and decoding, in milliseconds and tokens a second, next to PyTorch and transformers on the same shapes
  * where a Python with both is found.
  *
  *     npm run bench:compute [-- --rounds 5 --threads 1]
@@ -79,7 +79,7 @@ const reference = await Reference.start(python);
 console.log(
   reference === null
     ? `No ratio: ${python} has no torch and transformers (set RAGEN_PYTHON to one that has).`
-    : `Beside ${reference.versions}; ratios above 1 mean that we are faster.`,
+    : `Next to ${reference.versions}; ratios above 1 mean that we are faster.`,
 );
 const bandwidth = copyBandwidth();
 console.log(`A copy in memory reads and writes ${bandwidth.toFixed(1)} GB/s on one thread.`);

@@ -4,7 +4,7 @@
  *     npm run bench:environments [-- FrozenLake]
  *
  * Steps replay recorded random episodes, without and with the text observation after each step. What is computed is
- * timed by this thread's own time, what waits for others by the clock on the wall. Beside them stand the figures of
+ * timed by this thread's own time, what waits for others by the clock on the wall. For comparison they stand next to the figures of
  * RAGEN's Python environments on this class of machine.
  */
 
@@ -38,7 +38,7 @@ const PYTHON: { readonly [id: string]: Reference } = {
   },
 };
 
-/** Configurations beside the default one. */
+/** Configurations next to the default one. */
 const VARIANTS: { readonly [id: string]: readonly JsonObject[] } = {
   'Sokoban-v0': [{ preset: 'simple' }, { preset: 'larger' }],
 };

@@ -21,7 +21,7 @@ import { type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger } from './flags.ts';
 import { median } from './median.ts';
 
-/** Layers at most: more of a large shape do not fit beside each other, and do not fit the caches anyway. */
+/** Layers at most: more of a large shape do not fit next to each other, and do not fit the caches anyway. */
 const MAX_LAYERS = 8;
 const BLOCK = 32;
 const ROWS = [8, 16, 32, 64, 256];

@@ -2,8 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import type { LoopHeld } from './floods/loop-watch.ts';
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
+const LOOP_WATCH = new URL('./floods/loop-watch.ts', import.meta.url).href;
 
 /** What a server says of itself. */
 export interface Vitals {
@@ -14,7 +16,7 @@ export interface Vitals {
   readonly cpuSeconds: number;
 }
 
-/** The server as a process of its own, on the same port whenever it is started again. */
+/** The server as a separate process, on the same port after every restart. */
 export class ServerProcess {
   readonly #flags: readonly string[];
   #child: ChildProcess | undefined;
@@ -28,9 +30,12 @@ export class ServerProcess {
 
   async start(): Promise<void> {
     const port = this.origin === '' ? '0' : new URL(this.origin).port;
-    const child = spawn(process.execPath, [MAIN, '--port', port, '--log-level', 'info', ...this.#flags], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const program = ['--import', LOOP_WATCH, MAIN];
+    const child = spawn(
+      process.execPath,
+      [...program, '--port', port, '--log-level', 'info', ...this.#flags],
+      { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] },
+    );
     this.#child = child;
     const lines = createInterface({ input: child.stdout! });
     await new Promise<void>((resolve, reject) => {
@@ -58,6 +63,20 @@ export class ServerProcess {
     const pid = this.#child?.pid;
     if (pid === undefined) throw new Error('the server was not started');
     return pid;
+  }
+
+  /** Process ids of what handles requests. */
+  get pids(): number[] {
+    return this.#workers.size > 0 ? [...this.#workers.values()] : [this.pid];
+  }
+
+  /** How long its event loop was held since it was last asked; of several processes, that of the first. */
+  async loopHeld(): Promise<LoopHeld> {
+    const child = this.#child!;
+    const told = once(child, 'message');
+    child.send('tell');
+    const [held] = (await told) as [LoopHeld];
+    return held;
   }
 
   /** Ends it and waits until it has ended. */

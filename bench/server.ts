@@ -12,7 +12,7 @@ import {
 import { compare } from './server/compare.ts';
 
 /**
- * Steps per second of FrozenLake through every door, with auth, metrics, limits and expiry on, beside the least any
+ * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, next to the least any
  * server could do: a fixed reply of node:http, a ws echo, and batches answered without any work. Server and load are two
  * processes. All take turns, so that a machine that is slow for a while is slow for all of them; the median of the
  * rounds counts, the best tells what there is where others leave the machine alone.

@@ -4,7 +4,7 @@ import { reportText } from './soak/report.ts';
 import { runStage, type StageReport } from './soak/stage.ts';
 
 /**
- * A bounded load of mixed operations with faults, over every door: `npm run soak`. Every client compares what it is
+ * A bounded load of mixed operations with faults, over every transport: `npm run soak`. Every client compares what it is
  * told with what it has seen; the status is 1 where anything is not as it must be.
  */
 
@@ -27,7 +27,7 @@ interface Options {
 
 const options = new Command('soak')
   .description(
-    'Plays with all faults on a server of its own, and checks that nothing is lost, doubled or leaked.',
+    'Plays with all faults on a separate server, and checks that nothing is lost, doubled or leaked.',
   )
   .option('--seconds <n>', 'time played, shared by all stages', number(1), 120)
   .option('--clients <n>', 'connections at once', number(1), 16)

@@ -7,7 +7,7 @@ import { ServerProcess } from './server-process.ts';
 import { CASES, type Load, type Measured, type WorkerLoadCase } from './workers/load.ts';
 
 /**
- * Two workers against one. The load needs cores of its own: where there are too few of them, both share what there is,
+ * Two workers against one. The load needs separate cores: where there are too few of them, both share what there is,
  * and the ratio that cores would allow is that of the server's processor time for a step.
  */
 

@@ -201,7 +201,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     },
   }) as unknown as FastifyInstance;
 
-  // A logger of its own for every request costs more than a step.
+  // A separate logger for every request costs more than a step.
   server.setChildLoggerFactory(logger => logger);
   server.decorateRequest('principal');
   server.decorateRequest('trace', undefined);
@@ -245,7 +245,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     }, CLOSE_MS);
     done();
   });
-  // In a scope of its own: the plugin adds to every request around it.
+  // In a separate scope: the plugin adds to every request in it.
   await server.register(async scope => {
     await scope.register(fastifyWebsocket, {
       errorHandler(error, socket) {

@@ -344,7 +344,7 @@ export interface ProblemDocument {
   readonly persistence?: object;
 }
 
-/** An error with a code of the table; the doors turn it into a {@link ProblemDocument}. */
+/** An error with a code of the table; the transports turn it into a {@link ProblemDocument}. */
 export class Problem extends Error {
   readonly code: ProblemCode;
   readonly violations: readonly Violation[] | undefined;

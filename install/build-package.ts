@@ -1,6 +1,6 @@
 /**
  * Writes dist/, which the package holds instead of TypeScript, because Node strips no types below node_modules: JavaScript
- * and declarations at the paths of their sources, and beside them the files that programs read.
+ * and declarations at the paths of their sources, together with the files that programs read.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1050,7 +1050,7 @@ export interface components {
             timeout_ms?: number;
             /** @description Its id on the other server. */
             env_id: string;
-            /** @description Its configuration there; it is described and played under this one, whatever the session. */
+            /** @description Its configuration there; every session describes and plays it under this one. */
             config?: {
                 [key: string]: unknown;
             };

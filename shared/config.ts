@@ -163,7 +163,7 @@ function splitOverrides(
   return [overrides.filter(names), overrides.filter(override => !names(override))];
 }
 
-/** The names of parts as a list, whatever form they were given in. */
+/** The names of parts as a list, from any form they were given in. */
 function withNames(value: Json, key: string): Json {
   if (!isObject(value) || typeof value[key] !== 'string') return value;
   return { ...value, [key]: [value[key]] };

@@ -56,7 +56,7 @@ t.test('a pointer leads to what is wrong', async t => {
   t.same(pointers.sort(), ['/a~1b~0c', '/wrappers/0/name']);
 });
 
-t.test('of very many unknown keys a few are told, and what else is wrong all the same', async t => {
+t.test('of many unknown keys a few are named, together with all other faults', async t => {
   const many = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 1]));
   for (const value of [many, { ...many, wrappers: [] }, { wrappers: [{ ...many, name: 'a' }] }]) {
     const texts = told(value);

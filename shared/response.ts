@@ -44,7 +44,7 @@ const THINK_THEN_ANY = /<think>(.*?)<\/think>\s*(?:<answer>(.*?)<\/answer>|<ans>
 const ANY_ONLY = /()(?:<answer>(.*?)<\/answer>|<ans>(.*?)<\/ans>)/s;
 
 /**
- * Reads `<think>…</think><answer>a || b</answer>`: the first match counts, tags are case-sensitive, whatever stands
+ * Reads `<think>…</think><answer>a || b</answer>`: the first match counts, tags are case-sensitive, anything may stand
  * before and after is ignored (rule of RAGEN's context manager).
  *
  * @example
@@ -96,7 +96,7 @@ export interface ActionNames {
 }
 
 /**
- * Written actions as the environment takes them: names become ids, whatever their case, unknown ones are left out.
+ * Written actions as the environment takes them: names become ids regardless of case, unknown ones are left out.
  * Without names the environment reads text, and every action passes as written.
  */
 export function mapActions(actions: readonly string[], names?: ActionNames): readonly Json[] {

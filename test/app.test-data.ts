@@ -33,7 +33,7 @@ export interface TestApp extends App {
   open(more?: { [key: string]: Json }): Promise<string>;
 }
 
-/** A server with the test environments and a clock of its own, asked through real sockets, closed after the test. */
+/** A server with the test environments and a fake clock, asked through real sockets, closed after the test. */
 export async function testApp(t: Pick<Test, 'teardown'>, settings: Partial<Settings> = {}): Promise<TestApp> {
   let time = 1_000_000_000_000;
   const app = await createApp(

@@ -169,7 +169,7 @@ const held = {
   },
 } satisfies Environment<CountConfig, CountState>;
 
-/** Draws from a source of its own, which no environment may. */
+/** Draws from a private source, which no environment may. */
 const fickle = {
   ...counting,
   spec: spec('test/Fickle-v0'),

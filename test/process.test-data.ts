@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 import type { Json } from '../shared/json.ts';
 import type { Body } from './app.test-data.ts';
 
-/** The server as a process of its own, asked through real sockets. */
+/** The server as a separate process, asked through real sockets. */
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
 

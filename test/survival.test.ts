@@ -162,7 +162,7 @@ t.test(
       return row ? (JSON.parse(row.document) as StoredHead).episode.step : -1;
     };
     await until(() => written() >= 1 && hasReply(database));
-    // From here on it cannot write, and goes on all the same.
+    // From here on it cannot write, and still goes on.
     database.exec('BEGIN IMMEDIATE');
     const later = [await act(first, 'Down'), await act(first, 'Left')].map(({ body }) => body);
     t.same(await first.end('SIGKILL'), { code: null, signal: 'SIGKILL' });

@@ -70,7 +70,7 @@ export async function startProgram(
   throw new Error(`${command} ${args.join(' ')} ended before it listened`);
 }
 
-/** Starts an environment server of its own process. */
+/** Starts an environment server as a separate process. */
 export function startServer(t: Pick<Test, 'teardown'>, flags: readonly string[]): Promise<ChildProcess> {
   return startProgram(t, process.execPath, ['env-server/main.ts', ...flags]);
 }

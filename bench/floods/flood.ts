@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import type { ServerProcess } from '../server-process.ts';
 import { ATTACKS } from './attacks.ts';
+import type { LoopHeld } from './loop-watch.ts';
 import { type Latencies, Probe } from './probe.ts';
 
 const FLOODER = fileURLToPath(new URL('./flooder.ts', import.meta.url));
@@ -17,11 +19,13 @@ export interface FloodReport {
   readonly name: string;
   readonly livez: Latencies;
   readonly step: Latencies;
+  /** How long the server's event loop was held at a time. */
+  readonly loop: LoopHeld;
   /** Memory of the server before, the most it was during, and after the attack. */
   readonly rssBytes: readonly [before: number, peak: number, after: number];
 }
 
-/** Begins an attack in a process of its own; the function that it gives ends it. */
+/** Begins an attack in a separate process and returns the function that ends it. */
 export async function beginAttack(number: number, origin: string): Promise<() => Promise<void>> {
   const child = spawn(process.execPath, [FLOODER, String(number), origin], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -36,26 +40,24 @@ export async function beginAttack(number: number, origin: string): Promise<() =>
 }
 
 /** Attacks a server for so long, and measures what another client notices of it. */
-export async function flood(
-  number: number,
-  origin: string,
-  pid: number,
-  seconds: number,
-): Promise<FloodReport> {
-  const probe = new Probe(origin);
+export async function flood(number: number, server: ServerProcess, seconds: number): Promise<FloodReport> {
+  const { origin, pid } = server;
+  const probe = new Probe(origin, server.pids);
   await probe.start();
   const before = rssOf(pid);
   const end = await beginAttack(number, origin);
   await delay(WARM_UP_MS);
   probe.forget();
+  await server.loopHeld();
   let peak = before;
   for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(LOOK_MS)) {
     peak = Math.max(peak, rssOf(pid));
   }
   const latencies = await probe.stop();
+  const loop = await server.loopHeld();
   await end();
   await delay(AFTER_MS);
-  return { name: ATTACKS[number].name, ...latencies, rssBytes: [before, peak, rssOf(pid)] };
+  return { name: ATTACKS[number].name, ...latencies, loop, rssBytes: [before, peak, rssOf(pid)] };
 }
 
 /** Resident memory of a process, in bytes. */

@@ -1,6 +1,6 @@
 import { ATTACKS } from './attacks.ts';
 
-/** One attack in a process of its own: `node flooder.ts <number> <origin>`. It says that it has begun, and ends when it is killed. */
+/** One attack in a separate process: `node flooder.ts <number> <origin>`. It says that it has begun, and ends when it is killed. */
 
 const [number, origin] = process.argv.slice(2);
 const attack = ATTACKS[Number(number)];

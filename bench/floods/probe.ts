@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
+import { ProcessorWait } from './waiting.ts';
 
 /** Milliseconds that one kind of request took. */
 export interface Latencies {
@@ -9,24 +10,42 @@ export interface Latencies {
   readonly p50: number;
   readonly p99: number;
   readonly most: number;
+  /** The 99th percentile without the time for which the server or this client waited for a processor. */
+  readonly netP99: number;
+  /** The 99th percentile of the time for which this client waited for one. */
+  readonly ownP99: number;
+}
+
+/** What one request took, in milliseconds. */
+interface Taken {
+  readonly ms: number;
+  readonly serverWaited: number;
+  readonly ownWaited: number;
 }
 
 type Answer =
   | { readonly ok: true; readonly result: { readonly session_id: string } }
   | { readonly ok: false; readonly error: { readonly code: string } };
 
-/** A well-behaved client: asks now and then, one request at a time, and notes how long each takes. */
+/**
+ * A well-behaved client: asks now and then, one request at a time, and notes how long each takes. On a busy machine it
+ * tells what the server is to blame for from what both of them waited for a processor.
+ */
 export class Probe {
   readonly #origin: string;
   readonly #pauseMs: number;
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
   readonly #stopped = new AbortController();
-  readonly #lives: number[] = [];
-  readonly #steps: number[] = [];
+  readonly #lives: Taken[] = [];
+  readonly #steps: Taken[] = [];
+  readonly #server: readonly ProcessorWait[];
+  readonly #own = new ProcessorWait('self');
   #running: Promise<unknown> = Promise.resolve();
 
-  constructor(origin: string, pauseMs = 20) {
+  /** @param pids processes of the server: the one that waited most for a processor counts */
+  constructor(origin: string, pids: readonly number[], pauseMs = 20) {
     this.#origin = origin;
+    this.#server = pids.map(pid => new ProcessorWait(pid));
     this.#pauseMs = pauseMs;
   }
 
@@ -57,6 +76,8 @@ export class Probe {
     this.#stopped.abort();
     await this.#running;
     this.#agent.destroy();
+    for (const wait of this.#server) wait.close();
+    this.#own.close();
     return { livez: summary(this.#lives), step: summary(this.#steps) };
   }
 
@@ -65,11 +86,17 @@ export class Probe {
     this.#steps.length = 0;
   }
 
-  async #repeat(latencies: number[], ask: () => Promise<unknown>): Promise<void> {
+  async #repeat(taken: Taken[], ask: () => Promise<unknown>): Promise<void> {
     while (!this.#stopped.signal.aborted) {
+      const serverWaited = this.#server.map(({ ms }) => ms);
+      const ownWaited = this.#own.ms;
       const begin = performance.now();
       await ask();
-      latencies.push(performance.now() - begin);
+      taken.push({
+        ms: performance.now() - begin,
+        serverWaited: Math.max(0, ...this.#server.map(({ ms }, i) => ms - serverWaited[i])),
+        ownWaited: this.#own.ms - ownWaited,
+      });
       await delay(this.#pauseMs);
     }
   }
@@ -83,9 +110,18 @@ export class Probe {
   }
 }
 
-function summary(latencies: readonly number[]): Latencies {
-  const sorted = latencies.toSorted((a, b) => a - b);
-  const at = (share: number) =>
-    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
-  return { count: sorted.length, p50: at(0.5), p99: at(0.99), most: at(1) };
+function summary(taken: readonly Taken[]): Latencies {
+  const at = (share: number, of: (one: Taken) => number) => {
+    const sorted = taken.map(of).sort((a, b) => a - b);
+    return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  };
+  const all = ({ ms }: Taken) => ms;
+  return {
+    count: taken.length,
+    p50: at(0.5, all),
+    p99: at(0.99, all),
+    most: at(1, all),
+    netP99: at(0.99, ({ ms, serverWaited, ownWaited }) => Math.max(0, ms - serverWaited - ownWaited)),
+    ownP99: at(0.99, ({ ownWaited }) => ownWaited),
+  };
 }

@@ -10,7 +10,7 @@ const REQUESTS = 150;
 const TOKENS = ['all', 'play'];
 
 for (const seed of SEEDS) {
-  t.test(`the server keeps to its OpenAPI document, whatever it is asked: seed ${seed}`, async t => {
+  t.test(`the server keeps to its OpenAPI document for any request: seed ${seed}`, async t => {
     const app = await createApp({
       logLevel: 'silent',
       maxSessions: 1000,

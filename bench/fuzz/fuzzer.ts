@@ -119,7 +119,7 @@ class Fuzzer {
   }
 
   async #send(request: Request): Promise<void> {
-    switch (request.door) {
+    switch (request.transport) {
       case 'rest':
         return this.#sendRest(request);
       case 'raw':
@@ -207,7 +207,7 @@ class Fuzzer {
   }
 
   #complain(where: string, complaint: string, about: unknown): void {
-    // What differs from session to session makes no fault of its own.
+    // Faults that differ only between sessions count once.
     const key = `${where} ${complaint.replaceAll(/s[\w-]{16}|\d+/g, '#').slice(0, 120)}`;
     const known = this.#faults.get(key);
     if (known) {

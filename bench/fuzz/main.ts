@@ -6,7 +6,7 @@ import { Command } from 'commander';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { type FuzzReport, fuzz } from './fuzzer.ts';
 
-/** `npm run fuzz:api`: against a server of its own, or one that runs already. */
+/** `npm run fuzz:api`: against a server that it starts, or a running one. */
 
 const SERVER = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
 /** Of the server that is started: the second token may play only. */

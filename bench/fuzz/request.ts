@@ -2,7 +2,7 @@ import type { Bytes } from './values.ts';
 
 /** A request over HTTP as any client would send it. */
 export interface RestRequest {
-  readonly door: 'rest';
+  readonly transport: 'rest';
   /** The operation it was made from; what answers may be another one, or none. */
   readonly operation: string;
   readonly method: string;
@@ -16,7 +16,7 @@ export interface RestRequest {
 
 /** What no client would send, made of a request once its marks are filled: lengths are those of what is sent. */
 export interface RawRequest {
-  readonly door: 'raw';
+  readonly transport: 'raw';
   readonly request: RestRequest;
   readonly abuse: Abuse;
   /** A number that the abuse may use. */
@@ -38,7 +38,7 @@ export const SPOILT_ID = -1;
 
 /** Frames sent at once on a socket of their own: values, or texts as they are. */
 export interface SocketRequest {
-  readonly door: 'socket';
+  readonly transport: 'socket';
   readonly protocol: 'ragen.json' | 'ragen.msgpack';
   readonly frames: readonly (
     | { readonly value: { readonly [key: string]: unknown } }

@@ -113,7 +113,7 @@ export class Requests {
       .map(([name, value]) => `${name}=${encoded(value)}`)
       .join('&');
     return {
-      door: 'rest',
+      transport: 'rest',
       operation: route.name,
       method: route.method,
       path: search === '' ? path : `${path}?${search}`,
@@ -164,7 +164,7 @@ export class Requests {
       // A text that is no UTF-8 ends its socket, as RFC 6455 wants it.
       .filter(({ bytes, binary }) => binary || bytes.encoding === 'utf8');
     return fc.record({
-      door: fc.constant('socket' as const),
+      transport: fc.constant('socket' as const),
       protocol: fc.constantFrom('ragen.json' as const, 'ragen.json' as const, 'ragen.msgpack' as const),
       frames: fc
         .array(fc.oneof({ weight: 9, arbitrary: whole }, { weight: 1, arbitrary: odd }), {
@@ -189,7 +189,7 @@ export class Requests {
       .filter(({ path, headers }) => isPlain(path) && Object.values(headers).every(isPlain));
     return fc
       .tuple(request, fc.constantFrom(...ABUSES), fc.nat(100_000))
-      .map(([request, abuse, at]) => ({ door: 'raw', request, abuse, at }));
+      .map(([request, abuse, at]) => ({ transport: 'raw', request, abuse, at }));
   }
 }
 

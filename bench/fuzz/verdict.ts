@@ -105,7 +105,7 @@ function ofTrace(traceparent: unknown, error: unknown): string | undefined {
   return asked === undefined || trace_id === asked ? undefined : `its trace is ${trace_id}, not ${asked}`;
 }
 
-/** Of the reply to a frame or batch item, whatever it asked for. */
+/** Of the reply to any frame or batch item. */
 export function ofReply(contract: Contract, asked: unknown, reply: ReplyEnvelope): string | undefined {
   const { op, ...item } = (typeof asked === 'object' && asked !== null ? asked : {}) as {
     op?: unknown;

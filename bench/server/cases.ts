@@ -55,12 +55,24 @@ async function start(path: string, args: readonly string[]): Promise<{ origin: s
   throw new Error(`${path} ended before it listened`);
 }
 
+/** The clients of a case, connected. */
+export type Connected = readonly (readonly [Client, Player])[];
+
 /** Measures a case. */
-export async function play({ origin, connect, players }: LoadCase, seconds: number): Promise<LoadRow> {
-  const clients = await Promise.all(
-    players.map(async player => [await connect(origin, TOKEN), player] as const),
-  );
+export async function play(one: LoadCase, seconds: number): Promise<LoadRow> {
+  const clients = await connected(one);
   await measure(clients, WARM_UP_SECONDS);
+  const row = await measured(one, clients, seconds);
+  for (const [client] of clients) client.close();
+  return row;
+}
+
+export function connected({ origin, connect, players }: LoadCase): Promise<Connected> {
+  return Promise.all(players.map(async player => [await connect(origin, TOKEN), player] as const));
+}
+
+/** Lets connected clients of a case play for so long. */
+export async function measured({ origin }: LoadCase, clients: Connected, seconds: number): Promise<LoadRow> {
   const cpuSeconds = async () => ({
     all: await metric(origin, 'process_cpu_seconds_total'),
     user: await metric(origin, 'process_cpu_user_seconds_total'),
@@ -68,7 +80,6 @@ export async function play({ origin, connect, players }: LoadCase, seconds: numb
   const before = await cpuSeconds();
   const measurement = await measure(clients, seconds);
   const after = await cpuSeconds();
-  for (const [client] of clients) client.close();
   const micros = (key: 'all' | 'user') => (1e6 * (after[key] - before[key])) / measurement.steps;
   return { ...measurement, cpuMicroseconds: micros('all'), userMicroseconds: micros('user') };
 }
@@ -183,7 +194,7 @@ export async function crowdCases(sessions: number): Promise<LoadCase[]> {
   return [
     crowd(few, quiet, await openSessions(quiet, TOKEN, FEW_SESSIONS)),
     crowd(
-      `${FEW_SESSIONS} beside ${sessions}`,
+      `${FEW_SESSIONS} next to ${sessions}`,
       crowded,
       await openSessions(crowded, TOKEN, FEW_SESSIONS),
       few,

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ATTACKS } from '../floods/attacks.ts';
 import { beginAttack } from '../floods/flood.ts';
 import { type Latencies, Probe } from '../floods/probe.ts';
+import type { ServerProcess } from '../server-process.ts';
 
 /** What another client noticed of a flood. */
 export interface ObservedFlood {
@@ -29,7 +30,7 @@ const FLOODS = NAMES.map(name => {
 
 /** Carries out one attack after the other, each for so long, until it is stopped; measures another client's latencies. */
 export async function floods(
-  origin: string,
+  { origin, pids }: Pick<ServerProcess, 'origin' | 'pids'>,
   seconds: number,
   stopped: AbortSignal,
   note: (name: string) => unknown,
@@ -39,7 +40,7 @@ export async function floods(
     if (stopped.aborted) break;
     const { name } = ATTACKS[number];
     note(name);
-    const probe = new Probe(origin);
+    const probe = new Probe(origin, pids);
     await probe.start();
     const end = await beginAttack(number, origin);
     probe.forget();

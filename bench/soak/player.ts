@@ -323,7 +323,7 @@ export class Player {
     );
   }
 
-  /** Plays an episode once more in a session of its own. */
+  /** Plays an episode again in a separate session. */
   #playAgain(replay: Replay): Pending {
     const { episode, steps } = replay;
     if (replay.sessionId === '') {

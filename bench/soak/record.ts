@@ -21,7 +21,7 @@ export interface Episode {
 
 const SEEN = ['observation', 'reward', 'terminated', 'truncated'] as const;
 
-/** An episode from the reply to whatever began it. */
+/** An episode from the reply that began it. */
 export function begun({ episode_id, seed, observation }: JsonObject): Episode {
   return { id: String(episode_id), seed: seed as number | null, first: observation, steps: [] };
 }

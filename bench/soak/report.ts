@@ -6,11 +6,11 @@ import type { StageReport } from './stage.ts';
 /** Violations that are shown of one stage. */
 const MAX_SHOWN = 10;
 
-/** The median of the medians, and the largest 99th percentile. */
+/** The median of the medians, and the largest 99th percentiles. */
 function inMs(latencies: readonly Latencies[] | undefined): string {
   if (!latencies?.length) return '';
-  const most = Math.max(...latencies.map(({ p99 }) => p99));
-  return `${median(latencies.map(({ p50 }) => p50)).toFixed(1)} / ${most.toFixed(1)}`;
+  const most = (key: 'p99' | 'netP99') => Math.max(...latencies.map(one => one[key])).toFixed(1);
+  return `${median(latencies.map(({ p50 }) => p50)).toFixed(1)} / ${most('p99')} / ${most('netP99')}`;
 }
 
 /** The table of a soak, and what was wrong. */
@@ -35,8 +35,14 @@ export function reportText(reports: readonly StageReport[]): string {
     ],
     ['memory, warm → later', ({ rssBytes }) => (rssBytes ? rssBytes.map(inMb).join(' → ') : '')],
     ['memory, most during floods', ({ floods }) => (floods ? inMb(floods.peakBytes) : '')],
-    ['/livez during floods, p50 / p99 ms', ({ floods }) => inMs(floods?.seen.map(({ livez }) => livez))],
-    ['step during floods, p50 / p99 ms', ({ floods }) => inMs(floods?.seen.map(({ step }) => step))],
+    [
+      '/livez during floods, p50 / p99 / net p99 ms',
+      ({ floods }) => inMs(floods?.seen.map(({ livez }) => livez)),
+    ],
+    [
+      'step during floods, p50 / p99 / net p99 ms',
+      ({ floods }) => inMs(floods?.seen.map(({ step }) => step)),
+    ],
     ['left open at the end', ({ leaked }) => (leaked === undefined ? '' : String(leaked))],
     ['**violations**', ({ violations }) => String(violations.length)],
   ];

@@ -79,7 +79,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
     floods: {
       peakBytes: 150 * 1024 * 1024,
       seen: [20, 40].map(p99 => {
-        const latencies = { count: 9, p50: p99 / 10, p99, most: p99 };
+        const latencies = { count: 9, p50: p99 / 10, p99, most: p99, netP99: p99 / 2, ownP99: 1 };
         return { name: 'a flood', livez: latencies, step: latencies };
       }),
     },
@@ -99,6 +99,6 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| problems, by code \| wrong_step 7 \|/m);
   t.match(text, /^\| memory, warm → later \| 100 MB → 104 MB \|/m);
   t.match(text, /^\| memory, most during floods \| 150 MB \|/m);
-  t.match(text, /^\| step during floods, p50 \/ p99 ms \| 4\.0 \/ 40\.0 \|/m);
+  t.match(text, /^\| step during floods, p50 \/ p99 \/ net p99 ms \| 4\.0 \/ 40\.0 \/ 20\.0 \|/m);
   t.match(text, /^\| \*\*violations\*\* \| 0 \| 1 \|\n2 workers: a step was lost$/m);
 });

@@ -17,12 +17,12 @@ export type Reply =
   | { readonly ok: false; readonly error: ProblemDocument }
   | undefined;
 
-/** One way to talk to the server, on connections of its own. */
+/** One way to talk to the server, on separate connections. */
 export interface Transport {
   readonly name: string;
   /** Asks for several things at once. */
   ask(items: readonly Item[]): Promise<Reply[]>;
-  /** Cuts the connection, whatever is under way. */
+  /** Cuts the connection, also while requests are in flight. */
   drop(): void;
 }
 

@@ -15,7 +15,7 @@ t.test('who is silent for too long is named, once', async t => {
   t.same(monitor.look(9000), [], 'it is back');
 });
 
-t.test('whoever ended is not missed', async t => {
+t.test('a worker that ended is not reported as silent', async t => {
   const monitor = new HeartbeatMonitor(4, 0);
   monitor.heard(0, 0);
   monitor.forget(0);

@@ -12,7 +12,7 @@ import { DATABASE_FILE } from '../persistence/database.ts';
 import { workerOfSession } from '../sessions/placement.ts';
 import type { StoredHead } from '../sessions/stored-session.ts';
 
-/** Several processes behind one port, through real sockets: whatever is asked of any of them, all of them answer as one. */
+/** Several processes behind one port, through real sockets: each answers any request as one server would. */
 
 t.setTimeout(300_000);
 

@@ -17,7 +17,7 @@ export interface AuditedAttempt {
   readonly principal: Principal;
   readonly action: AuditAction;
   readonly envId: string;
-  /** As it was sent, of whatever type. */
+  /** As it was sent, of any type. */
   readonly definition: unknown;
 }
 

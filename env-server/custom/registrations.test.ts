@@ -227,7 +227,7 @@ t.test('what is composed follows what it is made of', async t => {
   t.match(String(shorter.body.detail), /me\/A-v0 is composed from .* and would no longer fit/);
 });
 
-t.test('all of it is there after a restart, whatever was registered first', async t => {
+t.test('all registrations are restored after a restart, in any order', async t => {
   const data = t.testdir();
   const first = await server(t, { data });
   t.match((await first.ask('POST', '/v1/envs', script)).body, { durable: true });
@@ -455,7 +455,7 @@ t.test('there are only so many', async t => {
   t.equal((await ask('PUT', at(tabular.env_id), { definition: tabular.definition })).status, 200);
 });
 
-t.test('registering is an operation of every door, and honors keys', async t => {
+t.test('every transport offers registering and honors keys', async t => {
   const { ask, server: app } = await server(t);
   const items = [
     { op: 'register', ...tabular },

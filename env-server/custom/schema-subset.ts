@@ -30,7 +30,7 @@ export const SUBSET = Object.entries(KEYWORDS)
 
 /**
  * The schema of a custom environment's configuration, options or actions: a subset of JSON Schema that is quick to
- * check whatever it says. Objects take only the properties they name.
+ * check regardless of content. Objects take only the properties they name.
  * @param pointer where it stands in the definition; every fault is noted there
  */
 export function compileSubset(schema: Json, pointer: string, faults: DefinitionFaults): TSchema {

@@ -7,7 +7,7 @@ import type { Scope } from '../sessions/principal.ts';
 /** Parameters, query and body of a request in one flat object, as frames carry them. */
 export type OperationInput = { readonly [key: string]: unknown };
 
-/** How the REST door writes a result that is not sent as JSON. */
+/** How REST writes a result that is not sent as JSON. */
 export interface Representation {
   readonly contentType: string;
   readonly body: string | Buffer;

@@ -22,7 +22,7 @@ import { step } from './sessions/step.ts';
 import { trajectory } from './sessions/trajectory.ts';
 import { validActions } from './sessions/valid-actions.ts';
 
-/** Every operation there is; each door offers all of them. */
+/** All operations; each transport offers all of them. */
 export const OPERATIONS: readonly Operation[] = [
   create,
   get,

@@ -18,7 +18,7 @@ t.test('a second server on one folder is refused, and told which process has it'
     const { code, text } = await output(second);
     t.equal(code, 1);
     t.match(text, `${data} is in use by another server (process ${first.child.pid} on `);
-    t.match(text, /Stop that one, or give this one a folder of its own with --data/);
+    t.match(text, /Stop that one, or give this one another folder with --data/);
   }
   t.equal((await first.ask('GET', '/livez')).status, 200);
   t.same(await first.end('SIGTERM'), { code: 0, signal: null });

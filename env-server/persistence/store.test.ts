@@ -60,7 +60,7 @@ t.test('what was committed is there although the database was never closed', asy
   t.same(again.environments(), [maze]);
 });
 
-t.test('an id is added once, whoever comes first', async t => {
+t.test('an id is added once', async t => {
   const folder = t.testdir();
   const [one, other] = [openStore(folder), openStore(folder)];
   t.teardown(() => {

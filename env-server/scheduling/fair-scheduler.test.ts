@@ -68,7 +68,7 @@ t.test('a client that comes during a flood has its turn after one slice', async 
   t.ok(count('flood') - before <= 2 * (SLICE_MS / 0.5), 'no more than a slice was between');
 });
 
-t.test('slices are short, whatever waits', async t => {
+t.test('slices are short, no matter what waits', async t => {
   const { loop, scheduler, flood } = setUp();
   flood(scheduler.lane('flooder'), 'flood', 500, 0.5);
   for (;;) {

@@ -11,7 +11,7 @@ const WORD_BITS = 32;
 /** Nobody can choose keys that share a slot. */
 const SALTS = [randomInt(2 ** WORD_BITS), randomInt(2 ** WORD_BITS)] as const;
 
-/** Keys that were used, by hashes of 64 bits and in their order: 16 to 32 bytes a key, whatever its length. */
+/** Keys that were used, by hashes of 64 bits and in their order: 16 to 32 bytes per key of any length. */
 export class KeyHashes {
   #hashes = new Uint32Array(0);
   /** Of a hash, its number + 1. */

@@ -43,7 +43,7 @@ export interface EpisodeSession {
   grow(bytes: number): void;
   /** @throws Problem `session_budget_exceeded`, `token_budget_exceeded`, `server_budget_exceeded` */
   requireRoomToPlay(bytes: number): void;
-  /** A step was taken; what came of it stands beside it where taking it again would not give the same. */
+  /** A step was taken; what came of it stands next to it where taking it again would not give the same. */
   stepped(action: Json, transition?: Transition<Json>, random?: RandomState): void;
   /** An exception in the environment ended the episode. */
   faulted(): void;
@@ -147,7 +147,7 @@ export class LiveEpisode {
     return result;
   }
 
-  /** Takes a recorded step again, whatever limits say by now. */
+  /** Takes a recorded step again, regardless of present limits. */
   redo(action: Json): MaybePromise<StepResult> {
     const { environment } = this.#session.variant;
     const transition = environment.playFor

@@ -371,7 +371,7 @@ export class SessionManager {
     this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
-  /** The process that had these sessions before this one ended without warning: ids that nobody knows may be of its own. */
+  /** The process that had these sessions before this one ended without warning: unknown ids may be its sessions. */
   recallCrash(): void {
     this.#ended.assumeLost(this.forgetAt);
   }

@@ -18,7 +18,7 @@ const SERIALS_PER_MS = MAX_PROCESSES;
 const rankOf = new Uint8Array(128);
 for (let rank = 0; rank < MAX_PROCESSES; rank++) rankOf[ID_CHARACTERS.charCodeAt(rank)] = rank;
 
-/** The process that keeps a session: its id says which, whatever their number was when it was opened. */
+/** The process that keeps a session: its id says which, for any number of processes when it was opened. */
 export function workerOfSession(sessionId: string, count: number): number {
   return (rankOf[sessionId.charCodeAt(PREFIX.length)] ?? 0) % count;
 }

@@ -32,7 +32,7 @@ export class Resumption {
   readonly #parts: ResumptionParts;
   readonly #continuity = new SessionContinuity();
   readonly #stop = new AbortController();
-  /** Stored by a server that ended in order: no records are missing, whatever is found. */
+  /** Stored by a server that ended in order: no records are missing. */
   readonly #atRest = new Set<string>();
   /** The last session that was recorded in full: those that follow may begin as it did. */
   #example: { readonly id: string; readonly episode: EpisodeState } | undefined;

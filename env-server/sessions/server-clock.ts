@@ -39,7 +39,7 @@ const SYSTEM: ClockSources = {
  */
 export class ServerClock {
   readonly #sources: ClockSources;
-  /** Of its own time over that of the monotonic clock. */
+  /** Its time minus that of the monotonic clock. */
   #lead: number;
 
   constructor(sources: ClockSources = SYSTEM) {
@@ -85,7 +85,7 @@ export class FakeClock {
   }
 
   goOnFrom(): void {
-    // Whoever moves it decides.
+    // The test that moves it decides.
   }
 }
 

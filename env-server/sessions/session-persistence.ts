@@ -189,7 +189,7 @@ export class SessionPersistence {
     const now = sessions.now();
     for (const row of rows.ended()) {
       if (!this.#share.ownsSession(row.id)) continue;
-      // Whatever the journal still has of it.
+      // What the journal still has of it.
       this.#resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
       if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
     }

@@ -284,7 +284,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
 
   /**
    * Does something under a request key, which is journaled in one record with what is done or, where that has no record
-   * of its own, with the reply.
+   * for itself, with the reply.
    */
   underKey<T>(key: string, operation: string, input: object, work: () => MaybePromise<T>): MaybePromise<T> {
     if (!this.#recorder) return work();
@@ -425,7 +425,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return snapshotId;
   }
 
-  /** Remembers an episode, whatever limits say. */
+  /** Remembers an episode, regardless of limits. */
   keep(episode: EpisodeState): string {
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#remember(snapshotId, episode);

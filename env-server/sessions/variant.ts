@@ -32,7 +32,7 @@ export class Variant {
   readonly bytes: number;
   /** Sessions that are open under it. */
   #sessions = 0;
-  /** Where its memory counts: with whoever opened the first of these sessions. */
+  /** The account that pays for its memory: that of the client who opened the first of these sessions. */
   #account: ByteAccount | undefined;
   #defaultOptions: JsonObject | undefined;
 

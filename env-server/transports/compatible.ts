@@ -7,7 +7,7 @@ import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 
-/** The doors for clients of other servers. */
+/** The transports for clients of other servers. */
 export async function addCompatibleTransports(
   app: FastifyInstance,
   dispatcher: Dispatcher,
@@ -19,16 +19,16 @@ export async function addCompatibleTransports(
   await addMcpRoutes(app, dispatcher, problemHandler);
 }
 
-const DOORS = '/compat/';
+const COMPATIBLE_ROUTES = '/compat/';
 const BASIC = /^basic (.+)$/i;
 
 /**
- * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these doors, as
+ * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these transports, as
  * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket.
  */
 export function authorizationOf(request: FastifyRequest | IncomingMessage): string | undefined {
   const authorization = request.headers.authorization ?? socketAuthorization(request);
-  const basic = request.url?.startsWith(DOORS) ? BASIC.exec(authorization ?? '') : null;
+  const basic = request.url?.startsWith(COMPATIBLE_ROUTES) ? BASIC.exec(authorization ?? '') : null;
   if (!basic) return authorization;
   const pair = Buffer.from(basic[1], 'base64').toString();
   return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;

@@ -170,7 +170,7 @@ t.test('a refused connection is closed although its client keeps it open and had
   await until(async () => (await connections()) === 0);
 });
 
-t.test('a server closes in time whatever its clients are in the middle of', async t => {
+t.test('a server closes in time while clients are busy', async t => {
   const app = await listening(t);
   const refused = await rawSocket(t, app);
   const answered = once(refused, 'data');

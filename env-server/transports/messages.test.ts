@@ -157,7 +157,7 @@ t.test('a socket that is asked for like a page says so', async t => {
   }
 });
 
-t.test('null for seed and options is the same as none, at every door', async t => {
+t.test('null for seed and options is the same as none on every transport', async t => {
   const app = await listening(t);
   const nothing = { seed: null, options: null };
   const created = await app.ask('POST', '/v1/sessions', { env_id: COUNTER, ...nothing, count: 2 });

@@ -6,7 +6,7 @@ import { plainResult } from '../operations/dispatch/forwarded-result.ts';
 import type { Principal } from '../sessions/principal.ts';
 
 /**
- * Runs an operation for a client that speaks another protocol, with the checks, limits and metrics of the other doors.
+ * Runs an operation for a client that speaks another protocol, with the checks, limits and metrics of the other transports.
  * @throws Problem, or what the environment code threw (see `problemOf`)
  */
 export function operate<T>(

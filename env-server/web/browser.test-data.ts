@@ -95,7 +95,7 @@ export const observation = (page: Page) => page.locator('.observation');
 /** The text of the last curl line. */
 export const lastCurl = (page: Page) => page.locator('.curl').textContent();
 
-/** One of the numbers beside the board. */
+/** One of the numbers next to the board. */
 export const figure = (page: Page, name: string) =>
   page.locator('.figures > div', { hasText: name }).locator('dd');
 

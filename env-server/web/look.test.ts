@@ -66,7 +66,7 @@ t.test('the theme is the system’s until it is switched, and stays switched', {
   t.equal(await background(), dark, 'the system is followed again');
 });
 
-t.test('whoever asks for less motion sees none', { skip }, async t => {
+t.test('a page under prefers-reduced-motion shows no motion', { skip }, async t => {
   const { page } = await openPlayground(t, '#/register', { context: { reducedMotion: 'reduce' } });
   const button = page.getByRole('button', { name: 'Check and register' });
   t.equal(await button.evaluate(element => getComputedStyle(element).transitionDuration), '0s');

@@ -38,7 +38,7 @@ export function altered(environment: AnyEnvironment, changes: Partial<AnyEnviron
   return { ...forwarding(environment, state => state), ...changes };
 }
 
-/** A layer's own part of the state beside the state of the environment that it wraps. */
+/** A layer's own part of the state next to the state of the environment that it wraps. */
 export type NestedState<Own> = Own & { readonly inner: Json };
 
 export interface NestedParts<Own> {
@@ -108,7 +108,7 @@ export function restart(
   );
 }
 
-/** All members of an environment as functions of its own state, found in a larger one by `unwrap`. */
+/** All members of an environment as functions of a layer's state, found in a larger one by `unwrap`. */
 function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json): AnyEnvironment {
   const { references } = environment;
   return {

@@ -21,7 +21,7 @@ const IPV4_IN_IPV6 = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 const VALUES_REMEMBERED = 1024;
 
 /**
- * Decides by `Host` whether a request was meant for this server. A web page can point a name of its own at this machine
+ * Decides by `Host` whether a request was meant for this server. A web page can point its own name at this machine
  * (DNS rebinding); its requests then look like those of the server's own pages, but for the name in `Host`.
  */
 export class AllowedHosts {

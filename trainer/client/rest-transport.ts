@@ -40,7 +40,7 @@ interface Message {
   readonly key?: string;
 }
 
-/** The REST door of a server: one attempt at one operation each call. */
+/** The REST transport of a server: each call is one attempt at one operation. */
 export class RestTransport {
   readonly #server: string;
   readonly #prefix: string;

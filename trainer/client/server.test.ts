@@ -248,7 +248,7 @@ t.test('what is no environment server is named', async t => {
   t.throws(() => new EnvServer({ url: 'http://a', weight: 0 }), /weight of http:\/\/a must be above 0/);
 });
 
-t.test('groups of a tag go where it is played, by weights of its own', async t => {
+t.test('groups of a tag go to the servers that play it, by its weights', async t => {
   const pool = openServers([
     { url: 'http://a:1', tagWeights: { Lake: 3, Web: 0 } },
     { url: 'http://b:1', tagWeights: { Room: 0 } },

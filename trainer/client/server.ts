@@ -29,7 +29,7 @@ export interface EnvServerSettings {
   readonly weight?: number;
   /** Its weight for groups of single tags, where it is another; 0: none of them. */
   readonly tagWeights?: { readonly [tag: string]: number };
-  /** Door for {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
+  /** Transport of {@link EnvServer.batched} calls: one WebSocket unless told otherwise. */
   readonly transport?: 'websocket' | 'http';
   /** Most requests in one batch. */
   readonly maxBatch?: number;
@@ -44,7 +44,7 @@ const CLOSING_GRACE_MS = 1_000;
 
 /**
  * The client of one environment server. Requests are repeated until they succeed, the failure is final or the server stays
- * away too long; whatever changes something carries a key, so that nothing happens twice.
+ * away too long. Every request that changes something carries a key, so that nothing happens twice.
  *
  * @example
  * const server = new EnvServer({ url: 'http://127.0.0.1:8080' });
@@ -108,7 +108,7 @@ export class EnvServer {
     return tag === undefined ? this.weight : (this.#tagWeights[tag] ?? this.weight);
   }
 
-  /** A request with a key of its own where it changes something: repeated as often as need be, it acts once. */
+  /** A request with a new key where it changes something: repeated as often as need be, it acts once. */
   request<O extends Operation>(op: O, input: OperationInput<O>): Request<O> {
     return needsKey(op) ? { op, input, key: this.#nextKey() } : { op, input };
   }

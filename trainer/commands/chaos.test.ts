@@ -19,7 +19,7 @@ const KILLED_AT = 3;
 /** The whole file takes seconds of processor time; a busy machine may need longer. */
 const MAX_MS = 300_000;
 
-/** The command `train` in a process of its own, which is halted at a step if it is to be. */
+/** The command `train` in a separate process, which can be halted at a step. */
 function trainer(t: Test, args: readonly string[], haltAt?: number): ChildProcess {
   const preload = haltAt === undefined ? [] : ['--import', HALT];
   const child = spawn(process.execPath, [...preload, TRAINER, 'train', ...args, '--quiet'], {

@@ -4,8 +4,8 @@ import type { ChildProcess } from 'node:child_process';
 const KILLED_STATUS = 143;
 
 /**
- * A program of ours in a process of its own, outside our process group: Ctrl-C reaches it only through us. A channel to us
- * tells it when we are gone, in whatever way, and it ends.
+ * A program of ours in a separate process, outside our process group: Ctrl-C reaches it only through us. A channel to us
+ * tells it when we are gone for any reason, and it ends.
  */
 export interface ChildProgram {
   readonly pid: number;

@@ -17,7 +17,7 @@ export const SweepSettings = Type.Object(
     overrides: Type.Array(Type.String(), { default: [] }),
     /** Variants by name, with settings of their own; empty: one without any. */
     variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
-    /** Values by key: every combination is a variant of its own. */
+    /** Values by key: every combination is a separate variant. */
     grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
   },
   { additionalProperties: false },

@@ -20,7 +20,7 @@ export interface SweepOptions {
 }
 
 /**
- * The command `sweep`: runs of a list, one after another, each in a process of its own. Runs that are done are skipped and
+ * The command `sweep`: runs of a list, one after another, each in a separate process. Runs that are done are skipped and
  * unfinished ones go on, so a sweep that was stopped or killed is continued by the same command.
  * @returns the exit status: 0 when all runs are done
  * @throws ConfigError for a file or settings that are wrong, before anything runs

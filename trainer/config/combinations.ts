@@ -5,7 +5,7 @@ import { curriculumFaults } from '../rollout/curriculum.ts';
 import { filterSettings, lossSettings, needsProximal } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
-/** A setting that cannot stand beside the others, and why. */
+/** A setting that cannot stand next to the others, and why. */
 export interface SettingConflict {
   readonly key: string;
   readonly message: string;
@@ -151,7 +151,7 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   if (policy.lora && policy.init === 'scratch') {
     add(
       'policy.lora',
-      'adapters are learned beside a model that can do something already: name one with policy.init: <folder>',
+      'adapters are learned next to a model that can do something already: name one with policy.init: <folder>',
     );
   }
   if (policy.lora && policy.lora.dropout !== 0) {
@@ -177,7 +177,7 @@ function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
   if (curriculum) {
     for (const fault of curriculumFaults(curriculum, train_tags)) add('rollout.curriculum', fault);
     if (named.length > 0)
-      add('rollout.n_groups', 'stands beside rollout.curriculum, which gives the groups: use one');
+      add('rollout.n_groups', 'stands next to rollout.curriculum, which gives the groups: use one');
     return found;
   }
   if (named.length === 0) {

@@ -27,7 +27,7 @@ export async function criticShape(
   return withoutHead(critic.init === null ? policy : await readShape(critic.init, settings));
 }
 
-/** What a critic has of a shape: no output layer of its own. */
+/** What a critic has of a shape: no output layer. */
 function withoutHead(config: DecoderConfig): DecoderConfig {
   return { ...config, tiedEmbeddings: true };
 }

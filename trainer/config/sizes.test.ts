@@ -29,7 +29,7 @@ t.test('with adapters only these and the value head are learned', async t => {
   t.equal(bytes(/reference/), 4 * sizes.trained);
 });
 
-t.test('a critic of its own learns as many weights again, and shares the base of adapters', async t => {
+t.test('a separate critic learns as many weights again, and shares the base of adapters', async t => {
   const sizes = (over: object, shape = config, critic = shape) =>
     runSizes(settingsOf({ policy: { workers: 1, critic: {}, ...over } }), shape, critic);
   const whole = runSizes(settingsOf({ policy: { workers: 1 } }), config);
@@ -49,11 +49,7 @@ t.test('a critic of its own learns as many weights again, and shares the base of
   const own = bytes(sizes({ critic: { init: 'elsewhere' } }, adapted), 'critic (');
   t.equal(own, 4 * (5 * adapters + whole.parameters - 65));
   const onGpu = bytes(sizes({ runtime: 'webgpu' }, adapted), 'critic (');
-  t.equal(
-    onGpu,
-    4 * (4 * adapters + whole.parameters - 65),
-    'a device of its own, with one sum of gradients',
-  );
+  t.equal(onGpu, 4 * (4 * adapters + whole.parameters - 65), 'a separate device, with one sum of gradients');
 });
 
 t.test('memory grows with workers, open episodes and a reference', async t => {

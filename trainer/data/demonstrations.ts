@@ -9,7 +9,7 @@ export interface Demonstration {
   readonly lossMask: Uint8Array;
 }
 
-/** Scripts sample nothing; the collector asks for settings all the same. */
+/** Scripts sample nothing, but the collector needs settings. */
 const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };
 
 /**

@@ -113,7 +113,7 @@ function advantageSequence(
   };
 }
 
-/** Estimates of a critic of its own, or those that came with the tokens. */
+/** Estimates of a separate critic, or those that came with the tokens. */
 function valuesOf(sample: EpisodeSample, { values }: LaterScores): Float32Array | undefined {
   return values ? known(values, sample) : sample.values;
 }

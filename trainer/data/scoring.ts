@@ -58,7 +58,7 @@ export interface LaterScores {
   readonly reference?: SampleLogProbs;
   /** log π under the weights that the update starts from, where the loss takes them. */
   readonly proximal?: SampleLogProbs;
-  /** What a critic of its own expects, where there is one. */
+  /** What a separate critic expects, where there is one. */
   readonly values?: SampleValues;
 }
 

@@ -90,7 +90,7 @@ t.test(
   },
 );
 
-/** A policy that writes one word of a distribution over four, whatever it sees; or what it sees. */
+/** A policy that writes one word of a fixed distribution over four, or repeats what it sees. */
 t.test(
   'toy policies: copying has all the information, a fixed distribution none, one string neither',
   async t => {

@@ -89,7 +89,7 @@ export function diagnoseCollapse(
 const AFTER_FILTER = 'grad_norm';
 const BEFORE_FILTER = 'grad_norm_prefilter';
 
-/** The gradient decomposition after the filter, and before it under a prefix of its own where the settings say so. */
+/** The gradient decomposition after the filter, and before it under a separate prefix where the settings say so. */
 export async function diagnoseGradients(
   parts: DiagnosingParts,
   { episodes, filtered, sequences }: DiagnosedBatch,

@@ -43,7 +43,7 @@ export interface DecoderConfig {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | readonly number[] | null;
   readonly padTokenId: number | null;
-  /** Adapters beside the weights; not part of `config.json`. */
+  /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
 }
 

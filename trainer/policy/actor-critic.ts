@@ -18,8 +18,8 @@ import type {
 export const CRITIC_FOLDER = 'critic';
 
 /**
- * A policy whose values a critic of its own estimates: a second model that learns beside it, from the same mini-batches, at a
- * rate of its own. Its weights and its optimizer's state are kept in a folder within the policy's.
+ * A policy whose values a separate critic estimates: a second model that learns from the same mini-batches, at a
+ * separate rate. Its weights and its optimizer's state are kept in a folder within the policy's.
  */
 export class ActorCritic implements Policy {
   readonly actor: LocalPolicy;

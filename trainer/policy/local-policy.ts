@@ -173,7 +173,7 @@ export class LocalPolicy implements Policy {
     return this.#inTurn(() => this.#pool.scoreContinuations(requests, settings.temperature));
   }
 
-  /** Values of the states before masked tokens, by the value head. @throws RangeError where there is none */
+  /** Values of the states before trained tokens, by the value head. @throws RangeError where there is none */
   async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
     if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
     const scores = await this.#score(sequences, { temperature: 1 }, false);

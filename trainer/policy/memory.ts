@@ -7,7 +7,7 @@ const GIBIBYTE = 2 ** 30;
 export interface WeightCounts {
   /** Those that are learned. */
   readonly trained: number;
-  /** Those that stay as they are beside adapters. */
+  /** Those that stay as they are next to adapters. */
   readonly frozen: number;
 }
 

@@ -40,7 +40,7 @@ export interface ModelState {
   readonly config: DecoderConfig;
   /** Where it was found; null from scratch. */
   readonly folders: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learned. */
+  /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** What is learned. */
   readonly weights: ParameterStore;
@@ -54,11 +54,11 @@ export interface LocalPolicyOptions {
   readonly model: DecoderConfig | string | ModelState;
   /** Folder of the base where `model` is an adapter; where its config says, when absent. */
   readonly base?: string;
-  /** Adapters to learn beside the model, which then stays as it is; an adapter's folder brings its own. */
+  /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
   readonly lora?: LoraConfig;
   /** Seeds fresh weights. */
   readonly seed: number;
-  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, whatever is given. */
+  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */
   readonly workers?: number;
   /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
   readonly threads?: number;
@@ -88,9 +88,9 @@ export interface LocalPolicyOptions {
   readonly tokenBudget?: number;
   /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
   readonly packing?: boolean;
-  /** While it learns, computes each layer a second time on the way back instead of keeping all that it held. */
+  /** Gradient checkpointing: while it learns, computes each layer again in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
-  /** Written beside the weights: a tokenizer's files by name. */
+  /** Written next to the weights: a tokenizer's files by name. */
   readonly files?: { readonly [name: string]: string };
 }
 
@@ -102,7 +102,7 @@ export interface PolicyParts {
   readonly maxSequenceLength: number;
   /** Where the model was found; null from scratch. */
   readonly place: ModelFolders | null;
-  /** What stays as it is beside adapters; null where everything is learned. */
+  /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
   /** Adapters that a reference is made of; null without adapters. */
   readonly reference: ParameterStore | null;

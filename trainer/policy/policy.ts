@@ -29,14 +29,14 @@ export interface Policy {
 
   /**
    * log p(continuation | prompt) in nats, summed over the continuation's tokens, under the current weights: an array for each
-   * request. Every prompt goes through the model once, whatever the number of its continuations. No grammar is applied.
+   * request. Prefix caching: every prompt is prefilled once for all of its continuations. No grammar is applied.
    */
   scoreContinuations(
     requests: readonly ContinuationRequest[],
     settings?: ScoreSettings,
   ): Promise<Float64Array[]>;
 
-  /** Values of the states before masked tokens, by a critic of its own; absent where there is none. */
+  /** Values of the states before trained tokens, by a separate critic; absent where there is none. */
   estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
 
   /** One optimizer step on a mini-batch; micro-batching inside changes nothing. */
@@ -57,7 +57,7 @@ export interface Policy {
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Writes weights, config and tokenizer in the Hugging Face layout, optimizer state beside them. */
+  /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. */
   save(folder: string): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
@@ -119,7 +119,7 @@ export interface GradientSettings {
 
 export interface UpdateSettings extends GradientSettings {
   readonly optimizer: OptimizerSettings;
-  /** Of a critic of its own, where there is one. */
+  /** Of a separate critic, where there is one. */
   readonly critic?: OptimizerSettings;
 }
 

@@ -93,7 +93,7 @@ function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer)
   const template = tokenizer.chatTemplate;
   if (!template) {
     throw new Error(
-      'the `chat` prompt needs a chat template, and this tokenizer has none: add chat_template.jinja beside its ' +
+      'the `chat` prompt needs a chat template, and this tokenizer has none: add chat_template.jinja next to its ' +
         'tokenizer.json, or choose the `compact` prompt',
     );
   }

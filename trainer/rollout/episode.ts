@@ -28,7 +28,7 @@ export interface Turn {
 
 /**
  * A token sequence to train on. An episode is one of them as long as the whole of it fits the policy's context and the
- * context mode is `full`; otherwise every turn, or every stretch of turns between two cuts, is one of its own.
+ * context mode is `full`; otherwise every turn, or every stretch of turns between two cuts, is a separate one.
  */
 export interface EpisodeSample {
   /** Prompt and response tokens in order. The arrays below run over them. */

@@ -51,7 +51,7 @@ const { episodes: GOLDEN } = JSON.parse(
 
 const TOLERANCE = 1e-6;
 
-/** The rows of a state, whatever stands above them. */
+/** The rows of a state without what stands above them. */
 const gridOf = (state: string): string => state.slice(state.lastIndexOf(':') + 1).trim();
 
 /** How a tag of the golden file is played here: the same start, pinned. */

@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 
 const MAIN = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
 
-/** An environment server in a process of its own. What is asked of it is done one after the other. */
+/** An environment server in a separate process. Requests run one after the other. */
 export interface ServerProcess {
   readonly url: string;
   /** Ends it at once, as a crash would. */

@@ -5,7 +5,7 @@ import { BUILT_IN, createRegistry } from '../../env-server/environments/registry
 import type { EnvServerSettings } from '../client/server.ts';
 import { openServers, type ServerPool } from '../client/servers.ts';
 
-/** An environment server in this process on a port of its own, and a client for it; both end with the test. */
+/** An environment server in this process on a free port, and a client for it; both end with the test. */
 export async function serve(
   t: Test,
   settings: Partial<EnvServerSettings> = {},

@@ -15,7 +15,7 @@ export interface StalenessState {
 }
 
 /**
- * Episodes that may start now: min(concurrency − running, (η + v + 1)·B − (accepted + running)). Whoever starts is then
+ * Episodes that may start now: min(concurrency − running, (η + v + 1)·B − (accepted + running)). An episode that starts is then
  * trained on at most η versions later, as long as older episodes are taken first.
  *
  * Source: AReaL (Fu et al., 2025), staleness-aware training; areal `StalenessManager.get_capacity`.

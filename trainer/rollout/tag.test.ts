@@ -1,7 +1,7 @@
 import t from 'tap';
 import { planGroups } from './tag.ts';
 
-t.test('every group has a seed of its own, counted up over the tags', async t => {
+t.test('every group has its own seed, counted up over the tags', async t => {
   const plans = planGroups({
     tags: [
       { tag: 'a', groups: 2 },

@@ -27,7 +27,7 @@ export interface GroupPlan {
 }
 
 /**
- * The groups of one collection: tag after tag, every group with a seed of its own, counted up from `firstSeed`. Training
+ * The groups of one collection: tag after tag, every group with its own seed, counted up from `firstSeed`. Training
  * advances `firstSeed` by the number of groups each iteration; validation always gives the same.
  */
 export function planGroups(plan: {

@@ -30,10 +30,7 @@ export function adapterRoutes(
     access.admin(request.headers.authorization);
     const { lora_name, lora_path, load_inplace } = parseLoad(request.body);
     if (load_inplace) {
-      throw badRequest(
-        'load_inplace is not supported: load each version under a name of its own',
-        'load_inplace',
-      );
+      throw badRequest('load_inplace is not supported: load each version under its own name', 'load_inplace');
     }
     await models.load(lora_name, lora_path);
     return reply.type('text/plain').send(`Success: LoRA adapter '${lora_name}' added successfully.`);

@@ -106,7 +106,7 @@ export class Models {
   }
 
   /**
-   * Loads an adapter of the base, or another model of the same shape, under a name of its own. Requests that are open are not
+   * Loads an adapter of the base, or another model of the same shape, under its own name. Requests that are open are not
    * touched.
    * @throws ApiError 400 for a name that is taken, too many adapters, or a folder that does not fit
    */
@@ -208,7 +208,7 @@ export class Models {
     );
   }
 
-  /** The adapter in a folder beside the weights of the base, which are in memory once. */
+  /** The adapter in a folder next to the weights of the base, which are in memory once. */
   async #adapted(folder: string, config: DecoderConfig): Promise<ModelState> {
     const { base, weights } = await this.#base.policy.weightsNow();
     const adapter = new ParameterStore(loraSpecs(config, config.lora!));

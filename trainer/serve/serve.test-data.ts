@@ -26,7 +26,7 @@ export interface TestReply {
   readonly body: ReturnType<typeof JSON.parse>;
 }
 
-/** A server of a folder on a port of its own; it ends with the test. */
+/** A server of a folder on a free port; it ends with the test. */
 export async function startServer(
   t: Pick<Test, 'teardown'>,
   folder: string,

@@ -31,7 +31,7 @@ export interface Tracker extends MetricSink {
 export type OpenSink = (rows: number) => MetricSink;
 
 /**
- * Writes JSON Lines always, TensorBoard events where asked, and whatever else is given. Rows that an earlier session of the
+ * Writes JSON Lines always, TensorBoard events where asked, and any other given sinks. Rows that an earlier session of the
  * run wrote after its last checkpoint are removed first: what they tell of will happen again and must not count twice.
  * @param files JSON Lines of metrics and of tables
  * @param done the last step and the last validation that the checkpoint knows; −1 for none

@@ -150,7 +150,7 @@ t.test('sessions of a resumed run share its id, and their rows are counted on', 
   second.write(2, { loss: 2 });
   await second.close();
   const files = filesIn(folder);
-  t.equal(files.length, 2, 'a file of its own each, also within a second');
+  t.equal(files.length, 2, 'a separate file each, also within a second');
   const logs = files.map(file => readLog(file).records);
   t.equal(logs[0][1].run!.run_id, logs[1][1].run!.run_id);
   t.equal(logs[1].find(({ history }) => history)!.history!.step.num, 1);

@@ -8,7 +8,7 @@ import type { MetricSink } from './tracker.ts';
 
 export interface WandbSettings {
   readonly project: string;
-  /** Null: the default of whoever uploads. */
+  /** Null: the uploader's default. */
   readonly entity: string | null;
   readonly group: string | null;
   readonly tags: readonly string[];

@@ -62,7 +62,7 @@ export function initialState(startSeed: number): TrainerState {
 }
 
 /**
- * Writes policy and state beside the other checkpoints and moves them into place in one step: a checkpoint is
+ * Writes policy and state next to the other checkpoints and moves them into place in one step: a checkpoint is
  * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
  * is the same, and gets the new state.
  * @param savePolicy writes the policy, optimizer included, into the folder given

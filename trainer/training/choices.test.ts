@@ -20,7 +20,7 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
   const train = async (over: Json): Promise<Row[]> =>
     trainingRows(await trainTiny(tinySettings(url, folder, `run-${runs++}`, over)));
 
-  await t.test('KL in the loss starts at 0 beside the policy that training found', async t => {
+  await t.test('KL in the loss starts at 0 next to the policy that training found', async t => {
     const [first, second] = await train({
       loss: { kl: { coefficient: 0.1 } },
       algorithm: { mini_batch_size: 16 },

@@ -24,7 +24,7 @@ const files = (run: RunFolder) =>
     ])
     .sort();
 
-t.test('a run with a critic of its own', { timeout: MAX_MS }, async t => {
+t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
   const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);

@@ -19,7 +19,7 @@ const learned = (run: RunFolder) =>
     readFileSync(join(policyOf(run), name)).toString('base64'),
   );
 
-t.test('adapters are taught and trained beside a base that stays as it is', { timeout: MAX_MS }, async t => {
+t.test('adapters are taught and trained next to a base that stays as it is', { timeout: MAX_MS }, async t => {
   const [{ name: url }] = (await serve(t)).servers;
   const folder = t.testdir();
   const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);

@@ -28,7 +28,7 @@ const settings = settingsOf({
   training: { steps: 4 },
 });
 
-t.test('before and after stand beside the random and the optimal policy', async t => {
+t.test('before and after stand next to the random and the optimal policy', async t => {
   const run = runFolderAt(t.testdir());
   mkdirSync(run.path, { recursive: true });
   const summary = writeReport(run, settings, { state, ended: 'finished' });

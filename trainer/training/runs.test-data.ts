@@ -42,7 +42,7 @@ export function tinySettings(url: string, folder: string, name: string, over: Js
   return settings;
 }
 
-/** Trains a tiny run in a folder of its own. */
+/** Trains a tiny run in a separate folder. */
 export async function trainTiny(
   settings: RunSettings,
   progress: Progress = silentProgress,

@@ -10,7 +10,7 @@ import { dump } from '../tensor/runtime/dump.ts';
 
 export interface UpdatePlan {
   readonly settings: UpdateSettings;
-  /** Passes over the batch, each in an order of its own. */
+  /** Passes over the batch, each in another order. */
   readonly epochs: number;
   /** Sequences of one optimizer step; the batch is cut into steps of nearly equal size, none larger. */
   readonly miniBatch: number;

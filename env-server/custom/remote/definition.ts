@@ -83,7 +83,7 @@ export const RagenDefinition = closed(
     ...access,
     env_id: Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'Its id on the other server.' }),
     config: Type.Optional(
-      bag('Its configuration there; it is described and played under this one, whatever the session.'),
+      bag('Its configuration there; every session describes and plays it under this one.'),
     ),
     wrappers: Type.Optional(Wrappers),
     title: Type.Optional(about.title),

@@ -239,7 +239,7 @@ export class Endpoint {
     if (pause > 0) {
       throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
     }
-    // Later, so that whoever traces what an environment reads does not see the clocks of connections.
+    // Later, so that a trace of what an environment reads does not include the clocks of connections.
     await Promise.resolve();
     const signal = AbortSignal.timeout(this.timeoutMs);
     for (let attempt = 0; ; attempt++) {

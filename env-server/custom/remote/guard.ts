@@ -60,7 +60,7 @@ export type Resolve = (hostname: string) => Promise<readonly Address[]>;
 export interface GuardSettings {
   /** Host names that may be reached, separated by commas; `*.example.org` stands for all below it, `*` for all. */
   readonly remoteHosts: string;
-  /** Networks inside the special ranges that may be reached all the same, e.g. `127.0.0.1/32`, separated by commas. */
+  /** Networks inside the special ranges that stay reachable, e.g. `127.0.0.1/32`, separated by commas. */
   readonly remoteNetworks: string;
 }
 

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../shared/json.ts';
 
 /**
- * What both sides of OpenEnv's protocol agree on: the client of remote environments here and the door in `compat/openenv`.
+ * What both sides of OpenEnv's protocol agree on: the client of remote environments here and the transport in `transports/openenv`.
  * After `src/openenv/core/env_server` (`types.py`, `http_server.py`) of OpenEnv.
  */
 

@@ -18,7 +18,7 @@ export interface OpenEnvTransport {
   close(session: string): Promise<void>;
 }
 
-/** The service says that the action is not one of its own; nothing was done. */
+/** The service does not know the action; nothing was done. */
 export class InvalidAction extends Error {}
 
 /** @throws BadAnswer */

@@ -61,7 +61,7 @@ export async function learnOpenEnv(
 }
 
 /**
- * A service that speaks the protocol of OpenEnv, over a WebSocket of its own for each episode or over HTTP. Its `done`
+ * A service that speaks the protocol of OpenEnv, over a separate WebSocket for each episode or over HTTP. Its `done`
  * is our `terminated`; an episode is a success when it is done with a reward above 0.
  * @throws Problem `invalid_request`
  */

@@ -36,7 +36,7 @@ t.test(
     const sealed = sealedBy(secrets);
     t.equal(statSync(file).mode & 0o777, 0o600);
     t.notMatch(JSON.stringify(sealed), /balloons/);
-    t.not(JSON.stringify(sealed), JSON.stringify(sealedBy(secrets)), 'each time with a nonce of its own');
+    t.not(JSON.stringify(sealed), JSON.stringify(sealedBy(secrets)), 'each time with a new nonce');
     const later = new HeaderSecrets(settings(file));
     t.equal(later.open(ENV_ID, 'Authorization', sealed, 'a.test'), SECRET);
     t.throws(() => later.open('me/Other-v0', 'authorization', sealed, 'a.test'), /was altered/);
@@ -70,7 +70,7 @@ t.test('variables are taken where the operator allows them', async t => {
   t.throws(() => open('RAGEN_SECRET_A', ''), /may not be sent/);
 });
 
-t.test('what is shown has names and references, whatever was sent', async t => {
+t.test('replies show names and references, never values', async t => {
   t.same(withoutSecrets({ headers: { a: 'x', b: { $env: 'B' }, c: { $sealed: 's' }, d: 5 } }), {
     headers: { a: '(not shown)', b: { $env: 'B' }, c: '(not shown)', d: '(not shown)' },
   });

@@ -141,7 +141,7 @@ export function hasLiteralHeaders({ headers }: JsonObject): boolean {
   return isObject(headers) && Object.values(headers).some(value => typeof value === 'string');
 }
 
-/** A definition, of whatever form, without the values of its headers; references to variables stay. */
+/** A definition of any form without the values of its headers; references to variables stay. */
 export function withoutSecrets<T>(definition: T): T {
   if (!isObject(definition) || !isObject(definition.headers)) return definition;
   const headers = Object.entries(definition.headers).map(([name, value]) => [

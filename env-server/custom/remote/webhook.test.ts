@@ -66,7 +66,7 @@ async function playing(t: Test, more: Partial<WebhookDefinition> = {}) {
   return { ...service, environment, received, begin };
 }
 
-t.test('keeps the contract, with and without a state of its own', async t => {
+t.test('keeps the contract with and without state', async t => {
   for (const capabilities of [{}, { snapshot: true }, { seed: false }, { valid_actions: true }]) {
     const { environment, episodes } = await playing(t, { capabilities });
     t.same((await checkEnvironment(environment, { episodes: 2, steps: 8 })).findings, []);

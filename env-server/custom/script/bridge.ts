@@ -75,7 +75,7 @@ function bridge(random: typeof Random): unknown {
       result = { reward, terminated, truncated, info };
     }
     const json = text(`the state that ${op} gives`, after);
-    // The script sees what a restored state would show it, whatever JSON has left out.
+    // The script sees what a restored state would show it: JSON may have left something out.
     const plain = parse(json);
     result.seen = script.observe(plain);
     if (script.validActions) result.valid = script.validActions(parse(json));

@@ -135,7 +135,7 @@ export class ScriptPool {
     return new Promise((resolve, reject) => {
       script.queue.push({ script, request, resolve, reject });
       this.#turns.add(script);
-      // Later, so that whoever traces what an environment reads does not see the clock read here.
+      // Later, so that a trace of what an environment reads does not include this clock.
       queueMicrotask(() => this.#dispatch());
     });
   }

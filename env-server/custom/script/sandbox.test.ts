@@ -61,7 +61,7 @@ t.test('the generator draws exactly what the server would draw', async t => {
   t.same(result.rng, rng.state);
 });
 
-t.test('every call gets a state of its own, whatever an earlier one did to it', async t => {
+t.test('every call gets a separate copy of the state', async t => {
   const sandbox = new Sandbox(
     engine,
     `${MINIMAL} function step(state) { state.n++; return { state }; }`,
@@ -83,7 +83,7 @@ t.test('functions may be declared as constants', async t => {
   sandbox.dispose();
 });
 
-t.test('whatever does not stop or grows is stopped at its limit', async t => {
+t.test('a script that does not stop or grows is stopped at its limit', async t => {
   const hostile: { [name: string]: [body: string, limit: ScriptLimit] } = {
     'an endless loop': ['while (true) {}', 'time'],
     'an endless loop that catches everything': ['while (true) { try { for (;;) {} } catch {} }', 'time'],

@@ -36,13 +36,13 @@ export class ScriptFault extends Error {
   }
 }
 
-/** The engine that all scripts of a worker run in, each in a runtime of its own. */
+/** The engine that all scripts of a worker run in, each in a separate runtime. */
 export function loadEngine(): Promise<QuickJSWASMModule> {
   return newQuickJSWASMModuleFromVariant(import('@jitl/quickjs-ng-wasmfile-release-sync'));
 }
 
 /**
- * One script in a runtime of its own: a JavaScript engine with no way out. It has no host objects, no modules, no
+ * One script in a separate runtime: a JavaScript engine with no way out. It has no host objects, no modules, no
  * clock and no randomness but what each call brings.
  */
 export class Sandbox {

@@ -12,7 +12,7 @@ import {
   taskText,
 } from './household.ts';
 
-/** Things beside those of the task, as a share of the receptacles. */
+/** Things next to those of the task, as a share of the receptacles. */
 const CLUTTER = 0.9;
 const LAMP = 'desklamp';
 

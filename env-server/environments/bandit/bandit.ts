@@ -89,7 +89,7 @@ const spec: EnvironmentSpec = {
     'low one and always pays `low_reward`; the daring arm is the high one and pays `high_reward` with probability',
     '`high_probability`, else nothing. With the defaults the high arm pays more on average (0.25 against 0.1).',
     '',
-    'The episode is one pull. It counts as a success when the high arm was pulled, whatever it paid.',
+    'The episode is one pull. It counts as a success when the high arm was pulled, even if it paid less.',
   ].join('\n'),
   tags: ['bandit', 'stochastic', 'one step'],
   configSchema,

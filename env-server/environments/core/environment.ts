@@ -60,7 +60,7 @@ export interface Environment<Config = JsonObject, State = Json> {
   /** Ready-made policies, by name; `optimal` or `oracle` where the field has one. */
   readonly references?: { readonly [name: string]: ReferencePolicy<State> };
 
-  /** What this machine offers an environment that needs more than itself; said at the start and beside its description. */
+  /** What this machine offers an environment that needs more than itself; said at the start and next to its description. */
   condition?(): Promise<Condition>;
 
   /**
@@ -130,7 +130,7 @@ export interface EnvironmentSpec {
   readonly knownOptimum?: { readonly success: number; readonly source: string };
   /** Steps after which the session truncates, from the effective config where it has `max_steps`. */
   readonly maxEpisodeSteps: number;
-  /** Steps after which the wrapper `time_limit` truncates, whatever the configuration says. */
+  /** Steps after which the wrapper `time_limit` truncates, regardless of the configuration. */
   readonly timeLimit?: number;
   readonly exampleAction: Json;
   readonly history: readonly { readonly version: number; readonly change: string }[];

@@ -144,8 +144,8 @@ async function choosePuzzle(
 ): Promise<Puzzle> {
   const { nums, target, index } = options;
   if (nums && target !== undefined) return { nums, target };
-  if (nums) throw new InvalidOptions('/target', 'nums needs a target beside it');
-  if (target !== undefined) throw new InvalidOptions('/nums', 'target needs nums beside it');
+  if (nums) throw new InvalidOptions('/target', 'nums needs a target next to it');
+  if (target !== undefined) throw new InvalidOptions('/nums', 'target needs nums next to it');
   if (config.data === undefined) {
     if (index !== undefined) throw new InvalidOptions('/index', 'index needs a data file in the config');
     return drawPuzzle(config, rng);

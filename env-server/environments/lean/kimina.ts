@@ -11,7 +11,7 @@ import {
   verdictOnAxioms,
 } from './backend.ts';
 
-/** Hosts beside the loopback ones that Lean servers may run on, separated by commas. */
+/** Hosts next to the loopback ones that Lean servers may run on, separated by commas. */
 export const LEAN_HOSTS_VARIABLE = 'RAGEN_LEAN_HOSTS';
 /** Key of the Lean server, sent as a bearer token. */
 export const LEAN_KEY_VARIABLE = 'RAGEN_LEAN_API_KEY';
@@ -72,7 +72,7 @@ async function ask(
       method: 'POST',
       headers: { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) },
       body: JSON.stringify(payload),
-      // A connection of its own: an idle one may just be closed by the server, and a check takes long anyway.
+      // A new connection: an idle one may just be closed by the server, and a check takes long anyway.
       reset: true,
       signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
     });

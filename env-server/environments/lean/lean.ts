@@ -68,7 +68,7 @@ export const lean = {
       '',
       'The built-in checker understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
       '',
-      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers beside the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
+      'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
     ].join('\n'),
     tags: ['theorem proving', 'mathematics', 'text'],
     configSchema,
@@ -311,7 +311,7 @@ async function chooseTheorem(
   if (statement !== undefined) {
     return { name: '', informal, header: '', statement: openStatement(statement), proof: [] };
   }
-  if (informal !== '') throw new InvalidOptions('/statement', 'informal needs the statement beside it');
+  if (informal !== '') throw new InvalidOptions('/statement', 'informal needs the statement next to it');
   if (data !== undefined) {
     return chooseRecord(
       { path: data, read: readTheorem, split, key: theorem => theorem.statement, index },

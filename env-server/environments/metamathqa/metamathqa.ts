@@ -168,8 +168,8 @@ async function chooseQuestion(
   { question, answer, index }: MetaMathQaOptions,
 ): Promise<Question> {
   if (question !== undefined && answer !== undefined) return { question, answer };
-  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer beside it');
-  if (answer !== undefined) throw new InvalidOptions('/question', 'answer needs its question beside it');
+  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer next to it');
+  if (answer !== undefined) throw new InvalidOptions('/question', 'answer needs its question next to it');
   if (data !== undefined) {
     return chooseRecord(
       { path: data, read: readQuestion, split, key: record => record.question, index },

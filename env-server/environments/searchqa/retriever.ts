@@ -43,7 +43,7 @@ export function indexRetriever(documents: readonly Document[]): Retriever {
   return retriever;
 }
 
-/** Hosts beside the loopback ones that retrievers may run on, separated by commas. */
+/** Hosts next to the loopback ones that retrievers may run on, separated by commas. */
 export const RETRIEVER_HOSTS_VARIABLE = 'RAGEN_RETRIEVER_HOSTS';
 /** How long a retriever that answered `GET /health` counts as well. */
 const HEALTHY_MS = 60_000;

@@ -280,8 +280,8 @@ async function chooseQuestion(
   { question, answers, index }: SearchQaOptions,
 ): Promise<QuestionRecord> {
   if (question !== undefined && answers) return { question, answers };
-  if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers beside it');
-  if (answers) throw new InvalidOptions('/question', 'answers need their question beside them');
+  if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers next to it');
+  if (answers) throw new InvalidOptions('/question', 'answers need their question');
   const all = data === undefined ? shippedWorld().questions : await readRecords('/data', data, readQuestion);
   return pick(
     partOf(all, split, record => record.question),

@@ -115,7 +115,7 @@ function take(cells: number[], rng: Random): number {
   return cell;
 }
 
-/** A short walk without revisits, so that the player does not always start beside a box. */
+/** A short walk without revisits, so that the player does not always start next to a box. */
 function walkAway(level: Level, displacement: number, rng: Random): number {
   const { cells, boxes } = level;
   let { player } = level;

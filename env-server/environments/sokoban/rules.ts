@@ -22,7 +22,7 @@ export type SokobanState = {
   readonly player: number;
   /** Cells of the boxes, ascending. */
   readonly boxes: readonly number[];
-  /** Boxes on targets as of the last action; 0 after reset, whatever the room shows. */
+  /** Boxes on targets as of the last action; 0 after reset, regardless of the room. */
   readonly boxes_on_target: number;
 };
 

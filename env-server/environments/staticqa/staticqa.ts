@@ -149,9 +149,9 @@ async function chooseItem(config: StaticQaConfig, rng: Random, options: StaticQa
     }
     throw new InvalidOptions('/answer', `must be a letter from A to ${LETTERS[choices.length - 1]}`);
   }
-  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer beside it');
+  if (question !== undefined) throw new InvalidOptions('/answer', 'question needs its answer next to it');
   if (answer !== undefined || choices.length > 0) {
-    throw new InvalidOptions('/question', 'answer and choices need their question beside them');
+    throw new InvalidOptions('/question', 'answer and choices need their question');
   }
   const { data, split, kind } = config;
   if (data !== undefined) {

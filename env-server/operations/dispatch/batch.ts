@@ -13,7 +13,7 @@ export interface BatchRequest {
   /** Answer when this many items are ready. */
   readonly wait?: number;
   readonly mostItems: number;
-  /** Turns whatever an item threw into its problem document. */
+  /** Turns what an item threw into its problem document. */
   readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
 }
 

@@ -18,7 +18,7 @@ export interface CompiledOperation {
   readonly serialize: Serialize;
 }
 
-/** What every door needs to serve frames and batch items: finds, checks and runs operations by name. */
+/** What every transport needs to serve frames and batch items: finds, checks and runs operations by name. */
 export class Dispatcher {
   readonly services: Services;
   readonly operations: readonly CompiledOperation[];

@@ -60,7 +60,7 @@ export function execute(
 }
 
 // A function with a closure in it makes room for what the closure sees whenever it is called, needed or not: so what
-// runs at every step has none, and what needs one has a function of its own.
+// runs at every step has none; code that needs one is a separate function.
 
 function traced(
   tracing: Tracing,
@@ -87,7 +87,7 @@ function route(
     : siblings.perform(worker, call.principal, call.request, operation, input);
 }
 
-/** Runs an operation in this process, whoever asked for it, when the sessions of an earlier one are resumed. */
+/** Runs an operation in this process after the sessions of an earlier process are resumed. */
 export function run(
   services: Services,
   call: OperationCall,

@@ -2,7 +2,7 @@ import { InvalidConfig, InvalidOptions } from '../../environments/core/environme
 import { UnknownEnvironment } from '../../environments/registry.ts';
 import { Problem } from '../../problems.ts';
 
-/** Whatever was thrown, as a problem with a code. */
+/** A thrown value as a problem with a code. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof UnknownEnvironment) return new Problem('unknown_environment', error.message);

@@ -21,7 +21,7 @@ export interface ReplyForm<T, B = T> {
   batch(items: readonly T[], pending: readonly number[] | undefined): B;
 }
 
-/** Batches come in pieces that stand one behind the other: whoever writes them encodes each by itself. */
+/** Batches come in consecutive chunks; the writer encodes each chunk by itself. */
 export const textForm: ReplyForm<string, readonly string[]> = {
   result: (compiled, value) => compiled.serialize(value),
   problem: document => JSON.stringify(document),

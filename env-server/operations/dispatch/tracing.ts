@@ -11,7 +11,7 @@ export interface TraceContext {
 export interface Tracing {
   /** The place of a span in somebody else's process, by its `traceparent` (W3C Trace Context). */
   below(traceparent: string): TraceContext;
-  /** Runs an operation in a span of its own. */
+  /** Runs an operation in a new span. */
   operation<T>(
     parent: TraceContext | undefined,
     operation: OperationDeclaration,

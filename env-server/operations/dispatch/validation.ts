@@ -40,8 +40,8 @@ export function compileCheck(schema: TSchema, what: string, advice = ''): InputC
  * Compiles the check of an operation's input. What passes costs little: keys are looked up in a set, which is
  * several times faster than what a closed schema compiles to; only what does not pass is looked at closely.
  */
-export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'): InputCheck {
-  const properties = inputProperties(operation, door);
+export function compileInputCheck(operation: Operation, transport: 'rest' | 'frame'): InputCheck {
+  const properties = inputProperties(operation, transport);
   const known = new Set(Object.keys(properties));
   const quick = Compile(Type.Object(properties));
   const shut = Type.Object(properties, { additionalProperties: false });
@@ -58,20 +58,20 @@ export function compileInputCheck(operation: Operation, door: 'rest' | 'frame'):
   };
 }
 
-/** Where keys belong that are often written beside the one that holds them. */
+/** Where keys belong that are often written next to the one that holds them. */
 function placeOfOthers(properties: TProperties): string {
   if ('config' in properties) return '; settings of the environment, `preset` among them, belong in "config"';
   return 'definition' in properties ? '; what defines the environment belongs in "definition"' : '';
 }
 
 /** An operation's input as one flat object; frames and batch items add their envelope. */
-function inputProperties(operation: Operation, door: 'rest' | 'frame'): TProperties {
+function inputProperties(operation: Operation, transport: 'rest' | 'frame'): TProperties {
   return {
     ...operation.params.properties,
     ...operation.query.properties,
     ...operation.body.properties,
     ...(operation.keyed && { request_key: Type.Optional(RequestKey) }),
-    ...(door === 'frame' && {
+    ...(transport === 'frame' && {
       id: Type.Optional(Type.Union([Type.String(), Type.Integer()])),
       op: Type.String(),
     }),

@@ -48,7 +48,7 @@ export class SessionContinuity {
   /**
    * Sessions that stand, or may stand, before what their clients saw last: records of theirs are missing; or damage
    * came after their last record, and whose record was damaged cannot be made out. Call it when all was replayed.
-   * Whoever asks for such a session is told (`session_rolled_back`).
+   * A request for such a session gets `session_rolled_back`.
    */
   behind({ faults, incomplete }: ReplayFindings): Set<string> {
     const behind = new Set<string>();

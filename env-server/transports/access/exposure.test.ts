@@ -66,7 +66,7 @@ t.test('so does the reply to what is no request at all', async t => {
 /** Lists in one another, as text: no writer would make them. */
 const nested = (levels: number) => `${'['.repeat(levels)}1${']'.repeat(levels)}`;
 
-t.test('what is nested too deep is refused at every door, however deep', async t => {
+t.test('every transport refuses a body that is nested too deep', async t => {
   const { ask, open, server } = await testApp(t);
   const id = await open();
   const cases: [string, string, (value: string) => string][] = [
@@ -160,7 +160,7 @@ t.test(
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-t.test('every operation asks for its scope, at every door', async t => {
+t.test('every operation checks its scope on every transport', async t => {
   const token = (name: string, ...scopes: string[]) => ({ name, sha256: hashToken(name), scopes });
   const tokens = JSON.stringify([
     token('play', 'play'),

@@ -197,7 +197,7 @@ t.test('every route and upgrade asks for the host, plain requests too', async t 
   t.match(JSON.parse(gym.body), { message: /evil\.example/, code: 'host_not_allowed' });
 });
 
-t.test('a target with a host of its own must name the same as Host', async t => {
+t.test('a target with a host must name the same host as Host', async t => {
   const app = await listening(t);
   const id = await app.open();
   const host = hostOf(app);

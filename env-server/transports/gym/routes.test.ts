@@ -6,7 +6,7 @@ import { hashToken } from '../access/auth.ts';
 
 const ENVS = '/compat/gym/v1/envs/';
 
-/** Asks the door as the Python client of gym-http-api does: with a content type always, with `null` where there is no body. */
+/** Asks as the Python client of gym-http-api does: with a content type always, with `null` where there is no body. */
 function client({ ask }: Pick<TestApp, 'ask'>) {
   const headers = { 'content-type': 'application/json' };
   const post = (route: string, body: Json) => ask('POST', `${ENVS}${route}`, JSON.stringify(body), headers);
@@ -110,7 +110,7 @@ t.test('the action space: its form, samples, members', async t => {
   }
 });
 
-t.test('actions count from 0 whatever their ids, as clients know only n', async t => {
+t.test('actions count from 0 for clients that know only n', async t => {
   const app = await testApp(t);
   const { get, make, post } = client(app);
   const env = { env_id: 'FrozenLake-v0', seed: 3 };

@@ -61,7 +61,7 @@ export function faultOfMessage(body: unknown): string | undefined {
   return fault && `${fault.pointer === '' ? 'the message' : fault.pointer} ${fault.message}`;
 }
 
-/** A session that the query names belongs to whoever opened it: it is played, and never closed with the client. */
+/** A session that the query names belongs to the client that opened it: it is played, and never closed with the client. */
 const pinnedOf = ({ query }: FastifyRequest): string | undefined => {
   const { session_id: id } = query as { session_id?: unknown };
   return typeof id === 'string' ? id : undefined;

@@ -20,7 +20,7 @@ async function logged(t: Test, level: string) {
   return { lines, server, open };
 }
 
-t.test('a fault is logged with its cause, trace and session, at every door', async t => {
+t.test('every transport logs a fault with its cause, trace and session', async t => {
   const { lines, server, open } = await logged(t, 'warn');
   const session_id = await open('test/Broken-v0');
   const step = { op: 'step', session_id, action: 'add' };

@@ -254,7 +254,7 @@ function statuses(sessions: SessionManager): Sample[] {
   return [...counts].map(([state, value]) => ({ labels: { state }, value }));
 }
 
-/** Latencies by operation, whatever the environment. */
+/** Latencies by operation, over all environments. */
 function ofAllEnvironments(allCounters: Iterable<EnvironmentCounters>): Map<string, LatencyHistogram> {
   const all = new Map<string, LatencyHistogram>();
   for (const { latencies } of allCounters) {

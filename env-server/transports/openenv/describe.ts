@@ -123,8 +123,8 @@ const get = (
 });
 
 /**
- * The OpenAPI document of one environment's door.
- * @param path of the door, the environment's id in it encoded
+ * The OpenAPI document of one environment's routes.
+ * @param path of the routes, with the environment's id encoded
  */
 export function openApiOf(
   environment: EnvironmentDocument,

@@ -39,7 +39,7 @@ export const extra = (loc: Place, known: readonly string[]): RequestFault => ({
  * Works on a part of a request.
  * @param place where that part stands in the request
  * @param wrapped whether an operation's `action` is a field of that part, or the part itself
- * @throws InvalidMessage for whatever is wrong with the part, also where an operation found it; and other errors as they are
+ * @throws InvalidMessage for any fault of the part, also one that an operation found; and other errors as they are
  */
 export function within<T>(place: Place, wrapped: boolean, work: () => MaybePromise<T>): MaybePromise<T> {
   const retell = (error: unknown): never => {
@@ -80,7 +80,7 @@ function partsOf(pointer: string, wrapped: boolean): (string | number)[] {
   return inside ? parts.slice(1) : parts;
 }
 
-/** Whatever was thrown, as one that the problem handler counts and logs under its code. */
+/** A thrown value as an error that the problem handler counts and logs under its code. */
 export function countable(error: unknown): unknown {
   if (!(error instanceof InvalidMessage)) return error;
   return error.cause ?? new Problem('invalid_request', error.message);

@@ -5,7 +5,7 @@ import { hashToken } from '../access/auth.ts';
 
 const COUNTER = '/compat/openenv/test%2FCounter-v0';
 
-/** Asks the door of the counter, under a name where one is given. */
+/** Asks the counter's routes, under a name where one is given. */
 function asking({ ask }: TestApp) {
   const headers = (name?: string): { [header: string]: string } =>
     name === undefined ? {} : { 'x-session-id': name };
@@ -120,7 +120,7 @@ t.test('X-Session-Id keeps clients apart, under names of their own', async t => 
   isProblem(t, await post('step', { action: { action: 'add' } }), 'unknown_session');
 });
 
-t.test('X-Session-Id may be the id of a session from any door', async t => {
+t.test('X-Session-Id may be the id of a session from any transport', async t => {
   const app = await testApp(t);
   const { get, post } = asking(app);
   const id = await app.open();

@@ -7,7 +7,7 @@ import { dial, listening } from '../../../test/wire.test-data.ts';
 
 const COUNTER = '/compat/openenv/test%2FCounter-v0';
 
-/** Sends JSON-RPC to the door of the counter. */
+/** Sends JSON-RPC to the counter's route. */
 function rpc({ ask }: TestApp, path = COUNTER) {
   return async (method: string, params?: Json, id: Json = 1) => {
     const { status, body } = await ask('POST', `${path}/mcp`, {
@@ -58,7 +58,7 @@ t.test('a session is made, played and closed', async t => {
   t.match(await act('add'), { error: { code: -32602, message: /was closed/ } });
 });
 
-t.test('a call without a session gets one of its own and leaves none', async t => {
+t.test('a call without a session gets a new one that ends with it', async t => {
   const app = await testApp(t);
   const call = rpc(app);
   t.match(await call('tools/call', { name: 'act', arguments: { action: 'add' } }), {

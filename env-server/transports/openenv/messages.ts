@@ -58,7 +58,7 @@ export interface ResetRequest {
 }
 
 /**
- * Reads the parameters of a reset: `seed`, `episode_id`, and the environment's reset options beside them.
+ * Reads the parameters of a reset: `seed`, `episode_id`, and the environment's reset options.
  * @throws InvalidMessage; seed and options are checked by the operation
  */
 export function readReset(data: unknown): ResetRequest {

@@ -8,7 +8,7 @@ import { learnOpenEnv, openEnvEnvironment } from '../../custom/remote/openenv.ts
 import { localNetwork } from '../../custom/remote/service.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 
-/** The client of remote environments plays an environment of this server through the door. */
+/** The client of remote environments plays an environment of this server through this transport. */
 async function remote(t: Test, transport: 'http' | 'websocket', settings: Partial<Settings> = {}) {
   const app = await listening(t, settings);
   const definition: OpenEnvDefinition = {
@@ -48,7 +48,7 @@ for (const transport of ['http', 'websocket'] as const) {
     }
   });
 
-  t.test(`over ${transport}: what the door refuses as no action changes nothing, and says why`, async t => {
+  t.test(`over ${transport}: a refused action changes nothing and the reply says why`, async t => {
     const app = await listening(t);
     const definition: OpenEnvDefinition = {
       kind: 'remote',

@@ -60,7 +60,7 @@ export class OpenEnvPlay {
   }
 
   /**
-   * Takes up a session that was opened before, by whatever door.
+   * Takes up a session that was opened before over any transport.
    * @throws Problem `unknown_session` also for one of another environment
    */
   attach(principal: Principal, envId: string, sessionId: string): MaybePromise<PlayedSession> {

@@ -29,7 +29,7 @@ export interface SocketServices {
 }
 
 /**
- * A WebSocket with a session of its own from the first moment to the last, its messages answered in their order. What is
+ * A WebSocket with its own session for its whole life. Messages are answered in order. What is
  * said on it is its subclass's business.
  */
 export abstract class SessionSocket {

@@ -84,7 +84,7 @@ async function decode(body: Buffer, encoding: string, limitBytes: number): Promi
 }
 
 /**
- * Lets JSON end with a line break, so that a prompt stands on a line of its own after curl, indents it where the query
+ * Lets JSON end with a line break, so that the shell prompt after curl starts a new line, indents it where the query
  * has `pretty`, and compresses large replies for clients that take that. To be called before any routes are added.
  */
 export async function writeContent(app: FastifyInstance): Promise<void> {

@@ -40,7 +40,7 @@ export class ProblemHandler {
     this.#log = log;
   }
 
-  /** The document of whatever was thrown; faults of the server and of environments are logged with their cause. */
+  /** The document of a thrown value; faults of the server and of environments are logged with their cause. */
   document(error: unknown, { traceId = newTraceId(), sessionId }: ProblemContext = {}): ProblemDocument {
     const problem = toProblem(error);
     this.counts.set(problem.code, (this.counts.get(problem.code) ?? 0) + 1);

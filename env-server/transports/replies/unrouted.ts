@@ -57,7 +57,7 @@ function shortened(url: string): string {
   return url.length > MAX_SHOWN_LENGTH ? `${url.slice(0, MAX_SHOWN_LENGTH)}…` : url;
 }
 
-/** `:name` stands for any one segment, `*` for whatever follows. */
+/** `:name` stands for any one segment, `*` for the rest of the path. */
 function fits({ pattern }: Route, path: readonly string[]): boolean {
   if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
   return pattern.every((part, i) => {

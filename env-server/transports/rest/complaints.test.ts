@@ -131,7 +131,7 @@ t.test('a seed is kept or refused, never ignored', async t => {
   );
 });
 
-t.test('what an environment tells besides the observation arrives at every door', async t => {
+t.test('every transport delivers what an environment tells besides the observation', async t => {
   const app = await listening(t);
   const wrappers = [{ name: 'record' }];
   const info = {

@@ -15,7 +15,7 @@ const DESCRIPTION = `Environments for reinforcement learning over HTTP.
 Every operation has a REST route, works as an item of \`POST /v1/batch\`, and as a frame on the WebSocket \`/v1/ws\`
 (subprotocol \`ragen.json\`, or \`ragen.msgpack\` for the same in MessagePack): \`{"id": 7, "op": "step", "session_id": "…", "action": 1}\` is answered by a \`ReplyFrame\`
 with the same \`id\`; replies may come in any order. \`{"id": 8, "op": "ping"}\` and \`{"id": 9, "op": "batch", "items": […]}\`
-work there too. A frame may carry a \`traceparent\` of its own, as requests have it in their header.`;
+work there too. A frame may carry its own \`traceparent\`, as requests have it in their header.`;
 
 /** The OpenAPI 3.1 document of the whole server, made from the operations table. */
 export function openApiDocument(): Document {

@@ -65,7 +65,7 @@ export function operationRoute(dispatcher: Dispatcher, compiled: CompiledOperati
   };
 }
 
-/** Makes the reply of an operation's result. Texts of JSON end with a line break, so that a prompt stands on a line of its own after curl. */
+/** Makes the reply of an operation's result. Texts of JSON end with a line break, so that the shell prompt after curl starts a new line. */
 function replier({ operation, serialize }: CompiledOperation): (result: unknown) => RestReply {
   const { status } = operation;
   if (status === NO_CONTENT) return () => ({ status, contentType: undefined, body: undefined });

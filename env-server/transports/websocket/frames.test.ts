@@ -6,7 +6,7 @@ import { binaryFrames, textFrames } from './frames.ts';
 
 const lengths = [0, 1, 41, 42, 63, 125, 126, 127, 200, 21_845, 21_846, 65_535, 65_536, 200_000];
 
-t.test('a client reads the frames back, whatever their length and letters', async t => {
+t.test('a client reads back frames of any length and letters', async t => {
   const whole = lengths.flatMap(length => ['a', 'é', '√', '🧊'].map(letter => letter.repeat(length)));
   const inPieces = [['a', '√'.repeat(90), 'é'], ['🧊'.repeat(20_000), '', 'a'.repeat(200)], ['a'], []];
   const texts = [...whole, ...inPieces];

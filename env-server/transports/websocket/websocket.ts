@@ -256,7 +256,7 @@ class Connection<T, B, M> {
     else if (this.#outgoing.length === 1) process.nextTick(this.#flush);
   }
 
-  /** Frames go to the stream themselves: through `ws` each would be two buffers and a write of its own. */
+  /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
   readonly #flush = (): void => {
     const messages = this.#outgoing;
     if (messages.length === 0) return;

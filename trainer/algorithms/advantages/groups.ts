@@ -1,7 +1,7 @@
 import { mean, positionsBy, unbiasedStd } from '../statistics.ts';
 import { type AdvantageSequence, outcome } from './estimator.ts';
 
-/** A sequence's outcome beside the statistics of its group; each episode of the group counts once. */
+/** A sequence's outcome next to the statistics of its group; each episode of the group counts once. */
 export interface GroupOutcome {
   readonly score: number;
   /** Mean and unbiased standard deviation over the group's episodes; 0 and 1 in a group of one episode. */

@@ -71,7 +71,7 @@ export interface PolicyLoss<Name extends string = string> {
    * tokens as they are, without advantages.
    */
   readonly kind: 'ratio' | 'likelihood';
-  /** The ratio is taken against π_prox whatever the off-policy correction is. */
+  /** The ratio is taken against π_prox for every off-policy correction. */
   readonly needsProximal?: boolean;
   /** Token inputs besides those of its kind. */
   readonly reads?: readonly LossTokenInput[];

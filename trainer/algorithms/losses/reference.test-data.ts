@@ -144,7 +144,7 @@ export function valueLoss(value: number, oldValue: number, target: number, clip:
   return { loss: (clipped ? boundedSquare : plain) / 2, derivative: clipped ? 0 : error, clipped };
 }
 
-/** Aggregates token losses of whole sequences; masked entries are selected away, whatever they hold. */
+/** Aggregates token losses of whole sequences; entries outside the loss mask never count. */
 export function aggregate(
   losses: readonly ArrayLike<number>[],
   lossMasks: readonly ArrayLike<number>[],

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { notNegative, orNull, strict } from './schema.ts';
 
-/** A model of its own that estimates values, in place of a head on the policy's trunk. */
+/** A separate model that estimates values, in place of a head on the policy's trunk. */
 export const CriticSection = Type.Object(
   {
     /** Folder of the model it begins as; null: as the policy, when its own training begins. */

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig } from '../../models/lora.ts';
 import { aboveZero, flag, notNegative, positive, strict } from './schema.ts';
 
-/** Adapters that are learned beside a model instead of the model itself. */
+/** Adapters that are learned next to a model instead of the model itself. */
 export const LoraSection = Type.Object(
   {
     rank: positive(16),

@@ -22,9 +22,9 @@ export const PolicySettings = Type.Object(
     initializer_range: aboveZero(0.02),
     /** Values are estimated: by a head on the trunk, or by the critic where there is one. */
     value_head: flag(true),
-    /** Estimates values with weights of its own; null: the policy's trunk does. */
+    /** Estimates values with separate weights; null: the policy's trunk does. */
     critic: orNull(CriticSection),
-    /** Learns adapters beside the model of `init`, which stays as it is; null: all weights. */
+    /** Learns adapters next to the model of `init`, which stays as it is; null: all weights. */
     lora: orNull(LoraSection),
     /** Whose log-probabilities a KL term compares with: a checkpoint folder; null: the policy as training finds it. */
     reference: orNull(Type.String({ minLength: 1 })),
@@ -50,14 +50,14 @@ export const PolicySettings = Type.Object(
     ),
     /**
      * Worker threads that share a mini-batch, and threads of each. Null takes the machine's cores; a GPU is driven by one,
-     * whatever is given. Sums are taken in the
+     * regardless of this number. Sums are taken in the
      * order of the workers, so their number is part of what a run is.
      */
     workers: orNull(Type.Integer({ minimum: 1 })),
     threads: positive(1),
     /** Tokens that go through the model at once while it learns or scores; what they add up to does not change. */
     micro_batch_tokens: positive(DEFAULT_TOKEN_BUDGET),
-    /** Computes each layer a second time on the way back instead of keeping all that it held: less memory, more time. */
+    /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. Less memory, more time. */
     recompute: flag(false),
   },
   section,

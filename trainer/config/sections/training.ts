@@ -82,7 +82,7 @@ export const ValidationSettings = Type.Object(
   {
     seed: count(123),
     episodes: positive(512),
-    /** Leaves out of training whatever starts from a validation level. */
+    /** Leaves out of training all episodes that start from a validation level. */
     unseen_levels: flag(false),
     /** Null: the training tags. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),

@@ -128,7 +128,7 @@ t.test('no more at once than allowed, and limits of the provider are kept', asyn
   t.equal(completions.usage.requests, 9);
 });
 
-t.test('a text ends with its first stop string, whatever the endpoint does with them', async t => {
+t.test('a text ends with its first stop string, even if the endpoint ignores stop strings', async t => {
   const stopStrings = ['</answer>', 'END'];
   const { completions, asked } = await endpoint(
     t,

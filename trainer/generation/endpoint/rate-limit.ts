@@ -7,7 +7,7 @@ export interface Clock {
 const MINUTE_MS = 60_000;
 
 /**
- * At most so much in any minute, as providers count: what was spent is remembered for a minute, and whoever would spend
+ * At most so much in any minute, as providers count: what was spent is remembered for a minute, and a request that would spend
  * more waits, first come first served. Something larger than the whole limit goes alone.
  */
 export class RateLimit {

@@ -134,10 +134,10 @@ t.test(
   },
 );
 
-t.test('a runtime without memory of its own runs no program there', async t => {
+t.test('a runtime without device memory runs no program there', async t => {
   const parameters = new ParameterStore(parameterSpecs(config, true));
   t.throws(
     () => engineOn(onnx, parameters, { program: 'device' }),
-    /runtime onnx has no memory of its own: choose kernels or segments/,
+    /runtime onnx has no device memory: choose kernels or segments/,
   );
 });

@@ -35,7 +35,7 @@ export interface ProgramChoiceOptions {
 
 /**
  * The model as an engine runs it, with its cache.
- * @throws RangeError for `device` on a runtime without memory of its own
+ * @throws RangeError for `device` on a runtime without device memory
  */
 export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
   const { config, valueHead, runtime } = options;
@@ -43,9 +43,7 @@ export function createProgram(options: ProgramChoiceOptions, maxRows: number): D
   const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
   if (program === 'device') {
     if (runtime.memory === undefined) {
-      throw new RangeError(
-        `the runtime ${runtime.name} has no memory of its own: choose kernels or segments`,
-      );
+      throw new RangeError(`the runtime ${runtime.name} has no device memory: choose kernels or segments`);
     }
     return new DeviceProgram(options, runtime.memory, maxRows);
   }

@@ -9,7 +9,7 @@ const DEFAULT_SHARD_BYTES = 5e9;
 const NUMBER_DIGITS = 5;
 
 /**
- * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files beside it with an index, as
+ * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files next to it with an index, as
  * transformers names them. What an earlier save of another size left under the same name is removed.
  *
  * @param path ends in `.safetensors`

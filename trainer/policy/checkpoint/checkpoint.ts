@@ -53,7 +53,7 @@ export interface Checkpoint extends SavedModel {
 
 /**
  * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
- * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`; beside them the value head, the
+ * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`, together with the value head, the
  * optimizer's moments and counters, and the given files. Each file appears whole or not at all.
  */
 export async function saveCheckpoint(

@@ -34,7 +34,7 @@ export interface MergeOptions {
 
 /**
  * Writes a whole model whose weights are those of a base with an adapter added, W + scale · B·A, with tokenizer and value
- * head beside it.
+ * head next to it.
  * @returns number of matrices that were added to
  * @throws RangeError when the folder holds no adapter, or `out` a model already
  */

@@ -12,7 +12,7 @@ import { isThere } from './files.ts';
 export interface ModelFolders {
   /** Folder of the whole model: its config and weights. */
   readonly base: string;
-  /** Folder of the adapter beside it; null for a model alone. */
+  /** Folder of the adapter next to it; null for a model alone. */
   readonly adapter: string | null;
 }
 

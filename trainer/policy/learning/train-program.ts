@@ -35,7 +35,7 @@ export interface ProgramOptions {
   readonly tokenBudget: number;
   /** Rows of unequal length may be packed. */
   readonly packing: boolean;
-  /** Computes each layer a second time on the way back instead of keeping all that it held. */
+  /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
   /** Takes a factor on the loss before its gradients, which are then as many times too large. */
   readonly lossScaled?: boolean;

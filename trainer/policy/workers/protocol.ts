@@ -27,7 +27,7 @@ export interface WorkerSetup {
   readonly files: { readonly [name: string]: string };
   /** Sequences in the middle of a response go on from what older weights computed of them. */
   readonly keepStaleCache: boolean;
-  /** What stays as it is beside adapters; null where everything is learned. */
+  /** What stays as it is next to adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
   /** Adapters of the reference policy; null without adapters. */
   readonly reference: SharedParameters | null;

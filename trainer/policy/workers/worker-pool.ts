@@ -219,7 +219,7 @@ function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<
   return sums;
 }
 
-/** The same with arrays of its own: posting a view would copy the whole buffer under it. */
+/** The same with copied arrays: posting a view would copy the whole buffer under it. */
 function compact<T extends object>(sequence: T): T {
   const copy = Object.entries(sequence).map(([name, value]) => [
     name,

@@ -36,7 +36,7 @@ class PolicyWorker {
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
-  /** Where the runtime has memory of its own, once something has been learned. */
+  /** Where the runtime has its own memory, once something has been learned. */
   #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;

@@ -136,7 +136,7 @@ export async function stream(
   let next = new Promise<void>(resolve => {
     wake = resolve;
   });
-  // Until the first token, an error is still a reply of its own.
+  // Until the first token, an error is still a separate reply.
   await Promise.race([next, done]);
   if (failure !== undefined) throw failure;
   const events = open();

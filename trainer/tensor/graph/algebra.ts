@@ -194,7 +194,7 @@ export class TensorAlgebra extends Program {
     return this.apply('matmul', [a, b], { transposeA, transposeB, scale });
   }
 
-  /** One extent may be −1: whatever is left. */
+  /** One extent may be −1: it takes the rest. */
   reshape(x: Tensor, shape: Shape): Tensor {
     const resolved = resolveShape(x.shape, shape);
     if (sameShape(x.shape, resolved)) return x;

@@ -9,7 +9,7 @@ import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
  *
  * @param loss one float32 element
  * @param wrt float32 tensors; one the loss does not depend on gets zeros
- * @param options.recompute computes the steps of each stage again on the way back, from what came into the stage, instead
+ * @param options.recompute computes the steps of each stage again in the backward pass, from the inputs of the stage, instead
  *   of keeping all of them from the way there
  * @returns gradients in the order of `wrt`, each of its tensor's shape
  * @throws GraphError when the loss is not a float scalar

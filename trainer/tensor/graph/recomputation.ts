@@ -9,7 +9,7 @@ interface RecomputedNode {
 
 /**
  * Gradient checkpointing (Chen et al., 2016) while a graph is differentiated: what a stage computed is computed again from
- * what came into it, when the way back arrives there. So that a runtime, which is free to order steps as it likes, does
+ * its inputs when the backward pass reaches it. So that a runtime, which is free to order steps as it likes, does
  * this neither too early nor keeps it for long, the repetition waits for the gradient that comes into the stage, and what
  * leaves the stage waits for the gradients of its parameters.
  */
@@ -32,7 +32,7 @@ export class Recomputation {
     this.#upstreams = upstreams;
   }
 
-  /** Ends the stage that the way back has left, if it has. */
+  /** Ends the stage that the backward pass has left, if it has. */
   arrive(node: Tensor): void {
     if (node.inputs.length === 0 || this.#g.stageOf(node) === this.#stage) return;
     for (const tensor of this.#reached) {

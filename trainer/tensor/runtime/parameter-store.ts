@@ -2,7 +2,7 @@ import { type Shape, sameShape, sizeOf } from '../graph/tensor.ts';
 import { RuntimeError } from './runtime-error.ts';
 
 const FLOAT_BYTES = 4;
-/** Each parameter starts on a cache line of its own, so that vector loads never straddle two. */
+/** Each parameter starts on a new cache line, so that vector loads never straddle two. */
 const ALIGNMENT_FLOATS = 16;
 
 export interface ParameterInfo {

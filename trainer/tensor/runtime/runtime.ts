@@ -12,7 +12,7 @@ export interface Runtime {
    * not fit its output, or the device refuses the graph
    */
   compile(graph: Graph, options?: CompileOptions): Promise<Executable>;
-  /** What a runtime with memory of its own keeps there; absent where arrays are the processor's. */
+  /** What a runtime with device memory keeps there; absent where arrays are the processor's. */
   readonly memory?: DeviceMemory;
   /** Disposes every executable that is still open. */
   close(): Promise<void>;

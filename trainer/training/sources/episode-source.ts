@@ -35,7 +35,7 @@ export interface SourcePosition {
 export interface EpisodeSource {
   readonly position: SourcePosition;
   /**
-   * The episodes of an iteration, counted from 1: whole groups, each with a number of its own.
+   * The episodes of an iteration, counted from 1: whole groups, each with its own number.
    * @throws the signal's reason of the run when it is asked to stop
    */
   collect(step: number): Promise<PlayedGroups>;

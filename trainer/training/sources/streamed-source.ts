@@ -23,7 +23,7 @@ export interface StreamedParts {
 
 /**
  * The n-th group of a run, from 0: what synchronous training would play as its n-th. Iterations of `env_groups` follow one
- * another, each with seeds and draws of its own.
+ * another, each with its own seeds and samples.
  */
 export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
   const { env_groups, group_size, start_seed } = settings.rollout;

@@ -2,7 +2,7 @@
 export const RULES = {
   spec: 'the specification is complete and its defaults, presets and example action are valid',
   description: 'players are told what to do and how to act, under every configuration',
-  no_exceptions: 'reset, step and observe never throw, whatever the action',
+  no_exceptions: 'reset, step and observe never throw, for any action',
   plain_state: 'states and infos are plain JSON',
   immutability: 'a step never alters the state it was given',
   observation_space: 'observations are of the right type and within the observation space',

@@ -37,7 +37,7 @@ const { port } = PORT_PROBE.address() as { port: number };
 t.teardown(() => PORT_PROBE.close());
 const SECRET = new URL('../../../../package.json', import.meta.url).pathname;
 
-/** What each must not print, beside printing nothing of what it looks for. */
+/** What each must not print, next to printing nothing of what it looks for. */
 const ATTACKS: { readonly [name: string]: string } = {
   'reads a file': `print(open(${JSON.stringify(SECRET)}).read())`,
   'reads the passwords': "print(open('/etc/passwd').read())",
@@ -45,7 +45,7 @@ const ATTACKS: { readonly [name: string]: string } = {
   'lists a folder': `import os; print(os.listdir(${JSON.stringify(dirname(SECRET))}))`,
   'reads through os.open': "import os; print(os.read(os.open('/etc/hostname', os.O_RDONLY), 100))",
   'writes a file': "open('/tmp/escaped', 'w').write('x'); print('written')",
-  'writes beside itself': "open('escaped', 'a').write('x'); print('written')",
+  'writes next to itself': "open('escaped', 'a').write('x'); print('written')",
   'makes a folder': "import os; os.mkdir('/tmp/escaped'); print('made')",
   'removes the library': 'import os; os.unlink(os.__file__); print("removed")',
   'opens a socket': `import socket; s = socket.create_connection(('127.0.0.1', ${port}), 1); print(s.recv(20))`,

@@ -66,7 +66,7 @@ t.test(
   },
 );
 
-t.test('no slot is ever held twice, whatever the order', async t => {
+t.test('no slot is held twice in any order', async t => {
   const { ask, fair } = queue({ slots: 3, guestSlots: 2, queueLength: 1000, queueSeconds: 600 });
   const held = new Set<number>();
   let done = 0;

@@ -122,7 +122,7 @@ export class Sandbox {
     }
   }
 
-  /** Takes answers until one is the last; whatever goes wrong ends the sandbox. */
+  /** Takes answers until the last one; any fault ends the sandbox. */
   async #during(timeoutMs: number, take: (answer: Answer) => boolean): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     this.#ref();

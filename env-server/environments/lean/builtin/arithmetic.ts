@@ -109,7 +109,7 @@ function multiply(a: Polynomial, b: Polynomial): Polynomial {
   return product;
 }
 
-/** The term as a polynomial; what is no polynomial (truncated subtraction, division) becomes a factor of its own. */
+/** The term as a polynomial; what is no polynomial (truncated subtraction, division) becomes a separate factor. */
 function polynomial(term: Term, sort: Sort): Polynomial {
   const value = evaluate(term, sort);
   if (value !== undefined) return value === 0n ? new Map() : new Map([[CONSTANT, value]]);

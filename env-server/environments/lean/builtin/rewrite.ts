@@ -38,7 +38,7 @@ function replace(term: Term, from: Term, to: Term): Term {
   if (sameTerm(term, from)) return to;
   if (term.kind === 'negation') return { ...term, of: replace(term.of, from, to) };
   if (term.kind !== 'operation') return term;
-  // An exponent is a numeral of its own sort, which no equation is about.
+  // An exponent is a numeral of another sort, which no equation is about.
   const right = term.operator === '^' ? term.right : replace(term.right, from, to);
   return { ...term, left: replace(term.left, from, to), right };
 }

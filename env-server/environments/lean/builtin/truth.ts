@@ -5,7 +5,7 @@ import type { Goal } from './statement.ts';
 /** Truth tables go up to this many atoms. */
 const MAX_ATOMS = 12;
 
-/** The goal holds whatever its atoms are, relations being atoms too. */
+/** The goal holds for all values of its atoms; relations are atoms too. */
 export function isTautology({ hypotheses, target }: Goal): boolean {
   const all = [...hypotheses.map(hypothesis => hypothesis.formula), target];
   const numbers = new Map<string, number>();

@@ -140,7 +140,7 @@ t.test('requests and their operations become spans below the trace of the client
   const session_id = String(body.session_id);
   await ask('POST', '/v1/batch', { items: [{ op: 'step', session_id, action: {} }] });
   const batch = await find(({ name }) => name === 'POST /v1/batch');
-  t.match(batch, { parent: '' }, 'without traceparent a trace of its own');
+  t.match(batch, { parent: '' }, 'without traceparent a new trace');
   const refused = await find(({ attributes }) => attributes['ragen.problem'] === 'invalid_action');
   t.match(
     refused,

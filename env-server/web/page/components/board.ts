@@ -8,7 +8,7 @@ const SMALL_PICTURE = 260;
 /** Actions longer than this are shown in full below the figures, in characters. */
 const LONG_ACTION = 30;
 
-/** What the figures beside a state say. */
+/** What the figures next to a state say. */
 export interface BoardState {
   readonly step: number;
   readonly steps: number;
@@ -26,7 +26,7 @@ export interface BoardState {
 /** A state as its player sees it: picture, text, the numbers of the last step. */
 export class Board {
   readonly #picture = h('img', {
-    alt: 'Picture of the state. The observation beside it says the same in text.',
+    alt: 'Picture of the state. The observation next to it says the same in text.',
   });
   readonly #frame = h('div', { class: 'picture', hidden: true }, this.#picture);
   readonly #text = h('pre', { class: 'observation' });

@@ -13,7 +13,7 @@ export interface DefinitionDraft {
   readonly definition: JsonObject;
 }
 
-/** Fields for id and definition; the source of a script has a field of its own. */
+/** Fields for id and definition; the source of a script has a separate field. */
 export class DefinitionEditor {
   readonly #id = h('input', {
     id: newId(),

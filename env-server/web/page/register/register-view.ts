@@ -152,7 +152,7 @@ export class RegisterView implements View<'register'> {
   }
 
   async #send(method: 'POST' | 'PUT'): Promise<void> {
-    // As it is now, whatever is loaded meanwhile; a fault in it is told in its turn.
+    // As it is now, even if another is loaded meanwhile; a fault in it is told in its turn.
     const draft = (async () => this.#editor.draft)();
     draft.catch(() => {});
     await this.#do(method, async () => {

@@ -13,7 +13,7 @@ type Lowering = (context: ModelBuilder, node: Tensor, inputs: readonly string[],
 const ONE_HOT_ROWS = 128;
 
 /**
- * Writes a graph as an ONNX model; parameters become inputs beside the graph's own.
+ * Writes a graph as an ONNX model; parameters become inputs next to the graph's own.
  * @param threads what the model will run on: some kernels give the same sums only on one
  */
 export function lower(graph: Graph, threads: number): OnnxModel {

@@ -3,7 +3,7 @@ import { type Graph, sizeOf } from '../../graph/tensor.ts';
 /** Share of a graph's intermediate values that is alive at once, measured on training graphs. */
 const ALIVE_SHARE = 0.5;
 const ELEMENT_BYTES = 4;
-/** Operations whose result takes no memory of its own. */
+/** Operations whose result shares the memory of its operand. */
 const FREE_OPERATIONS = new Set(['input', 'parameter', 'constant', 'reshape', 'stopGradient']);
 
 /** Something that keeps memory between its uses and can do without for a while. */

@@ -1,7 +1,7 @@
 const FLOAT_BYTES = 4;
 const CACHE_LINE_BYTES = 64;
 
-/** Hands out places in a WebAssembly memory, each from a cache line of its own on. */
+/** Hands out places in a WebAssembly memory, each from a new cache line on. */
 export class MemoryPlan {
   #end: number;
 

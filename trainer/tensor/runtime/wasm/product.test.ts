@@ -55,7 +55,7 @@ for (const [inputs, outputs] of [
   });
 }
 
-t.test('a row gives the same bits whatever the number of rows', async t => {
+t.test('a row gives the same bits for any number of rows', async t => {
   const [inputs, outputs] = [37, 24];
   const [x, weight, bias] = [random(8 * inputs), random(outputs * inputs), random(outputs)];
   const all = run(x, weight, bias, 8, 0);

@@ -63,7 +63,7 @@ export type MatrixProduct = (operands: ProductOperands) => void;
 
 /**
  * x · weightᵀ + bias for few rows, at about three quarters of what 128-bit vectors can give. Every result is one chain of
- * multiply-adds over the inputs in order, whatever the number of rows.
+ * multiply-adds over the inputs in order, for any number of rows.
  */
 export function compileProduct(memory: WebAssembly.Memory): MatrixProduct {
   const locals = new FunctionLocals(Array<'i32'>(10).fill('i32'));

@@ -3,7 +3,7 @@ import { type Code, f32x4, i32, i32x4, type Local } from './code.ts';
 /**
  * 2ˣ for x ≤ 0 into `power`, error 2e-7: x = n + r with |r| ≤ 1/2, Taylor's polynomial of 2ʳ, and n added to the exponent
  * bits. Adding 1.5 · 2²³ rounds x to n and leaves n in the lowest bits. From −127 down it is exactly 0: a denormal number
- * would slow whatever it is multiplied with a hundredfold.
+ * would slow every product with it a hundredfold.
  */
 export function powerOfTwo(power: Local, shifted: Local, x: Code): Code[] {
   const smallest = -127;

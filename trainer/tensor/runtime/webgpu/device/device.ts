@@ -196,7 +196,7 @@ export class GpuDevice {
 
   #beside(): string {
     const list = [...this.#held].map(([what, bytes]) => `${shown(bytes)} of ${what}`);
-    return list.length === 0 ? '' : ` beside ${list.join(', ')}`;
+    return list.length === 0 ? '' : ` next to ${list.join(', ')}`;
   }
 
   /** @throws RuntimeError when so much of an array is more than a shader can be given */

@@ -117,6 +117,6 @@ t.test('memory that runs out is named with what lies there already', options, as
   device.device.popErrorScope = async () => scopes.shift() ?? null;
   await t.rejects(
     runtime.memory.allocate('the cache of 9 pages', 2 ** 20),
-    /no room for 4 MiB of the cache of 9 pages beside 192 bytes of weights and moments, 64 bytes of gradients, 1 MiB of the cache: lower policy\./,
+    /no room for 4 MiB of the cache of 9 pages next to 192 bytes of weights and moments, 64 bytes of gradients, 1 MiB of the cache: lower policy\./,
   );
 });

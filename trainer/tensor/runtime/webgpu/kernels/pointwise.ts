@@ -93,7 +93,7 @@ function functionOf(name: string): ScalarFunction {
   return found;
 }
 
-/** Axes that a kernel can walk with strides of its own. */
+/** Axes that a kernel can walk with separate strides. */
 export const MAX_AXES = 3;
 
 const kernels = new Map<string, Kernel>();

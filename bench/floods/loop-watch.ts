@@ -1,0 +1,40 @@
+import { createHistogram } from 'node:perf_hooks';
+
+/**
+ * Loaded into a server (`--import`): how long its event loop is held. Every millisecond that the loop is free it looks at
+ * the processor time of its thread since the last look, which does not count what other programs on the machine take.
+ * Asked for it over the channel to its parent, it tells and begins anew.
+ */
+
+/** Milliseconds that the event loop was held at a time. */
+export interface LoopHeld {
+  readonly p99: number;
+  readonly most: number;
+}
+
+const LOOK_MS = 1;
+const MICROSECONDS_PER_MS = 1000;
+
+const held = createHistogram();
+let before = usedMicroseconds();
+
+setInterval(() => {
+  const now = usedMicroseconds();
+  held.record(Math.max(1, now - before));
+  before = now;
+}, LOOK_MS).unref();
+
+process.on('message', () => {
+  const report: LoopHeld = {
+    p99: held.percentile(99) / MICROSECONDS_PER_MS,
+    most: held.max / MICROSECONDS_PER_MS,
+  };
+  held.reset();
+  process.send?.(report);
+});
+process.channel?.unref();
+
+function usedMicroseconds(): number {
+  const { user, system } = process.threadCpuUsage();
+  return user + system;
+}
