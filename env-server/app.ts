@@ -2,12 +2,13 @@ import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { RunReader } from '../shared/dashboard/reader/run-reader.ts';
 import { addDashboard } from '../shared/dashboard/routes.ts';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { REPLY_HEADERS, securePages, secureReplies } from '../shared/http/page-security.ts';
 import type { Json } from '../shared/json.ts';
+import { outputLog } from '../shared/log-text.ts';
 import type { ClusterMembership } from './cluster/membership.ts';
 import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
@@ -116,7 +117,7 @@ const OPEN =
  */
 export async function createApp(given: Partial<Settings> = {}, parts: AppParts = {}): Promise<App> {
   const settings: Settings = { ...DEFAULT_SETTINGS, ...given };
-  const log = parts.log ?? pino({ level: settings.logLevel });
+  const log = parts.log ?? outputLog(settings.logLevel);
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
   const hosts = new AllowedHosts(settings, (code, detail) => new Problem(code, detail));

@@ -17,7 +17,7 @@ const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 const program = new Command('ragen')
   .description('Trains language-model policies as agents in environments that a server holds.')
   .version(VERSION)
-  .showHelpAfterError()
+  .showHelpAfterError('(ragen --help lists the commands)')
   .addHelpText(
     'after',
     [
@@ -30,7 +30,7 @@ const program = new Command('ragen')
       '  ragen diagnose runs/sokoban-seed-1',
       '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       '',
-      'An environment server must be running (ragen-env-server, or npm run env-server); where, says `servers`.',
+      'An environment server must be running (ragen-env-server, or npm run env-server); set its address with `servers`.',
     ].join('\n'),
   );
 
