@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import { testService } from '../env-server/custom/remote/service.test-data.ts';
 import { DATABASE_FILE } from '../env-server/persistence/database.ts';
-import type { StoredHead } from '../env-server/sessions/stored-session.ts';
+import type { StoredHead } from '../env-server/sessions/storage/stored-session.ts';
 import type { JsonObject } from '../shared/json.ts';
 import type { Body } from './app.test-data.ts';
 import { startServer } from './process.test-data.ts';

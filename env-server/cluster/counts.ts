@@ -1,4 +1,4 @@
-import type { Refusal, SharedLimits } from '../sessions/admission.ts';
+import type { Refusal, SharedLimits } from '../sessions/limits/admission.ts';
 import type { ToSupervisor } from './messages.ts';
 
 /** A worker's side of the counts that the supervisor keeps. */

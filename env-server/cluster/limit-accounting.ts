@@ -1,4 +1,4 @@
-import { type Refusal, refusalOf, type SessionLimits } from '../sessions/admission.ts';
+import { type Refusal, refusalOf, type SessionLimits } from '../sessions/limits/admission.ts';
 
 /** Sums of open sessions over keys. */
 class Sums {

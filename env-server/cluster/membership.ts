@@ -1,4 +1,4 @@
-import type { SharedLimits } from '../sessions/admission.ts';
+import type { SharedLimits } from '../sessions/limits/admission.ts';
 import type { WorkerChannels } from './worker-channels.ts';
 
 /** What makes an app one of several that serve together. */

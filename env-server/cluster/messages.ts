@@ -1,5 +1,5 @@
 import type { Settings } from '../config/settings.ts';
-import type { Refusal } from '../sessions/admission.ts';
+import type { Refusal } from '../sessions/limits/admission.ts';
 import type { WorkerPlacement } from '../sessions/placement.ts';
 
 /** What a worker is started with. */

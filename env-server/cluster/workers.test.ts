@@ -10,7 +10,7 @@ import { type ServerProcess, startServer } from '../../test/process.test-data.ts
 import { until } from '../../test/until.test-data.ts';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import { workerOfSession } from '../sessions/placement.ts';
-import type { StoredHead } from '../sessions/stored-session.ts';
+import type { StoredHead } from '../sessions/storage/stored-session.ts';
 
 /** Several processes behind one port, through real sockets: each answers any request as one server would. */
 

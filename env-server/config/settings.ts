@@ -2,9 +2,9 @@ import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import type { RegistrationLimits } from '../custom/registrations.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
 import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
-import type { SessionLimits } from '../sessions/admission.ts';
-import { DURABILITIES, type Durability } from '../sessions/durability.ts';
+import type { SessionLimits } from '../sessions/limits/admission.ts';
 import { MAX_PROCESSES } from '../sessions/placement.ts';
+import { DURABILITIES, type Durability } from '../sessions/storage/durability.ts';
 
 /** How a server is set up; {@link SETTINGS} says what each means. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {

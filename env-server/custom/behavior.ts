@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import { namedActions, randomPolicy } from '../environments/core/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../environments/core/environment.ts';
 import type { Space } from '../environments/core/space.ts';
-import { actionCheck } from '../sessions/action-check.ts';
+import { actionCheck } from '../sessions/episodes/action-check.ts';
 import { aboutSpec } from './about.ts';
 import { DEFAULT_MAX_STEPS, type DefinedActionSpace } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';

@@ -1,8 +1,8 @@
 import type { Json } from '../../shared/json.ts';
 import type { EndReason } from './ended.ts';
-import type { EpisodeState, TrajectoryRecord } from './episode.ts';
+import type { EpisodeState, TrajectoryRecord } from './episodes/episode.ts';
+import type { Variant } from './episodes/variant.ts';
 import type { Session } from './session.ts';
-import type { Variant } from './variant.ts';
 
 /** How long an ended session can still be looked at, in milliseconds. */
 export const KEEP_FINISHED_MS = 60_000;

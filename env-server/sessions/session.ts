@@ -5,24 +5,24 @@ import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts'
 import type { KeyFields } from '../persistence/journal/records.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
-import type { ActionLog } from './action-log.ts';
-import { type ByteAccount, sessionBudgetExceeded } from './budgets.ts';
+import type { ActionLog } from './episodes/action-log.ts';
 import {
   beginEpisode,
   type EpisodeState,
   type StepResult,
   type TrajectoryRecord,
   wholeSize,
-} from './episode.ts';
-import type { Expiring } from './expiry.ts';
-import { type EpisodeSession, LiveEpisode } from './live-episode.ts';
+} from './episodes/episode.ts';
+import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
+import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
+import type { Variant } from './episodes/variant.ts';
+import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
+import type { Expiring } from './limits/expiry.ts';
 import type { Ordered } from './newest-first.ts';
-import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies.ts';
-import type { SessionContent, SessionImage } from './session-image.ts';
-import { Snapshots, snapshotSize, unneededBytes } from './snapshots.ts';
-import type { SessionHistory, StoredSettings } from './stored-session.ts';
-import type { Variant } from './variant.ts';
+import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
+import { type Recorder, recordedEpisode } from './storage/recorded-episode.ts';
+import type { SessionContent, SessionImage } from './storage/session-image.ts';
+import type { SessionHistory, StoredSettings } from './storage/stored-session.ts';
 
 /** Operations that may wait for the one that runs. */
 const MAX_QUEUE_LENGTH = 256;

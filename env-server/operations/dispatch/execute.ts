@@ -3,7 +3,7 @@ import type { Json } from '../../../shared/json.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { fingerprint } from '../../sessions/replies.ts';
+import { fingerprint } from '../../sessions/replies/reply-cache.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';

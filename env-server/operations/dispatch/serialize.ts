@@ -1,5 +1,5 @@
-import type { StepResult } from '../../sessions/episode.ts';
-import { LiveResult } from '../../sessions/live-result.ts';
+import type { StepResult } from '../../sessions/episodes/episode.ts';
+import { LiveResult } from '../../sessions/episodes/live-result.ts';
 import type { Operation } from '../operation.ts';
 import { ForwardedResult } from './forwarded-result.ts';
 

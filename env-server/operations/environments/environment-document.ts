@@ -3,7 +3,7 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Space } from '../../environments/core/space.ts';
 import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
 import { observationSpaces } from '../../environments/core/spaces.ts';
-import type { Variant } from '../../sessions/variant.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { EnvironmentDocument } from '../schemas.ts';
 
 /** All that a client may want to know of an environment under its effective configuration. */

@@ -1,12 +1,12 @@
 import type { Json } from '../../../shared/json.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
-import type { EpisodeState } from '../../sessions/episode.ts';
+import type { EpisodeState } from '../../sessions/episodes/episode.ts';
+import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
-import type { LiveEpisode } from '../../sessions/live-episode.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
 import type { Scope } from '../../sessions/principal.ts';
 import type { Session } from '../../sessions/session.ts';
-import { sizeOf } from '../../sessions/size.ts';
 import type { Services } from '../operation.ts';
 import type { SessionCard } from '../schemas.ts';
 

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { encodePng } from '../../environments/core/drawing/png.ts';
-import type { LiveEpisode } from '../../sessions/live-episode.ts';
+import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import { sessionOperation } from '../operation.ts';
 import { Rendering, RenderMode } from '../schemas.ts';
 

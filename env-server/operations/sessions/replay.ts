@@ -1,9 +1,9 @@
 import { type Static, Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
-import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episode.ts';
+import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episodes/episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
 import { Session } from '../../sessions/session.ts';
-import { sizeOf } from '../../sessions/size.ts';
 import { serverOperation } from '../operation.ts';
 import { Replay, type ReplayRecord, SessionId } from '../schemas.ts';
 

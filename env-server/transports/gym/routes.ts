@@ -8,7 +8,7 @@ import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas.ts';
 import { Problem, type ProblemCode } from '../../problems.ts';
-import type { Variant } from '../../sessions/variant.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
 import { operate } from '../operate.ts';
 import { floatText } from '../replies/float.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

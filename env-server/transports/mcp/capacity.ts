@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { TooManySessions } from '../../sessions/admission.ts';
+import type { TooManySessions } from '../../sessions/limits/admission.ts';
 
 /** What a client is told of the limit that kept it from one more session. */
 export function capacityOf({ open, most }: TooManySessions): JsonObject {

@@ -8,8 +8,8 @@ import type {
   ValidActions,
 } from '../../operations/schemas.ts';
 import { Problem } from '../../problems.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import type { Variant } from '../../sessions/variant.ts';
 import { operate } from '../operate.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { ToolResult } from './endpoint.ts';

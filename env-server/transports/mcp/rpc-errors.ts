@@ -1,6 +1,6 @@
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { Problem, ProblemCode } from '../../problems.ts';
-import { TooManySessions } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/limits/admission.ts';
 import { capacityOf } from './capacity.ts';
 import { RpcError } from './json-rpc.ts';
 

@@ -15,7 +15,7 @@ import {
   type EnvironmentCounters,
   LATENCY_BOUNDS_S,
   LatencyHistogram,
-} from '../../sessions/environment-counters.ts';
+} from '../../sessions/episodes/environment-counters.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

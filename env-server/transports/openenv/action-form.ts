@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
-import type { Variant } from '../../sessions/variant.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
 import { extra, InvalidMessage, missing } from './faults.ts';
 
 /** Field of an action that is a text or a number; OpenEnv's actions are always objects. */

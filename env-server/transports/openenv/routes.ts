@@ -6,7 +6,7 @@ import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers } from '../../operations/dispatch/sibling-workers.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
-import type { SessionLimits } from '../../sessions/admission.ts';
+import type { SessionLimits } from '../../sessions/limits/admission.ts';
 import { RpcError, rpcFailure } from '../mcp/json-rpc.ts';
 import { operate } from '../operate.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import type { RawData, WebSocket } from 'ws';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
-import { TooManySessions } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/limits/admission.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import type { McpServer } from './mcp-server.ts';

@@ -3,7 +3,7 @@ import type { OpenEnvCode } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem } from '../../problems.ts';
-import { TooManySessions } from '../../sessions/admission.ts';
+import { TooManySessions } from '../../sessions/limits/admission.ts';
 import { capacityOf } from '../mcp/capacity.ts';
 import { countable, InvalidMessage, within } from './faults.ts';
 import { type OpenEnvMessage, readMessage, readReset, UnknownType } from './messages.ts';

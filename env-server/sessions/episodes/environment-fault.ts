@@ -1,6 +1,6 @@
-import { InvalidConfig, InvalidOptions } from '../environments/core/environment.ts';
-import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import { Problem } from '../problems.ts';
+import { InvalidConfig, InvalidOptions } from '../../environments/core/environment.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
 import type { Variant } from './variant.ts';
 
 const MAX_MESSAGE_LENGTH = 500;

@@ -1,11 +1,11 @@
-import type { JsonObject } from '../../shared/json.ts';
-import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
-import { resolveConfig, resolveOptions, stepLimit } from '../environments/core/settings.ts';
-import { type WrapperChoice, wrap } from '../wrappers/wrap.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
+import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
+import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
+import type { ByteAccount } from '../limits/budgets.ts';
+import { sizeOf } from '../limits/size.ts';
 import { type ActionCheck, actionCheck } from './action-check.ts';
-import type { ByteAccount } from './budgets.ts';
 import type { EnvironmentCounters } from './environment-counters.ts';
-import { sizeOf } from './size.ts';
 
 /** Of a variant without its configuration: what it is made of, and its check of actions. */
 const VARIANT_BYTES = 4096;

@@ -1,9 +1,9 @@
-import type { Json } from '../../shared/json.ts';
-import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import { Problem } from '../problems.ts';
+import type { Json } from '../../../shared/json.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import { sizeOf } from '../limits/size.ts';
+import type { StoredReply } from '../storage/stored-session.ts';
 import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
-import { sizeOf } from './size.ts';
-import type { StoredReply } from './stored-session.ts';
 
 /** Keys of a request that do not belong to what it asks for. */
 const ENVELOPE = new Set(['id', 'op', 'request_key', 'timeout_ms']);

@@ -2,13 +2,13 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import type { JsonObject } from '../../shared/json.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import { until } from '../../test/until.test-data.ts';
-import { createApp } from '../app.ts';
-import type { Settings } from '../config/settings.ts';
-import type { AnyEnvironment } from '../environments/core/environment.ts';
-import { createRegistry } from '../environments/registry.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
+import { createApp } from '../../app.ts';
+import type { Settings } from '../../config/settings.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
+import { createRegistry } from '../../environments/registry.ts';
 import { resolveByteLimits } from './budgets.ts';
 
 /** Players that take as much as they can get cost themselves alone. */

@@ -1,5 +1,5 @@
 import { getHeapStatistics } from 'node:v8';
-import { Problem } from '../problems.ts';
+import { Problem } from '../../problems.ts';
 
 /** What sessions may take in memory, in bytes; 0 stands for a share of the heap. */
 export interface ByteLimits {

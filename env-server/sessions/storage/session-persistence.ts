@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
-import type { Json } from '../../shared/json.ts';
-import { Journal } from '../persistence/journal/journal.ts';
-import { bootId } from '../persistence/journal/segment-writer.ts';
+import type { Json } from '../../../shared/json.ts';
+import { Journal } from '../../persistence/journal/journal.ts';
+import { bootId } from '../../persistence/journal/segment-writer.ts';
 import {
   dropSegments,
   inheritedSegments,
@@ -9,23 +9,24 @@ import {
   type JournalWriter,
   journalFolder,
   type Segment,
-} from '../persistence/journal/segments.ts';
-import type { PersistenceHealth } from '../persistence/persistence-health.ts';
-import { RetryTimer } from '../persistence/retry-timer.ts';
+} from '../../persistence/journal/segments.ts';
+import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
+import { RetryTimer } from '../../persistence/retry-timer.ts';
 import {
   type RowDurability,
   type SessionChanges,
   type SessionRow,
   SessionRows,
-} from '../persistence/session-rows.ts';
-import { storageFaultOf } from '../persistence/storage-problem.ts';
+} from '../../persistence/session-rows.ts';
+import { storageFaultOf } from '../../persistence/storage-problem.ts';
+import type { EndedSession, EndReason } from '../ended.ts';
+import type { SessionManager } from '../manager.ts';
+import type { SessionOwnership } from '../placement.ts';
+import type { Session } from '../session.ts';
+import type { VariantCatalog } from '../variant-catalog.ts';
 import type { Durability } from './durability.ts';
-import type { EndedSession, EndReason } from './ended.ts';
-import type { SessionManager } from './manager.ts';
-import type { SessionOwnership } from './placement.ts';
 import { SessionRecorder } from './recorder.ts';
 import { Resumption } from './resumption.ts';
-import type { Session } from './session.ts';
 import { hashesOf, SessionImage } from './session-image.ts';
 import {
   batchesOf,
@@ -45,7 +46,6 @@ import {
   type StoredSession,
   type StoredSettings,
 } from './stored-session.ts';
-import type { VariantCatalog } from './variant-catalog.ts';
 
 /** The first form, which is still read. */
 const ONE_DOCUMENT = 1;

@@ -1,8 +1,8 @@
-import type { PartRow } from '../persistence/session-rows.ts';
-import { ActionChunk, actionSize, chunksOf, type LogPosition } from './action-log.ts';
-import { inMb } from './budgets.ts';
-import { type EpisodeState, weighed } from './episode.ts';
-import { type ReplyChanges, storedReply } from './replies.ts';
+import type { PartRow } from '../../persistence/session-rows.ts';
+import { ActionChunk, actionSize, chunksOf, type LogPosition } from '../episodes/action-log.ts';
+import { type EpisodeState, weighed } from '../episodes/episode.ts';
+import { inMb } from '../limits/budgets.ts';
+import { type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import type {
   ActionsPart,
   PartKind,

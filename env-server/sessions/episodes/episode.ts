@@ -1,15 +1,15 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { Random, type RandomState } from '../../shared/random.ts';
-import type { ObservationFormat } from '../environments/core/environment.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { Problem } from '../problems.ts';
-import { background, nextTurn, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
-import type { WrapperChoice } from '../wrappers/wrap.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random, type RandomState } from '../../../shared/random.ts';
+import type { ObservationFormat } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import { background, nextTurn, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import { sizeOf } from '../limits/size.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded } from './environment-fault.ts';
-import { sizeOf } from './size.ts';
 import type { Variant } from './variant.ts';
 
 /** Seeds drawn by the server lie below this, short enough to type. */

@@ -1,15 +1,15 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import { until } from '../../test/until.test-data.ts';
-import { type App, createApp } from '../app.ts';
-import type { Settings } from '../config/settings.ts';
-import type { AnyEnvironment } from '../environments/core/environment.ts';
-import type { Registry } from '../environments/registry.ts';
-import { DATABASE_FILE } from '../persistence/database.ts';
-import { ServerClock } from './server-clock.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
+import { type App, createApp } from '../../app.ts';
+import type { Settings } from '../../config/settings.ts';
+import type { AnyEnvironment } from '../../environments/core/environment.ts';
+import type { Registry } from '../../environments/registry.ts';
+import { DATABASE_FILE } from '../../persistence/database.ts';
+import { ServerClock } from '../limits/server-clock.ts';
 
 /** What is stored of sessions: each by itself, only what is new, and nobody's at the cost of others. */
 

@@ -1,7 +1,7 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
-import type { RecordBody, RecordKind } from '../persistence/journal/records.ts';
-import { actionsOf, logOf } from './action-log.ts';
-import { type EpisodeRestart, type EpisodeState, weighed } from './episode.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { RecordBody, RecordKind } from '../../persistence/journal/records.ts';
+import { actionsOf, logOf } from '../episodes/action-log.ts';
+import { type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
 
 /** Journals what is done with sessions of the type `S`. */
 export interface Recorder<S> {

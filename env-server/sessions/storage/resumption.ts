@@ -1,19 +1,19 @@
 import type { Logger } from 'pino';
-import type { Json } from '../../shared/json.ts';
-import type { Transition } from '../environments/core/environment.ts';
-import { SessionContinuity } from '../persistence/journal/continuity.ts';
-import type { JournalRecord, KeyFields, OpenBody } from '../persistence/journal/records.ts';
-import { type ReplayFindings, replayJournal } from '../persistence/journal/replay.ts';
-import type { Segment } from '../persistence/journal/segments.ts';
-import type { WrapperChoice } from '../wrappers/wrap.ts';
-import type { EndedSession, EndReason } from './ended.ts';
-import type { EpisodeState } from './episode.ts';
-import type { SessionManager } from './manager.ts';
-import type { SessionOwnership } from './placement.ts';
+import type { Json } from '../../../shared/json.ts';
+import type { Transition } from '../../environments/core/environment.ts';
+import { SessionContinuity } from '../../persistence/journal/continuity.ts';
+import type { JournalRecord, KeyFields, OpenBody } from '../../persistence/journal/records.ts';
+import { type ReplayFindings, replayJournal } from '../../persistence/journal/replay.ts';
+import type { Segment } from '../../persistence/journal/segments.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import type { EndedSession, EndReason } from '../ended.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
+import type { SessionManager } from '../manager.ts';
+import type { SessionOwnership } from '../placement.ts';
+import type { Session } from '../session.ts';
+import type { VariantCatalog } from '../variant-catalog.ts';
 import { episodeOfRecord } from './recorded-episode.ts';
-import type { Session } from './session.ts';
 import type { StoredSession } from './stored-session.ts';
-import type { VariantCatalog } from './variant-catalog.ts';
 
 export interface ResumptionParts {
   readonly sessions: SessionManager;

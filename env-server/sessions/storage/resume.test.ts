@@ -2,14 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import { type App, createApp } from '../app.ts';
-import { WorkerChannels } from '../cluster/worker-channels.ts';
-import type { Settings } from '../config/settings.ts';
-import { EXAMPLES } from '../custom/examples.ts';
-import { BUILT_IN } from '../environments/registry.ts';
-import { workerOfSession } from './placement.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { type App, createApp } from '../../app.ts';
+import { WorkerChannels } from '../../cluster/worker-channels.ts';
+import type { Settings } from '../../config/settings.ts';
+import { EXAMPLES } from '../../custom/examples.ts';
+import { BUILT_IN } from '../../environments/registry.ts';
+import { workerOfSession } from '../placement.ts';
 
 /** Sessions over a restart, within one process: every environment, every wrapper, and what time does to them. */
 
@@ -300,7 +300,7 @@ t.test('sessions of custom environments come along, but for those whose definiti
 });
 
 t.test('a step under way at the end is as if it had not begun, draws included', async t => {
-  const { waiting } = await import('../../test/environments.test-data.ts');
+  const { waiting } = await import('../../../test/environments.test-data.ts');
   const data = t.testdir();
   const first = await server(t, data);
   const { session_id } = await first.ask('POST', '/v1/sessions', { env_id: 'test/Slow-v0', seed: 3 });

@@ -1,8 +1,8 @@
-import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import { Problem } from '../problems.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import type { EnvironmentCounters } from '../episodes/environment-counters.ts';
+import { ReplyCache } from '../replies/reply-cache.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
-import type { EnvironmentCounters } from './environment-counters.ts';
-import { ReplyCache } from './replies.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 

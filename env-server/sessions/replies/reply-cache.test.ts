@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Problem } from '../problems.ts';
-import { ReplyCache, type ReplyCacheOwner, storedReply } from './replies.ts';
+import { Problem } from '../../problems.ts';
+import { ReplyCache, type ReplyCacheOwner, storedReply } from './reply-cache.ts';
 
 /** Somebody who counts the bytes of a memory. */
 function holder(replyBytes: number): ReplyCacheOwner & { used: number } {

@@ -1,9 +1,10 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { Random, type RandomState } from '../../shared/random.ts';
-import type { ObservationFormat, Picture, Transition } from '../environments/core/environment.ts';
-import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { PROBLEMS, Problem } from '../problems.ts';
-import { writtenValidActions } from '../wrappers/layer.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random, type RandomState } from '../../../shared/random.ts';
+import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
+import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { PROBLEMS, Problem } from '../../problems.ts';
+import { writtenValidActions } from '../../wrappers/layer.ts';
+import { sizeOf } from '../limits/size.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
 import {
@@ -17,7 +18,6 @@ import {
   type TrajectoryRecord,
 } from './episode.ts';
 import { headOfText, LiveResult } from './live-result.ts';
-import { sizeOf } from './size.ts';
 import type { Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; of no account between steps. */

@@ -5,10 +5,10 @@ import type {
   RowDurability,
   SessionChanges,
   SessionRow,
-} from '../persistence/session-rows.ts';
-import type { EndedSession } from './ended.ts';
-import { type ReplyCache, type ReplyChanges, storedReply } from './replies.ts';
-import type { Session } from './session.ts';
+} from '../../persistence/session-rows.ts';
+import type { EndedSession } from '../ended.ts';
+import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
+import type { Session } from '../session.ts';
 import { type PartKey, type SessionContent, SessionImage, textOfHashes } from './session-image.ts';
 
 /** Of the form of a stored session's documents. */

@@ -1,6 +1,6 @@
 import t from 'tap';
-import type { Json } from '../../shared/json.ts';
-import type { Space } from '../environments/core/space.ts';
+import type { Json } from '../../../shared/json.ts';
+import type { Space } from '../../environments/core/space.ts';
 import { actionCheck } from './action-check.ts';
 
 const verdicts = (space: Space, actions: Json[]) => actions.map(actionCheck(space));

@@ -2,12 +2,12 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
-import type { JsonObject } from '../../shared/json.ts';
-import { testRegistry } from '../../test/environments.test-data.ts';
-import { until } from '../../test/until.test-data.ts';
-import { createApp } from '../app.ts';
-import type { Settings } from '../config/settings.ts';
-import { fill, smallDisk } from '../persistence/small-disk.test-data.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import { testRegistry } from '../../../test/environments.test-data.ts';
+import { until } from '../../../test/until.test-data.ts';
+import { createApp } from '../../app.ts';
+import type { Settings } from '../../config/settings.ts';
+import { fill, smallDisk } from '../../persistence/small-disk.test-data.ts';
 
 /** Sessions on a disk that is full. */
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { serializerOf } from '../operations/dispatch/serialize.ts';
-import { step } from '../operations/sessions/step.ts';
+import { serializerOf } from '../../operations/dispatch/serialize.ts';
+import { step } from '../../operations/sessions/step.ts';
 import { headOfText, LiveResult } from './live-result.ts';
 
 const INFO = { success: false, note: 'a "quoted" line\n' };

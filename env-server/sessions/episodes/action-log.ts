@@ -1,5 +1,5 @@
-import type { Json } from '../../shared/json.ts';
-import { sizeOf } from './size.ts';
+import type { Json } from '../../../shared/json.ts';
+import { sizeOf } from '../limits/size.ts';
 
 /** Actions of a chunk at most. */
 const MAX_ACTIONS = 64;

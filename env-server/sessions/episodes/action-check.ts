@@ -1,7 +1,7 @@
 import { Compile } from 'typebox/compile';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import type { Space } from '../environments/core/space.ts';
-import { jsonSchema } from '../environments/core/space-documents.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { jsonSchema } from '../../environments/core/space-documents.ts';
 
 /** Says what is wrong with the type of an action, or undefined. Values of the right type are the environment's to judge. */
 export type ActionCheck = (action: Json) => string | undefined;

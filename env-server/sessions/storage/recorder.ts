@@ -1,16 +1,16 @@
-import type { Json } from '../../shared/json.ts';
-import { RecordTooLarge } from '../persistence/journal/frames.ts';
-import type { Journal } from '../persistence/journal/journal.ts';
+import type { Json } from '../../../shared/json.ts';
+import { RecordTooLarge } from '../../persistence/journal/frames.ts';
+import type { Journal } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
   type OpenBody,
   type RecordBody,
   type RecordKind,
-} from '../persistence/journal/records.ts';
-import type { EndedSession } from './ended.ts';
-import type { EpisodeState } from './episode.ts';
+} from '../../persistence/journal/records.ts';
+import type { EndedSession } from '../ended.ts';
+import type { EpisodeState } from '../episodes/episode.ts';
+import type { Session } from '../session.ts';
 import { type Recorder, recordedEpisode } from './recorded-episode.ts';
-import type { Session } from './session.ts';
 
 export interface RecorderParts {
   /** Which definition an environment id stands for now. */

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Json, JsonObject } from '../../shared/json.ts';
-import type { ObservationFormat } from '../environments/core/environment.ts';
-import type { WrapperChoice } from '../wrappers/wrap.ts';
-import { type LogPosition, logOf } from './action-log.ts';
-import { type EpisodeRestart, type EpisodeState, weighed } from './episode.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { ObservationFormat } from '../../environments/core/environment.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import { type LogPosition, logOf } from '../episodes/action-log.ts';
+import { type EpisodeRestart, type EpisodeState, weighed } from '../episodes/episode.ts';
 
 /** A reply that a repeated request gets. */
 export interface StoredReply {
