@@ -11,12 +11,13 @@ import { type ScriptLimit, type ScriptLimits, STACK_BYTES } from './protocol.ts'
 
 const SCRIPT_NAME = 'script.js';
 const MICROSECONDS_PER_MS = 1000;
-const BYTES_PER_MB = 1024 * 1024;
 const MAX_MESSAGE_LENGTH = 500;
 /** Of a frame of the script in the engine's stack. */
 const PLACE = /at (?:(\S+) \()?script\.js:(\d+):(\d+)/;
 /** A line that begins with a call, which the engine has the place of. */
 const CALL = /^(?!function\b|async\b)[\w$]+\(/;
+
+const THROWS_NULL = /\bthrow\s*\(?\s*null\b/;
 
 /** The script was stopped. */
 export class LimitReached extends Error {
@@ -142,13 +143,10 @@ export class Sandbox {
     } finally {
       handle.dispose();
     }
-    if (error === null) {
-      const mb = Math.floor(this.#limits.memoryBytes / BYTES_PER_MB);
-      return new ScriptFault(
-        `the script threw null, as it also does when its ${mb} MB are too full for an error`,
-      );
-    }
-    if (typeof error !== 'object') return new ScriptFault(`the script threw ${String(error)}`);
+    // The engine throws null where its memory is too full for an error.
+    if (error === null && !THROWS_NULL.test(this.#source)) return new LimitReached('memory');
+    if (typeof error !== 'object' || error === null)
+      return new ScriptFault(`the script threw ${String(error)}`);
     const { name, message, stack } = error as { name?: unknown; message?: unknown; stack?: unknown };
     const limit = limitOf(name, message);
     if (limit) return new LimitReached(limit);

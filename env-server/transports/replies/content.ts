@@ -4,7 +4,7 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import compress from '@fastify/compress';
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../problems.ts';
-import { parseJson } from './json.ts';
+import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './json.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */
 const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) => Promise<Buffer> } = {
@@ -18,8 +18,10 @@ const MIN_COMPRESSED_BYTES = 8192;
 const MAX_CHUNK_BYTES = 32_768;
 const COMPRESSIBLE = /^(?:text\/|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
-/** Replies that are larger are not indented. */
-const MAX_INDENTED_BYTES = 4 * 1024 * 1024;
+/** Routes that take definitions of environments. */
+const DEFINITIONS = '/v1/envs';
+/** Replies that are larger are not indented, as that would hold up everybody. */
+const MAX_INDENTED_BYTES = 256 * 1024;
 const INDENT = 2;
 
 declare module 'fastify' {
@@ -42,11 +44,12 @@ export function readJson(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
+    const maxParts = request.routeOptions.url?.startsWith(DEFINITIONS) ? MAX_DEFINITION_PARTS : MAX_PARTS;
     const read = (plain: Buffer) =>
       pace(request.raw, () => {
         let value: unknown;
         try {
-          value = plain.length === 0 ? undefined : parseJson(plain.toString());
+          value = plain.length === 0 ? undefined : parseJson(plain.toString(), maxParts);
         } catch (error) {
           done(error as Error);
           return;

@@ -1,9 +1,12 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
 import { Problem } from '../../problems.ts';
-import { MAX_PARTS } from '../replies/json.ts';
+import { MAX_PARTS, VALUES_A_PART } from '../replies/json.ts';
 
 /** How deep maps and arrays may lie in one another. */
 const DEEPEST = 100;
+
+/** Keys are among them. */
+const MAX_VALUES = VALUES_A_PART * MAX_PARTS;
 
 const encoder = new Encoder({ ignoreUndefined: true, maxDepth: 1000 });
 const decoder = new Decoder({
@@ -52,7 +55,7 @@ function scan(bytes: Uint8Array): void {
       throw error;
     }
     at += token.bytes;
-    if (++tokens > MAX_PARTS) throw refused(`it has more than ${MAX_PARTS} values`);
+    if (++tokens > MAX_VALUES) throw refused(`it has more than ${MAX_VALUES} values`);
     owed += token.members - 1;
     if (open.length > 0) open[open.length - 1]--;
     if (token.members > 0) open.push(token.members);
