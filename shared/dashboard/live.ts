@@ -10,10 +10,15 @@ const LOOK_EVERY_MS = 250;
 const KEEP_OPEN_MS = 15_000;
 const MAX_STREAMS = 64;
 const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
+/** More that is new is not sent row by row: the page reads the metrics again. */
+const MAX_BACKLOG_BYTES = 1024 * 1024;
 /** A reader that does not read is waited for from here on. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
-/** What happens in a run, as server-sent events: `metrics` (rows), `row` (of the table of runs), `files`. */
+/**
+ * What happens in a run, as server-sent events: `metrics` (rows), `replaced` (metrics are to be read again), `row` (of the table
+ * of runs), `files`.
+ */
 export class LiveRun {
   readonly #run: FoundRun;
   readonly #reader: RunReader;
@@ -32,7 +37,7 @@ export class LiveRun {
   async look(): Promise<string> {
     const events: string[] = [];
     const rows = await this.#newRows();
-    if (rows === 'replaced') events.push(event('replaced', null));
+    if (rows === 'replaced') events.push(event('replaced', { offset: this.#offset }));
     else if (rows.length > 0) events.push(event('metrics', { rows, offset: this.#offset }));
     const found = await this.#reader.find(this.#run.id);
     if (!found) return events.join('');
@@ -51,8 +56,9 @@ export class LiveRun {
     const file = await openRunFile(this.#run, RUN_FILES.metrics);
     if (!file) return [];
     try {
-      if (file.stats.size < this.#offset) {
-        this.#offset = 0;
+      const { size } = file.stats;
+      if (size < this.#offset || size - this.#offset > MAX_BACKLOG_BYTES) {
+        this.#offset = (await this.#reader.table(this.#run)).offset;
         return 'replaced';
       }
       const rows: object[] = [];

@@ -48,6 +48,12 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
       return reply.header('cache-control', 'no-store').send(value);
     });
   }
+  app.addHook('onListen', done => {
+    // The first page is to come as quickly as the others.
+    void reader.runs(1);
+    for (const path of assets.paths) void assets.find(path);
+    done();
+  });
   const live = new LiveRuns();
   app.addHook('preClose', done => {
     live.close();

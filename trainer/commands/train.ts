@@ -6,8 +6,8 @@ import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
+import { findServer } from '../training/setup/find-server.ts';
 import { dryRun } from './dry-run.ts';
-import { findServer } from './find-server.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
 export interface TrainOptions {

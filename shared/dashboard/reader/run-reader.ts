@@ -30,6 +30,8 @@ export interface RunDetail {
   readonly notes: readonly { readonly time: string; readonly text: string }[];
   readonly config: unknown;
   readonly metrics: readonly string[];
+  /** First byte of the metrics file that was not read: where live rows go on. */
+  readonly offset: number;
   readonly files: readonly TrajectoryFile[];
 }
 
@@ -95,7 +97,14 @@ export class RunReader {
       this.#trajectories.files(run),
       this.table(run),
     ]);
-    return { row, notes: row.notes ?? [], config: yamlOf(text), metrics: metrics.names, files };
+    return {
+      row,
+      notes: row.notes ?? [],
+      config: yamlOf(text),
+      metrics: metrics.names,
+      offset: metrics.offset,
+      files,
+    };
   }
 
   /** The row of a run as it is now. */

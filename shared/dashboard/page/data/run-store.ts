@@ -72,6 +72,7 @@ export class RunStore {
   async #load(): Promise<void> {
     try {
       this.detail = await this.#source.get<RunDetail>('run', { id: this.id });
+      this.#offset = this.detail.offset;
       this.error = undefined;
     } catch (error) {
       this.error = (error as Error).message;
@@ -87,7 +88,6 @@ export class RunStore {
         const numbers = y.map(value => value ?? Number.NaN);
         this.#series.set(name, { x: [...x], y: numbers, offset: reply.offset });
       }
-      this.#offset ??= reply.offset;
     } catch (error) {
       this.error = (error as Error).message;
     }
@@ -118,7 +118,7 @@ export class RunStore {
     if (name === 'metrics') this.#append(data as { rows: Record<string, unknown>[]; offset: number });
     if (name === 'replaced') {
       this.#series.clear();
-      this.#offset = undefined;
+      this.#offset = (data as { offset: number }).offset;
       void this.#read([...this.#wanted]);
     }
     this.#changed();

@@ -44,28 +44,29 @@ export function RunsView({ address }: { readonly address: Address }) {
   </div>`;
 }
 
-/** All rows, the latest first; asked for again every few seconds while the page is looked at. */
+/** All rows, the latest first; those that changed are asked for again while the page is looked at. */
 function useRuns(): { readonly rows?: readonly RunRow[]; readonly total: number; readonly error?: string } {
   const source = useSource();
   const [reply, setReply] = useState<Partial<RunsReply> & { error?: string }>({});
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
+    let known: RunsReply | undefined;
     const read = async (limit?: number) => {
       try {
         const next = await source.get<RunsReply>('runs', source.site.exported ? {} : { limit });
-        if (!over) setReply(next);
-        return next.total > next.rows.length;
+        known = merged(known, next);
+        if (!over) setReply(known);
       } catch (error) {
         if (!over) setReply(before => ({ ...before, error: (error as Error).message }));
-        return false;
       }
     };
     const again = async () => {
-      if (!document.hidden) await read();
+      if (!document.hidden) await read(known && known.rows.length === known.total ? FIRST_ROWS : undefined);
       if (!over && !source.site.exported) timer = setTimeout(again, REFRESH_MS);
     };
-    void read(FIRST_ROWS).then(more => {
+    void read(FIRST_ROWS).then(() => {
+      const more = known !== undefined && known.rows.length < known.total;
       if (!over) timer = setTimeout(again, more ? 0 : REFRESH_MS);
     });
     return () => {
@@ -74,6 +75,13 @@ function useRuns(): { readonly rows?: readonly RunRow[]; readonly total: number;
     };
   }, [source]);
   return { rows: reply.rows, total: reply.total ?? 0, error: reply.error };
+}
+
+/** The rows that changed last in front of those that are known; less is known where runs came or went. */
+function merged(known: RunsReply | undefined, latest: RunsReply): RunsReply {
+  if (!known || known.total !== latest.total || latest.rows.length === latest.total) return latest;
+  const ids = new Set(latest.rows.map(({ id }) => id));
+  return { total: latest.total, rows: [...latest.rows, ...known.rows.filter(({ id }) => !ids.has(id))] };
 }
 
 function matches(row: RunRow, wanted: string): boolean {

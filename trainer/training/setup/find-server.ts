@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
-import type { RunSettings } from '../config/settings.ts';
+import type { RunSettings } from '../../config/settings.ts';
 
 /** How long a server may take to answer the first look, and how long there is between two. */
 const LOOK_MS = 1500;
