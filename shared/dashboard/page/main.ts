@@ -5,9 +5,7 @@ import { html } from '../../web/html.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
 import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
-import { CompareView } from './views/compare-view.ts';
-import { LeaderboardView } from './views/leaderboard-view.ts';
-import { RunPages } from './views/run-pages.ts';
+import { Lazy } from './views/lazy.ts';
 import { RunsView } from './views/runs-view.ts';
 
 const TITLES: { readonly [view: string]: string } = {
@@ -55,13 +53,19 @@ function App({ source }: { readonly source: Source }) {
   <//>`;
 }
 
+// The table of runs is there before the charts and boards of the other pages are loaded.
+const runPages = async () => (await import('./views/run-pages.ts')).RunPages;
+const compareView = async () => (await import('./views/compare-view.ts')).CompareView;
+const leaderboardView = async () => (await import('./views/leaderboard-view.ts')).LeaderboardView;
+
 function viewOf(address: Address) {
-  if (address.run !== undefined) return html`<${RunPages} key=${address.run} address=${address} />`;
+  if (address.run !== undefined)
+    return html`<${Lazy} key=${address.run} load=${runPages} address=${address} />`;
   switch (address.view) {
     case 'compare':
-      return html`<${CompareView} address=${address} />`;
+      return html`<${Lazy} key="compare" load=${compareView} address=${address} />`;
     case 'leaderboard':
-      return html`<${LeaderboardView} />`;
+      return html`<${Lazy} key="leaderboard" load=${leaderboardView} address=${address} />`;
     default:
       return html`<${RunsView} address=${address} />`;
   }
