@@ -78,7 +78,7 @@ t.test('tests, tools and the work of a day stay out of images', async t => {
     'test/app.test-data.ts',
     'env-server/main.test.ts',
     'bench/server.ts',
-    'docs/errors.md',
+    'docs/reference/errors.md',
     'test/golden',
     'docker/compose.yaml',
     '.env',

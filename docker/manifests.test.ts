@@ -157,7 +157,7 @@ t.test('kubernetes: the example of a secret is refused, and its file has the for
 });
 
 t.test('variables are ones that the programs read, with values they take', async t => {
-  const files = ['docker/compose.yaml', 'docs/deployment.md', 'docker/trainer.sh'];
+  const files = ['docker/compose.yaml', 'docs/how-to/deployment.md', 'docker/trainer.sh'];
   const dockerfiles = ['env-server', 'trainer'].map(image => `docker/${image}.Dockerfile`);
   const manifests = readdirSync(`${ROOT}docker/kubernetes`).map(name => `docker/kubernetes/${name}`);
   for (const file of [...files, ...dockerfiles, ...manifests]) {
@@ -179,8 +179,8 @@ t.test('variables are ones that the programs read, with values they take', async
 });
 
 t.test('the page names files that exist and commands as they are', async t => {
-  const page = read('docs/deployment.md');
-  for (const [, path] of page.matchAll(/\]\(\.\.\/([^)#]+)\)/g)) t.ok(exists(path), path);
+  const page = read('docs/how-to/deployment.md');
+  for (const [, path] of page.matchAll(/\]\(\.\.\/\.\.\/([^)#]+)\)/g)) t.ok(exists(path), path);
   for (const [path] of page.matchAll(/\bdocker\/[\w./-]+\w/g)) t.ok(exists(path), path);
   for (const object of objects.filter(({ kind }) => String(kind) !== 'Secret')) {
     if (!['ConfigMap', 'PersistentVolumeClaim'].includes(String(object.kind))) {

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
 
 const ROOT = new URL('../', import.meta.url);
-const page = readFileSync(new URL('docs/security.md', ROOT), 'utf8');
+const page = readFileSync(new URL('docs/reference/security.md', ROOT), 'utf8');
 const ROW = /^\| .+ \| .+ \| `([^`]+\.test\.ts)`: (.+) \|$/gm;
 
 t.test('every threat names a test that is there', async t => {

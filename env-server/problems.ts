@@ -1,6 +1,6 @@
 /**
  * Every error the environment server can answer with, once: code → status, title, whether the same request
- * may succeed later, and what to do about it. `docs/errors.md` is generated from this table.
+ * may succeed later, and what to do about it. `docs/reference/errors.md` is generated from this table.
  */
 export const PROBLEMS = {
   bad_json: {

@@ -1,6 +1,6 @@
 import { PROBLEMS } from '../env-server/problems.ts';
 
-/** `docs/errors.md`: the table of problems for readers. */
+/** `docs/reference/errors.md`: the table of problems for readers. */
 export function errorsPage(): string {
   const rows = Object.entries(PROBLEMS)
     .map(

@@ -245,7 +245,7 @@ export interface paths {
         put?: never;
         /**
          * Register an environment of your own
-         * @description The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/custom-environments.md walks through every kind.
+         * @description The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/how-to/custom-environments.md walks through every kind.
          */
         post: operations["register"];
         delete?: never;
@@ -669,7 +669,7 @@ export interface components {
         } | {
             /** @constant */
             type: "Json";
-            /** @description JSON Schema of an action; see docs/custom-environments.md for the keywords that it may use. */
+            /** @description JSON Schema of an action; see docs/how-to/custom-environments.md for the keywords that it may use. */
             schema: {
                 [key: string]: unknown;
             };

@@ -70,7 +70,7 @@ const ActionSpace = Type.Union(
     closed({
       type: Type.Literal('Json'),
       schema: bag(
-        'JSON Schema of an action; see docs/custom-environments.md for the keywords that it may use.',
+        'JSON Schema of an action; see docs/how-to/custom-environments.md for the keywords that it may use.',
       ),
       format: Type.Optional(Type.String({ maxLength: 2000, description: 'How an action is written.' })),
     }),

@@ -9,11 +9,11 @@ import {
 } from '../../test/walkthrough.test-data.ts';
 import { EXAMPLES } from './examples.ts';
 
-/** Runs docs/custom-environments.md against a real server, as its reader would. */
+/** Runs docs/how-to/custom-environments.md against a real server, as its reader would. */
 
 t.setTimeout(300_000);
 
-const PAGE = 'docs/custom-environments.md';
+const PAGE = 'docs/how-to/custom-environments.md';
 
 t.test('every command of the page works', { skip: CANNOT_WALK }, async t => {
   const curls = await walkThrough(t, PAGE, { everyReplyShown: true });

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { CANNOT_WALK, readPage, walkThrough } from '../../test/walkthrough.test-data.ts';
 
-const PAGE = 'docs/compatibility.md';
+const PAGE = 'docs/reference/compatibility.md';
 
 t.test('every command of the page works', { skip: CANNOT_WALK }, async t => {
   const curls = await walkThrough(t, PAGE, { everyReplyShown: true });

@@ -7,9 +7,9 @@ import { POLICY_LOSSES } from './losses/registry.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS } from './losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from './rewards/normalization.ts';
 
-const page = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/reference/algorithms.md', import.meta.url), 'utf8');
 
-t.test('every advantage and every policy loss has a section in docs/algorithms.md', async t => {
+t.test('every advantage and every policy loss has a section in docs/reference/algorithms.md', async t => {
   for (const name of [...ADVANTAGES, ...POLICY_LOSSES]) t.match(page, `\n### ${name}\n`, name);
 });
 

@@ -14,7 +14,12 @@ export interface SettingConflict {
 /** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
 export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return taskClashes(settings);
-  return [...algorithmClashes(settings), ...rolloutClashes(settings), ...groupClashes(settings)];
+  return [
+    ...algorithmClashes(settings),
+    ...rolloutClashes(settings),
+    ...groupClashes(settings),
+    ...generationClashes(settings),
+  ];
 }
 
 /** A run without environments can only learn from files. */
@@ -164,6 +169,42 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
     add(
       'rollout.prompt',
       'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
+    );
+  }
+  return found;
+}
+
+/** What engines elsewhere need and cannot do. */
+function generationClashes({ generation, policy, rollout }: RunSettings): SettingConflict[] {
+  const { engine, urls, adapter_folder } = generation;
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  if (engine === 'local') {
+    if (urls.length > 0)
+      add('generation.urls', 'names engines, but generation.engine is local: choose which they are');
+    return found;
+  }
+  if (urls.length === 0)
+    add('generation.urls', `names no engine: say where ${engine} runs, e.g. [http://127.0.0.1:8000]`);
+  if (adapter_folder === null) {
+    add(
+      'generation.adapter_folder',
+      'is null: name a folder that the trainer writes and the engines read under the same path',
+    );
+  }
+  if (engine === 'vllm' && !policy.lora) {
+    add(
+      'policy.lora',
+      'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
+    );
+  }
+  if (engine !== 'ragen' && rollout.constrained) {
+    add('rollout.constrained', `${engine} knows no grammars over token ids: turn it off, or use ragen`);
+  }
+  if (rollout.asynchronous?.keep_stale_cache) {
+    add(
+      'rollout.asynchronous',
+      'keep_stale_cache has no effect with engines elsewhere: a request ends under the weights it began with',
     );
   }
   return found;

@@ -93,6 +93,11 @@ export function needsReference({ loss, algorithm }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
 }
 
+/** Whether values are estimated after episodes were played, because nothing gave them with the tokens. */
+export function estimatesLater({ policy, generation }: RunSettings): boolean {
+  return policy.value_head && (policy.critic !== null || generation.engine !== 'local');
+}
+
 /** Whether the policy's trunk has a value head. */
 export function hasValueHead({ policy }: RunSettings): boolean {
   return policy.value_head && policy.critic === null;

@@ -37,7 +37,7 @@ export function loadRunSettings(
 }
 
 /** What may differ when a run goes on; all else is what the run is. */
-export const RESUMABLE: readonly string[] = ['servers', 'training', 'tracking', 'diagnostics'];
+export const RESUMABLE: readonly string[] = ['servers', 'generation', 'training', 'tracking', 'diagnostics'];
 
 /**
  * The settings of a run that is resumed with overrides.

@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import { AlgorithmSettings, LossConfig, OptimizerConfig } from './sections/algorithm.ts';
 import { DiagnosticsSettings } from './sections/diagnostics.ts';
 import { EndpointSection } from './sections/endpoint.ts';
+import { GenerationSection } from './sections/generation.ts';
 import { PolicySettings } from './sections/policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';
 import { count, orNull, section, strict, text } from './sections/schema.ts';
@@ -30,6 +31,8 @@ export const RunSettings = Type.Object(
     /** Environments to train in; none where only files are learned from. */
     train_tags: Type.Array(Type.String(), { default: [] }),
     rollout: RolloutSettings,
+    /** What samples tokens in training. */
+    generation: GenerationSection,
     warm_start: orNull(WarmStart),
     algorithm: AlgorithmSettings,
     loss: LossConfig,

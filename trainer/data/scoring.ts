@@ -1,4 +1,4 @@
-import { needsProximal } from '../config/derived.ts';
+import { estimatesLater, needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
@@ -58,7 +58,7 @@ export interface LaterScores {
   readonly reference?: SampleLogProbs;
   /** log π under the weights that the update starts from, where the loss takes them. */
   readonly proximal?: SampleLogProbs;
-  /** What a separate critic expects, where there is one. */
+  /** What a separate critic expects, or the value head where engines elsewhere sampled. */
   readonly values?: SampleValues;
 }
 
@@ -80,7 +80,7 @@ export async function laterScores(
   return {
     ...(reference ? { reference: await score(reference) } : {}),
     ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
-    ...(settings.policy.critic ? { values: await estimateEpisodes(policy, episodes) } : {}),
+    ...(estimatesLater(settings) ? { values: await estimateEpisodes(policy, episodes) } : {}),
   };
 }
 
@@ -88,7 +88,8 @@ async function estimateEpisodes(
   policy: Pick<Policy, 'estimate'>,
   episodes: readonly Episode[],
 ): Promise<SampleValues> {
-  if (policy.estimate === undefined) throw new Error('policy.critic is set, but the policy has no critic');
+  if (policy.estimate === undefined)
+    throw new Error('values are wanted, but the policy has nothing to estimate them');
   const samples = sampledOf(episodes).map(({ sample }) => sample);
   const values = await policy.estimate(samples.map(({ tokenIds, lossMask }) => ({ tokenIds, lossMask })));
   return new Map(samples.map((sample, i) => [sample, values[i]]));

@@ -265,7 +265,7 @@ export class GenerationEngine {
     if (!Number.isInteger(count) || count < 0 || count > MAX_TOP_LOG_PROBS) {
       throw new RangeError(`topLogProbs must be an integer from 0 to ${MAX_TOP_LOG_PROBS}, got ${count}`);
     }
-    if (this.#sampler !== null) return;
+    if (this.#sampler !== null || count === 0) return;
     throw new RangeError('top log-probabilities need logits, which stay on the GPU: use the ONNX runtime');
   }
 

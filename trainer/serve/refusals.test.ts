@@ -51,7 +51,8 @@ t.test('wrong requests are answered in the form of OpenAI', async t => {
     ['POST', '/v1/completions', { prompt: [1_000_000] }, 400, 'prompt'],
     ['POST', '/v1/completions', { prompt: Array(5000).fill(3) }, 400, 'prompt'],
     ['POST', '/v1/completions', { prompt: [3], max_tokens: 0 }, 400, 'max_tokens'],
-    ['POST', '/v1/completions', { prompt: [3], n: 128, model: 'base' }, 429, null],
+    ['POST', '/v1/completions', { prompt: [3], n: 128, model: 'base' }, 400, 'prompt'],
+    ['POST', '/v1/chat/completions', { messages, n: 128 }, 400, 'n'],
     [
       'POST',
       '/v1/completions',

@@ -15,6 +15,7 @@ import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { recordIteration, scoresForRecord } from './recording.ts';
 import type { RunFolder } from './run-folder.ts';
 import { optimizerSettings } from './schedule.ts';
@@ -32,6 +33,8 @@ export interface IterationParts {
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
   readonly source: EpisodeSource;
+  /** Where tokens are sampled; absent: by the policy. */
+  readonly generation?: GenerationPort;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
@@ -75,6 +78,7 @@ export async function runIteration(
   const collected = await collect(parts, step, validationLevels);
   const t1 = clock();
   const { episodes, filtered } = collected;
+  const gap = await parts.generation?.check(step, episodes);
   const kept = await busy.during(() => trainingSequencesOf(parts, filtered, collected.scores));
   const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
   const prepared = clock();
@@ -97,6 +101,7 @@ export async function runIteration(
       seed: mixSeed(settings.seed, PURPOSE.order, step),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
+  await parts.generation?.publish();
   source.trained();
   const t3 = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -108,6 +113,8 @@ export async function runIteration(
     ...(alongside ? {} : { 'rollouter/idle_ratio': 1 - waited / seconds }),
     ...collected.metrics,
     ...filtered.metrics,
+    ...gap,
+    ...parts.generation?.takeMetrics(),
     ...update.metrics,
     ...diagnosed.metrics,
     'actor/lr': optimizer.learningRate,

@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { needsReference } from '../config/derived.ts';
 import { criticShape } from '../config/model-shape.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -15,10 +16,12 @@ import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-sta
 import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker, type Tracker } from '../tracking/tracker.ts';
 import { initialState, latestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
+import type { GenerationPort } from './generation-port.ts';
 import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
 import { withCritic } from './setup/open-critic.ts';
+import { openGeneration } from './setup/open-generation.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
@@ -99,6 +102,7 @@ async function trainTracked({
   try {
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
+    let generation: GenerationPort | undefined;
     try {
       const { totalBytes, parameters } = runSizes(
         settings,
@@ -120,7 +124,14 @@ async function trainTracked({
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
-      const agent = meteredAgent(sampledAgent(context, actor), busy);
+      generation = await openGeneration({
+        settings,
+        run: basename(run.path),
+        context,
+        policy: actor,
+        note: progress.warn,
+      });
+      const agent = meteredAgent(sampledAgent(context, generation.generator), busy);
       const rollouts = agentRollouts(context, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
@@ -142,13 +153,14 @@ async function trainTracked({
       try {
         const shown = { tracker, progress, busy };
         const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
-        const episodes = { rollouts, openSource, actionTokens, decode };
+        const episodes = { rollouts, openSource, actionTokens, decode, generation };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };
         return writeReport(run, settings, await trainLoop(parts, state));
       } finally {
         await reference?.close();
       }
     } finally {
+      await generation?.close();
       await policy.close();
     }
   } finally {

@@ -12,7 +12,7 @@ export const register = serverOperation({
   tag: 'environments',
   summary: 'Register an environment of your own',
   description:
-    'The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/custom-environments.md walks through every kind.',
+    'The environment is played before it is accepted: it must reset and step, keep to its spaces, and give the same episode for the same seed. docs/how-to/custom-environments.md walks through every kind.',
   keyed: true,
   plays: true,
   audited: 'register',

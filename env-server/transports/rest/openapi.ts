@@ -81,7 +81,7 @@ const IDEMPOTENCY_KEY = {
   schema: { type: 'string', ...keyLimits },
 };
 
-/** Any answer that is no success; docs/errors.md says what each code means and its status. */
+/** Any answer that is no success; docs/reference/errors.md says what each code means and its status. */
 function problemResponse(codes: readonly ProblemCode[]): Document {
   const schema = {
     allOf: [reference('Problem'), { type: 'object', properties: { code: { type: 'string', enum: codes } } }],

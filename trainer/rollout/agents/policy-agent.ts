@@ -1,4 +1,4 @@
-import type { Policy } from '../../policy/policy.ts';
+import type { Generator } from '../../generation/generator.ts';
 import type { Agent } from './agent.ts';
 
 /**
@@ -7,7 +7,7 @@ import type { Agent } from './agent.ts';
  *   absent: any token can be sampled
  */
 export function policyAgent(
-  policy: Pick<Policy, 'generate' | 'release'>,
+  policy: Generator,
   grammarOf: (tag: string) => string | undefined = () => undefined,
 ): Agent {
   return {

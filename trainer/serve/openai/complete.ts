@@ -29,8 +29,10 @@ export interface Work {
 }
 
 /** @throws ApiError 400 */
-export function chatWork(request: ChatRequest, model: LanguageModel): Work {
+export function chatWork(request: ChatRequest, model: LanguageModel, mostChoices: number): Work {
   const options = chatOptions(request, model);
+  if (options.n > mostChoices)
+    throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
   const prompt = checkedPrompt(
     model.tokenizer.encode(chatPrompt(request, model.tokenizer)),
     model,

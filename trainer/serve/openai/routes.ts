@@ -51,7 +51,12 @@ const parseCompletion = bodyParser(CompletionRequestSchema);
 export function completionRoutes(app: FastifyInstance, prefix: string, host: CompletionHost): void {
   app.post(`${prefix}/chat/completions`, (request, reply) => {
     const body = parseChat(request.body);
-    return answer(host, request, reply, chatWork(body, host.model(body.model ?? undefined, request)));
+    return answer(
+      host,
+      request,
+      reply,
+      chatWork(body, host.model(body.model ?? undefined, request), host.mostChoices),
+    );
   });
   app.post(`${prefix}/completions`, (request, reply) => {
     const body = parseCompletion(request.body);

@@ -2,12 +2,12 @@ import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import type { Generator } from '../../generation/generator.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
 import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
-import type { Policy } from '../../policy/policy.ts';
 import { compactVocabulary } from '../../prompts/compact.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { policyAgent } from '../../rollout/agents/policy-agent.ts';
@@ -144,7 +144,7 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
 }
 
 /** The agent that samples from a policy of this workbench, constrained where the run's responses are. */
-export function sampledAgent(context: RunContext, policy: Pick<Policy, 'generate' | 'release'>): Agent {
+export function sampledAgent(context: RunContext, policy: Generator): Agent {
   return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined));
 }
 

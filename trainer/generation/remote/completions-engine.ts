@@ -1,0 +1,124 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import {
+  type EngineCall,
+  type EngineClient,
+  EngineError,
+  EngineHttp,
+  type EngineHttpOptions,
+  type EngineReply,
+} from './engine-client.ts';
+
+interface Completion {
+  readonly token_ids?: readonly number[] | null;
+  readonly logprobs?: { readonly token_logprobs?: readonly number[] } | null;
+  readonly finish_reason?: string | null;
+}
+
+/** Where an engine says that a name is loaded already, or not at all. */
+const LOADED = /already been loaded|loaded already/i;
+const NOT_LOADED = /not (?:been )?(?:found|loaded)|no adapter/i;
+
+/**
+ * vLLM and `ragen serve`: `POST /v1/completions` with token ids in and out. vLLM must run with
+ * `--logprobs-mode processed_logprobs --enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; `ragen serve` also takes
+ * whole models as versions, and grammars over token ids.
+ */
+export class CompletionsEngine implements EngineClient {
+  readonly versioned = true;
+  readonly #http: EngineHttp;
+  #base: string | null = null;
+
+  constructor(options: EngineHttpOptions) {
+    this.#http = new EngineHttp(options);
+  }
+
+  get url(): string {
+    return this.#http.url;
+  }
+
+  async probe(signal: AbortSignal): Promise<void> {
+    await this.generate(PROBE, signal);
+  }
+
+  async generate(
+    { promptIds, sampling, seed, grammar, weights }: EngineCall,
+    signal: AbortSignal,
+  ): Promise<EngineReply> {
+    const { temperature, topK, topP, maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
+    const { choices } = await this.#http.post(
+      '/v1/completions',
+      {
+        model: weights ?? (await this.#baseName(signal)),
+        prompt: promptIds,
+        max_tokens: maxNewTokens,
+        temperature,
+        top_p: topP,
+        ...(topK > 0 ? { top_k: topK } : {}),
+        seed,
+        stop_token_ids: stopTokenIds,
+        ignore_eos: true,
+        ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
+        logprobs: 0,
+        return_token_ids: true,
+        ...(grammar === undefined ? {} : { token_grammar: grammar }),
+      },
+      signal,
+    );
+    const choice = Array.isArray(choices) ? (choices[0] as Completion | undefined) : undefined;
+    const { token_ids, logprobs, finish_reason } = choice ?? {};
+    if (!token_ids) {
+      throw new EngineError(
+        `${this.url}: the reply has no token_ids: the engine must know return_token_ids (vLLM 0.10.2 or newer)`,
+        { passing: false },
+      );
+    }
+    if (!logprobs?.token_logprobs) {
+      throw new EngineError(`${this.url}: the reply has no logprobs.token_logprobs`, { passing: false });
+    }
+    return {
+      tokenIds: token_ids,
+      logProbs: logprobs.token_logprobs,
+      finishReason: finish_reason === 'length' ? 'length' : 'stop',
+    };
+  }
+
+  async load(name: string, folder: string, signal: AbortSignal): Promise<void> {
+    await this.#admin('/v1/load_lora_adapter', { lora_name: name, lora_path: folder }, LOADED, signal);
+  }
+
+  async unload(name: string, signal: AbortSignal): Promise<void> {
+    await this.#admin('/v1/unload_lora_adapter', { lora_name: name }, NOT_LOADED, signal);
+  }
+
+  close(): Promise<void> {
+    return this.#http.close();
+  }
+
+  async #admin(path: string, body: object, done: RegExp, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#http.post(path, body, signal);
+    } catch (error) {
+      if (error instanceof EngineError && done.test(error.message)) return;
+      throw error;
+    }
+  }
+
+  /** The model that the engine was started with. */
+  async #baseName(signal: AbortSignal): Promise<string> {
+    if (this.#base !== null) return this.#base;
+    const { data } = await this.#http.get('/v1/models', signal);
+    const id = Array.isArray(data) ? (data[0] as JsonObject | undefined)?.id : undefined;
+    if (typeof id !== 'string')
+      throw new EngineError(`${this.url}/v1/models names no model`, { passing: false });
+    this.#base = id;
+    return id;
+  }
+}
+
+/** One token after one token. */
+export const PROBE: EngineCall = {
+  promptIds: [1],
+  sampling: { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] },
+  seed: 0,
+  weights: null,
+};

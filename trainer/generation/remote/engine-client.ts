@@ -1,0 +1,152 @@
+import { Agent, request } from 'undici';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { SamplingSettings } from '../generation.ts';
+import type { TokenGrammar } from '../grammar.ts';
+
+/** A prompt to continue, as an engine is asked. */
+export interface EngineCall {
+  readonly promptIds: readonly number[];
+  /** `maxNewTokens` is what the context has room for. */
+  readonly sampling: SamplingSettings;
+  readonly seed: number;
+  readonly grammar?: TokenGrammar;
+  /** Name of the weights; null for those the engine was started with. */
+  readonly weights: string | null;
+}
+
+export interface EngineReply {
+  readonly tokenIds: readonly number[];
+  /** Under the distribution that was sampled from; same length. */
+  readonly logProbs: readonly number[];
+  readonly finishReason: 'stop' | 'length';
+}
+
+/** An inference engine behind HTTP. */
+export interface EngineClient {
+  readonly url: string;
+  /** Whether versions are loaded beside one another; else a new one takes the place of the last. */
+  readonly versioned: boolean;
+  /**
+   * Finds out whether the engine can do what is needed, with one token.
+   * @throws EngineError saying what it lacks
+   */
+  probe(signal: AbortSignal): Promise<void>;
+  /** @throws EngineError */
+  generate(call: EngineCall, signal: AbortSignal): Promise<EngineReply>;
+  /** Loads weights from a folder that the engine sees; done already counts as done. @throws EngineError */
+  load(name: string, folder: string, signal: AbortSignal): Promise<void>;
+  /** Unloads weights; none under the name counts as done. @throws EngineError */
+  unload(name: string, signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** An engine is away, refuses, or answers what no engine may. */
+export class EngineError extends Error {
+  /** The engine may be asked the same again later. */
+  readonly passing: boolean;
+  /** The engine is at its capacity, which is no fault. */
+  readonly busy: boolean;
+
+  constructor(message: string, { passing = true, busy = false, cause }: EngineErrorDetails = {}) {
+    super(message, { cause });
+    this.name = 'EngineError';
+    this.passing = passing;
+    this.busy = busy;
+  }
+}
+
+export interface EngineErrorDetails {
+  readonly passing?: boolean;
+  readonly busy?: boolean;
+  readonly cause?: unknown;
+}
+
+export interface EngineHttpOptions {
+  readonly url: string;
+  /** Sent as bearer token. */
+  readonly token?: string;
+  /** Until a reply must be whole. */
+  readonly timeoutMs: number;
+}
+
+const EXCERPT_LENGTH = 300;
+/** Larger replies are refused. */
+const LARGEST_REPLY_BYTES = 64 * 2 ** 20;
+const REFUSED: ReadonlySet<number> = new Set([400, 401, 403, 413, 422]);
+
+/** JSON requests to one engine. */
+export class EngineHttp {
+  readonly url: string;
+  readonly #options: EngineHttpOptions;
+  readonly #dispatcher: Agent;
+
+  constructor(options: EngineHttpOptions) {
+    this.url = options.url.replace(/\/+$/, '');
+    this.#options = options;
+    const { timeoutMs } = options;
+    this.#dispatcher = new Agent({
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      maxResponseSize: LARGEST_REPLY_BYTES,
+    });
+  }
+
+  get(path: string, signal: AbortSignal): Promise<JsonObject> {
+    return this.#send('GET', path, undefined, signal);
+  }
+
+  post(path: string, body: object, signal: AbortSignal): Promise<JsonObject> {
+    return this.#send('POST', path, JSON.stringify(body), signal);
+  }
+
+  close(): Promise<void> {
+    return this.#dispatcher.destroy();
+  }
+
+  async #send(
+    method: 'GET' | 'POST',
+    path: string,
+    body: string | undefined,
+    signal: AbortSignal,
+  ): Promise<JsonObject> {
+    const { token, timeoutMs } = this.#options;
+    const where = `${this.url}${path}`;
+    let status: number;
+    let text: string;
+    try {
+      const reply = await request(where, {
+        method,
+        dispatcher: this.#dispatcher,
+        headers: {
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        },
+        ...(body === undefined ? {} : { body }),
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+      });
+      status = reply.statusCode;
+      text = await reply.body.text();
+    } catch (cause) {
+      signal.throwIfAborted();
+      const { message, code } = cause as NodeJS.ErrnoException;
+      throw new EngineError(`${where}: no reply (${message || code})`, { cause });
+    }
+    if (status >= 300) {
+      throw new EngineError(`${where}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, {
+        passing: !REFUSED.has(status),
+        busy: status === 429,
+      });
+    }
+    return parsed(text);
+  }
+}
+
+/** The reply's object; replies that are text or empty (vLLM's of its admin routes) give one without keys. */
+function parsed(text: string): JsonObject {
+  try {
+    const value = JSON.parse(text) as JsonObject;
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,213 @@
+import Fastify, { type FastifyInstance } from 'fastify';
+import type { Test } from 'tap';
+import { Models } from '../../serve/models.ts';
+import { goldenFolder } from '../../serve/serve.test-data.ts';
+import type { Generation, SamplingSettings } from '../generation.ts';
+
+/** Faults that engines of the field have, each of which a test turns on. */
+export interface Faults {
+  /** Answers with the base, whatever adapter is named. */
+  ignoresAdapters?: boolean;
+  /** Reports log-probabilities before the temperature, as vLLM does by default. */
+  rawLogProbs?: boolean;
+  /** So many loads find no folder: a network disk lags. */
+  lateFolders?: number;
+  /** Answers so many generations with this status. */
+  failures?: number;
+  status?: number;
+  /** Never answers a generation. */
+  hangs?: boolean;
+  /** Answers with one log-probability too few. */
+  short?: boolean;
+}
+
+export interface TestEngine {
+  readonly url: string;
+  readonly models: Models;
+  readonly faults: Faults;
+  /** Bodies by route, as they came. */
+  readonly bodies: { readonly path: string; readonly body: Record<string, unknown> }[];
+}
+
+const GREATEST_ID = 2 ** 31;
+
+async function openEngine(
+  t: Pick<Test, 'teardown'>,
+  faults: Faults,
+  routes: (app: FastifyInstance, engine: TestEngine) => void,
+): Promise<TestEngine> {
+  const models = await Models.open({
+    folder: goldenFolder('qwen2-tiny'),
+    name: 'base',
+    maxAdapters: 6,
+    policy: { workers: 1, maxOpenSequences: 32, maxSequenceLength: 128 },
+  });
+  const app = Fastify({ forceCloseConnections: true });
+  const engine = { url: '', models, faults, bodies: [] as TestEngine['bodies'] };
+  app.addHook('preHandler', async ({ url, body }) => {
+    engine.bodies.push({ path: url, body: (body ?? {}) as Record<string, unknown> });
+  });
+  routes(app, engine);
+  engine.url = await app.listen({ host: '127.0.0.1', port: 0 });
+  t.teardown(async () => {
+    await app.close();
+    await models.close();
+  });
+  return engine;
+}
+
+/** What the engine says of a prompt, with its faults. Undefined: it has failed as it was told to. */
+async function sample(
+  { models, faults }: TestEngine,
+  name: string | undefined,
+  promptIds: readonly number[],
+  sampling: SamplingSettings,
+  seed: number,
+): Promise<Generation | undefined> {
+  if (faults.hangs) await new Promise(() => {});
+  if (faults.failures) {
+    faults.failures--;
+    return undefined;
+  }
+  const model = models.named(faults.ignoresAdapters ? undefined : name);
+  const { signal } = new AbortController();
+  const generation = await model.generate({ promptIds, sampling, seed: seed % GREATEST_ID }, signal);
+  const logProbs = faults.rawLogProbs
+    ? (await model.score([...promptIds, ...generation.tokenIds])).slice(promptIds.length)
+    : generation.logProbs;
+  return { ...generation, logProbs: faults.short ? logProbs.slice(1) : logProbs };
+}
+
+/** A server that speaks vLLM's requests and replies, token for token from a real policy. */
+export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Promise<TestEngine> {
+  return openEngine(t, faults, (app, engine) => {
+    const { models } = engine;
+    app.get('/v1/models', async () => ({
+      object: 'list',
+      data: models.all.map(({ name }) => ({ id: name })),
+    }));
+    app.post<{ Body: { lora_name: string; lora_path: string } }>(
+      '/v1/load_lora_adapter',
+      async ({ body }, reply) => {
+        const { lora_name, lora_path } = body;
+        if (faults.lateFolders) {
+          faults.lateFolders--;
+          const message = `Loading lora ${lora_name} failed: No adapter found for ${lora_path}`;
+          return reply.status(404).send({ object: 'error', message, type: 'NotFoundError', code: 404 });
+        }
+        if (models.all.some(({ name }) => name === lora_name)) {
+          const message = `The lora adapter '${lora_name}' has already been loaded. If you want to load the adapter in place, set 'load_inplace' to True.`;
+          return reply.status(400).send({ object: 'error', message, type: 'InvalidUserInput', code: 400 });
+        }
+        await models.load(lora_name, lora_path);
+        return `Success: LoRA adapter '${lora_name}' added successfully.`;
+      },
+    );
+    app.post<{ Body: { lora_name: string } }>('/v1/unload_lora_adapter', async ({ body: { lora_name } }) => {
+      await models.unload(lora_name);
+      return `Success: LoRA adapter '${lora_name}' removed successfully.`;
+    });
+    app.post<{ Body: Record<string, never> }>('/v1/completions', async ({ body }, reply) => {
+      const sampling = {
+        temperature: body.temperature,
+        topK: body.top_k ?? 0,
+        topP: body.top_p,
+        maxNewTokens: body.max_tokens,
+        stopTokenIds: body.stop_token_ids,
+      };
+      const generation = await sample(engine, body.model, body.prompt, sampling, body.seed);
+      if (generation === undefined) return reply.status(faults.status ?? 500).send('Internal Server Error');
+      const { tokenIds, logProbs, finishReason } = generation;
+      const tokens = Array.from(tokenIds, String);
+      return {
+        id: 'cmpl-1',
+        object: 'text_completion',
+        created: 1,
+        model: body.model,
+        choices: [
+          {
+            index: 0,
+            text: tokens.join(''),
+            logprobs: {
+              text_offset: tokens.map(() => 0),
+              token_logprobs: [...logProbs],
+              tokens,
+              top_logprobs: tokens.map(() => ({})),
+            },
+            finish_reason: finishReason === 'stop' ? 'stop' : 'length',
+            stop_reason: null,
+            token_ids: [...tokenIds],
+            prompt_token_ids: body.prompt,
+          },
+        ],
+        usage: {},
+      };
+    });
+  });
+}
+
+/** A server that speaks SGLang's own requests and replies. */
+export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Promise<TestEngine> {
+  let whole: string | undefined;
+  return openEngine(t, faults, (app, engine) => {
+    const { models } = engine;
+    app.post<{ Body: { lora_name: string; lora_path: string } }>('/load_lora_adapter', async ({ body }) => {
+      if (faults.lateFolders) {
+        faults.lateFolders--;
+        return {
+          success: false,
+          error_message: `Failed to load LoRA adapter ${body.lora_name}: no such folder`,
+        };
+      }
+      await models.load(body.lora_name, body.lora_path);
+      return { success: true, loaded_adapters: {} };
+    });
+    app.post<{ Body: { lora_name: string } }>('/unload_lora_adapter', async ({ body }) => {
+      await models.unload(body.lora_name);
+      return { success: true };
+    });
+    app.post<{ Body: { model_path: string; weight_version: string } }>(
+      '/update_weights_from_disk',
+      async ({ body }) => {
+        const last = whole;
+        await models.load(body.weight_version, body.model_path);
+        whole = body.weight_version;
+        if (last !== undefined) await models.unload(last);
+        return { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
+      },
+    );
+    app.post<{ Body: Record<string, never> }>('/generate', async ({ body }, reply) => {
+      const params = body.sampling_params as Record<string, never>;
+      const sampling = {
+        temperature: params.temperature,
+        topK: Math.max(0, params.top_k),
+        topP: params.top_p,
+        maxNewTokens: params.max_new_tokens,
+        stopTokenIds: params.stop_token_ids,
+      };
+      const generation = await sample(
+        engine,
+        body.lora_path ?? whole,
+        body.input_ids,
+        sampling,
+        params.sampling_seed,
+      );
+      if (generation === undefined) return reply.status(faults.status ?? 500).send('Internal Server Error');
+      const { tokenIds, logProbs, finishReason } = generation;
+      return {
+        text: '',
+        meta_info: {
+          id: '1',
+          finish_reason:
+            finishReason === 'stop'
+              ? { type: 'stop', matched: 0 }
+              : { type: 'length', length: tokenIds.length },
+          prompt_tokens: 1,
+          completion_tokens: tokenIds.length,
+          weight_version: whole ?? 'default',
+          output_token_logprobs: Array.from(tokenIds, (id, i) => [logProbs[i] ?? null, id, null]),
+        },
+      };
+    });
+  });
+}

@@ -1,0 +1,197 @@
+import t from 'tap';
+import { LocalPolicy } from '../../policy/local-policy.ts';
+import { goldenFolder } from '../../serve/serve.test-data.ts';
+import type { GenerateRequest, Generation } from '../generation.ts';
+import { CompletionsEngine } from './completions-engine.ts';
+import type { EngineClient } from './engine-client.ts';
+import { sglangEngine, vllmEngine } from './engines.test-data.ts';
+import { EnginesAwayError, RemoteGenerator, type RemoteGeneratorOptions } from './remote-generator.ts';
+import { SglangEngine } from './sglang-engine.ts';
+
+const ADAPTER = goldenFolder('qwen2-tiny/lora');
+const TIMEOUT_MS = 2_000;
+
+const request = (
+  sequenceId: number,
+  append: readonly number[] = [3, 4, 5, sequenceId + 6],
+): GenerateRequest => ({
+  sequenceId,
+  append,
+  sampling: { temperature: 0.8, topK: 0, topP: 1, maxNewTokens: 12, stopTokenIds: [] },
+  seed: 40 + sequenceId,
+});
+
+const vllm = (url: string) => new CompletionsEngine({ url, timeoutMs: TIMEOUT_MS });
+const sglang = (url: string) => new SglangEngine({ url, timeoutMs: TIMEOUT_MS }, true);
+
+function generatorOf(
+  t: { teardown(work: () => Promise<void>): void },
+  engines: readonly EngineClient[],
+  options: Partial<RemoteGeneratorOptions> = {},
+): RemoteGenerator {
+  const generator = new RemoteGenerator({
+    engines,
+    maxSequenceLength: 128,
+    vocabularySize: 512,
+    grammars: {},
+    patienceMs: 10_000,
+    olderVersions: 1,
+    note: () => {},
+    ...options,
+  });
+  t.teardown(() => generator.close());
+  return generator;
+}
+
+/** What the policy with its adapter samples in this process. */
+async function here(requests: readonly GenerateRequest[]): Promise<Generation[]> {
+  const policy = await LocalPolicy.create({
+    model: ADAPTER,
+    base: goldenFolder('qwen2-tiny'),
+    seed: 0,
+    workers: 1,
+    valueHead: false,
+    generationOnly: true,
+    maxSequenceLength: 128,
+  });
+  try {
+    return await Promise.all(requests.map(one => policy.generate(one)));
+  } finally {
+    await policy.close();
+  }
+}
+
+const REQUESTS = Array.from({ length: 8 }, (_, i) => request(i));
+const expected = await here(REQUESTS);
+const told = ({ tokenIds, logProbs, finishReason }: Generation) => ({
+  tokenIds: [...tokenIds],
+  logProbs: [...logProbs],
+  finishReason,
+});
+
+for (const [name, open, client] of [
+  ['vLLM', vllmEngine, vllm],
+  ['SGLang', sglangEngine, sglang],
+] as const) {
+  t.test(`${name}: tokens and log-probabilities are those of the adapter, sampled here`, async t => {
+    const engines = [await open(t), await open(t)];
+    const generator = generatorOf(
+      t,
+      engines.map(({ url }) => client(url)),
+    );
+    await generator.probe();
+    await generator.publish(7, 'run-v7', ADAPTER);
+    const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
+    t.same(generations.map(told), expected.map(told));
+    t.ok(generations.every(({ versions }) => versions.every(version => version === 7)));
+    const metrics = generator.takeMetrics();
+    t.equal(metrics['generation/engine_0/requests'], 4, 'the engines share the work');
+    t.equal(metrics['generation/engine_1/requests'], 4);
+    t.equal(metrics['generation/retries'], 0);
+  });
+
+  t.test(`${name}: a folder that shows late is asked for again`, async t => {
+    const engine = await open(t, { lateFolders: 2 });
+    const generator = generatorOf(t, [client(engine.url)]);
+    await generator.publish(1, 'run-v1', ADAPTER);
+    t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+  });
+
+  t.test(`${name}: an engine that fails, hangs or answers badly is left for another`, async t => {
+    for (const fault of [{ failures: 100 }, { hangs: true }, { short: true }]) {
+      const [bad, good] = [await open(t, fault), await open(t)];
+      const notes: string[] = [];
+      const generator = generatorOf(t, [client(bad.url), client(good.url)], {
+        note: text => notes.push(text),
+      });
+      await generator.publish(1, 'run-v1', ADAPTER);
+      const generations = await Promise.all(REQUESTS.map(one => generator.generate(one)));
+      t.same(generations.map(told), expected.map(told), JSON.stringify(fault));
+      t.ok(notes.length > 0);
+      t.ok(generator.takeMetrics()['generation/engine_0/failures'] > 0);
+    }
+  });
+
+  t.test(`${name}: old versions are unloaded everywhere`, async t => {
+    const engines = [await open(t), await open(t)];
+    const generator = generatorOf(
+      t,
+      engines.map(({ url }) => client(url)),
+    );
+    for (let version = 1; version <= 5; version++)
+      await generator.publish(version, `run-v${version}`, ADAPTER);
+    for (const { models } of engines) {
+      t.same(
+        models.all.map(model => model.name),
+        ['base', 'run-v4', 'run-v5'],
+      );
+    }
+    t.same(generator.takeOldFolders().length, 3);
+  });
+}
+
+t.test('a request that is full elsewhere waits and counts as no failure', async t => {
+  const engine = await vllmEngine(t, { failures: 1, status: 429 });
+  const generator = generatorOf(t, [vllm(engine.url)]);
+  await generator.publish(1, 'v1', ADAPTER);
+  t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+  const metrics = generator.takeMetrics();
+  t.equal(metrics['generation/engine_0/busy'], 1);
+  t.equal(metrics['generation/engine_0/failures'], 0);
+});
+
+t.test('a conversation goes on with the tokens that were sampled', async t => {
+  const engine = await vllmEngine(t);
+  const generator = generatorOf(t, [vllm(engine.url)]);
+  await generator.publish(1, 'v1', ADAPTER);
+  const first = await generator.generate(REQUESTS[0]);
+  await generator.generate({ ...REQUESTS[0], append: [9, 9] });
+  const prompt = engine.bodies.at(-1)!.body.prompt;
+  t.same(prompt, [...(REQUESTS[0].append as number[]), ...first.tokenIds, 9, 9]);
+  generator.release(0);
+  await generator.generate({ ...REQUESTS[0], append: [9] });
+  t.same(engine.bodies.at(-1)!.body.prompt, [9], 'a sequence that was released begins anew');
+});
+
+t.test('a response ends where the context does', async t => {
+  const engine = await vllmEngine(t);
+  const generator = generatorOf(t, [vllm(engine.url)], { maxSequenceLength: 8 });
+  await generator.publish(1, 'v1', ADAPTER);
+  const { tokenIds, finishReason } = await generator.generate(request(0, [3, 4, 5]));
+  t.equal(tokenIds.length, 5);
+  t.equal(finishReason, 'context');
+  t.equal((await generator.generate(request(0, [1]))).tokenIds.length, 0);
+});
+
+t.test('a run ends with a clear error when all engines are away for too long', async t => {
+  const engine = await vllmEngine(t);
+  const generator = generatorOf(t, [vllm(engine.url)], { patienceMs: 300 });
+  await generator.publish(1, 'v1', ADAPTER);
+  engine.faults.failures = 1000;
+  await t.rejects(generator.generate(REQUESTS[0]), EnginesAwayError);
+  await t.rejects(
+    generatorOf(t, [vllm('http://127.0.0.1:1')]).probe(),
+    /no engine answers: http:\/\/127.0.0.1:1\/v1\/models: no reply/,
+  );
+});
+
+t.test('whole models take the place of the last on SGLang', async t => {
+  const engine = await sglangEngine(t);
+  const client = new SglangEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false);
+  const generator = generatorOf(t, [client]);
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
+  const under = generator.generate(REQUESTS[0]);
+  await generator.publish(2, 'v2', goldenFolder('qwen2-tiny'));
+  t.same([...(await under).versions], Array(12).fill(1), 'a request under way ends under its version');
+  t.same([...(await generator.generate(REQUESTS[1])).versions], Array(12).fill(2));
+});
+
+t.test('an engine that lacks token ids is told of at the start', async t => {
+  const { default: Fastify } = await import('fastify');
+  const app = Fastify();
+  app.get('/v1/models', async () => ({ data: [{ id: 'old' }] }));
+  app.post('/v1/completions', async () => ({ choices: [{ text: 'a', finish_reason: 'length' }] }));
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  t.teardown(() => app.close());
+  await t.rejects(generatorOf(t, [vllm(url)]).probe(), /must know return_token_ids/);
+});

@@ -1,0 +1,99 @@
+import type { EngineClient } from './engine-client.ts';
+
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 30_000;
+
+/** What an engine did since it was last asked. */
+export interface ReplicaCounts {
+  requests: number;
+  tokens: number;
+  failures: number;
+  /** Requests refused because the engine was full. */
+  busy: number;
+  /** Sum over requests, queueing in the engine included. */
+  seconds: number;
+}
+
+/** One engine as the trainer sees it: what it has loaded, what it is doing, and whether it is left alone for a while. */
+export class Replica {
+  readonly client: EngineClient;
+  /** Names of weights it has for certain. */
+  readonly loaded = new Set<string>();
+  /** Names that were loaded and not unloaded: it has no others of this run. */
+  readonly known = new Set<string>();
+  /** Loads under way, by name. */
+  readonly loading = new Map<string, Promise<void>>();
+  /** Open requests by the name of their weights. */
+  readonly #open = new Map<string, number>();
+  #counts: ReplicaCounts = emptyCounts();
+  #failures = 0;
+  #pausedUntil = 0;
+  #onIdle: (() => void)[] = [];
+
+  constructor(client: EngineClient) {
+    this.client = client;
+  }
+
+  get open(): number {
+    let sum = 0;
+    for (const count of this.#open.values()) sum += count;
+    return sum;
+  }
+
+  openOf(name: string): number {
+    return this.#open.get(name) ?? 0;
+  }
+
+  /** Milliseconds until it may be asked again. */
+  get pauseMs(): number {
+    return Math.max(0, this.#pausedUntil - performance.now());
+  }
+
+  begin(name: string): void {
+    this.#open.set(name, this.openOf(name) + 1);
+  }
+
+  end(name: string): void {
+    const left = this.openOf(name) - 1;
+    if (left > 0) this.#open.set(name, left);
+    else this.#open.delete(name);
+    if (this.open > 0) return;
+    for (const resolve of this.#onIdle.splice(0)) resolve();
+  }
+
+  /** Resolves when nothing is open. */
+  async idle(): Promise<void> {
+    if (this.open > 0) await new Promise<void>(resolve => this.#onIdle.push(resolve));
+  }
+
+  succeeded(tokens: number, seconds: number): void {
+    this.#failures = 0;
+    this.#counts.requests++;
+    this.#counts.tokens += tokens;
+    this.#counts.seconds += seconds;
+  }
+
+  /** Leaves it alone, each time longer. It may have been started anew: what it has loaded is not known any more. */
+  failed(): void {
+    this.#counts.failures++;
+    const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#failures++);
+    this.#pausedUntil = performance.now() + pause;
+    this.loaded.clear();
+  }
+
+  /** Leaves it alone for a moment, for it is full. */
+  full(): void {
+    this.#counts.busy++;
+    this.#pausedUntil = performance.now() + FIRST_PAUSE_MS;
+  }
+
+  takeCounts(): ReplicaCounts {
+    const counts = this.#counts;
+    this.#counts = emptyCounts();
+    return counts;
+  }
+}
+
+function emptyCounts(): ReplicaCounts {
+  return { requests: 0, tokens: 0, failures: 0, busy: 0, seconds: 0 };
+}

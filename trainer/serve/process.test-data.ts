@@ -1,0 +1,35 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
+
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
+const SERVING = /on (http:\/\/\S+)\/v1/;
+
+/** `ragen serve` in a process of its own, which ends with the test. */
+export interface ServeProcess {
+  readonly url: string;
+  readonly process: ChildProcess;
+}
+
+/** @throws Error when it ends before it serves */
+export async function serveInProcess(
+  t: Pick<Test, 'teardown'>,
+  target: string,
+  args: readonly string[] = [],
+  env: Readonly<Record<string, string>> = {},
+): Promise<ServeProcess> {
+  const child = spawn(process.execPath, [MAIN, 'serve', target, '--port', '0', ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ...env },
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const url = await new Promise<string>((found, reject) => {
+    createInterface({ input: child.stdout }).on('line', line => {
+      const match = SERVING.exec(line);
+      if (match) found(match[1]);
+    });
+    child.once('exit', code => reject(new Error(`ragen serve ended with status ${code}`)));
+  });
+  return { url, process: child };
+}

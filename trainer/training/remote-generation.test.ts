@@ -1,0 +1,76 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Json } from '../../shared/json.ts';
+import { serve } from '../rollout/server.test-data.ts';
+import { serveInProcess } from '../serve/process.test-data.ts';
+import { silentProgress } from '../tracking/progress.ts';
+import { latestCheckpoint } from './checkpoint.ts';
+import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+
+const MAX_MS = 300_000;
+const TOKEN = 'engines';
+const STEPS = 4;
+
+t.test(
+  'a run whose tokens two ragen servers sample, one of which is killed, learns what a local one learns',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const task = {
+      policy: { value_head: false },
+      training: { steps: STEPS },
+      rollout: { constrained: true },
+    };
+    const settings = (name: string, over: Json = {}) =>
+      tinySettings(url, folder, name, { ...task, ...(over as object) });
+    const local = await trainTiny(settings('local'));
+    const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
+
+    process.env.RAGEN_GENERATION_TEST_TOKEN = TOKEN;
+    const env = { RAGEN_SERVE_TOKEN: TOKEN, RAGEN_SERVE_ADMIN_TOKEN: TOKEN };
+    const servers = await Promise.all(
+      [0, 1].map(() => serveInProcess(t, base, ['--workers', '1', '--context', '100'], env)),
+    );
+    const adapters = join(folder, 'adapters');
+    const warnings: string[] = [];
+    const progress = {
+      ...silentProgress,
+      warn: (text: string) => warnings.push(text),
+      update: (done: number) => {
+        if (done === 2) servers[0].process.kill('SIGKILL');
+      },
+    };
+    const remote = await trainTiny(
+      settings('remote', {
+        generation: {
+          engine: 'ragen',
+          urls: servers.map(server => server.url),
+          adapter_folder: adapters,
+          token_env: 'RAGEN_GENERATION_TEST_TOKEN',
+          gap_every: 1,
+        },
+      }),
+      progress,
+    );
+    const rows = trainingRows(remote);
+    t.equal(rows.length, STEPS);
+    for (const row of rows) {
+      t.ok(row['generation/logprob_gap_max'] < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
+    }
+    t.ok(rows[0]['generation/engine_0/requests'] > 0 && rows[0]['generation/engine_1/requests'] > 0);
+    const tokens = (row: (typeof rows)[number]) =>
+      row['generation/engine_0/tokens'] + row['generation/engine_1/tokens'];
+    const expected = trainingRows(local);
+    rows.forEach((row, i) => {
+      t.equal(row['train/success'], expected[i]['train/success']);
+      t.equal(row['actor/grad_norm'], expected[i]['actor/grad_norm']);
+      t.ok(tokens(row) > 0);
+    });
+    t.equal(rows[STEPS - 1]['generation/engine_0/requests'], 0, 'one engine was killed');
+    t.ok(warnings.some(text => text.includes('left out for a while')));
+    t.ok(weightsOf(remote).equals(weightsOf(local)), 'nothing was lost or counted twice');
+    t.same(readdirSync(adapters), [], 'no version is left behind');
+  },
+);

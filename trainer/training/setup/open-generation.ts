@@ -1,0 +1,123 @@
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { RunSettings } from '../../config/settings.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
+import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
+import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
+import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { Episode } from '../../rollout/episode.ts';
+import { checkedGap } from '../generation-gap.ts';
+import type { GenerationPort } from '../generation-port.ts';
+import type { RunContext } from './run-context.ts';
+
+export interface GenerationParts {
+  readonly settings: RunSettings;
+  /** Name of the run, which the names of its versions begin with. */
+  readonly run: string;
+  readonly context: Pick<RunContext, 'grammars'>;
+  readonly policy: LocalPolicy;
+  /** Told of engines that are left out. */
+  readonly note: (text: string) => void;
+}
+
+/**
+ * Where the run samples: the policy itself, or the engines of `generation.urls`, which have the policy's weights then.
+ * @throws Error saying what an engine lacks, or that none answers
+ */
+export async function openGeneration(parts: GenerationParts): Promise<GenerationPort> {
+  const { settings, policy } = parts;
+  if (settings.generation.engine === 'local') return localGeneration(policy);
+  const { urls, adapter_folder, patience_s } = settings.generation;
+  const folder = resolve(adapter_folder!);
+  await mkdir(folder, { recursive: true });
+  const generator = new RemoteGenerator({
+    engines: urls.map(url => engineClient(settings, url)),
+    maxSequenceLength: policy.maxSequenceLength,
+    vocabularySize: policy.vocabularySize,
+    grammars: parts.context.grammars,
+    patienceMs: 1000 * patience_s,
+    olderVersions: (settings.rollout.asynchronous?.max_staleness ?? 0) + 1,
+    note: parts.note,
+  });
+  const port = new RemoteGeneration(parts, generator, folder);
+  try {
+    await generator.probe();
+    await port.publish();
+    return port;
+  } catch (error) {
+    await port.close();
+    throw error;
+  }
+}
+
+function localGeneration(policy: LocalPolicy): GenerationPort {
+  return {
+    generator: policy,
+    publish: async () => {},
+    check: async () => ({}),
+    takeMetrics: () => ({}),
+    close: async () => {},
+  };
+}
+
+/** Engines that take each version of the weights from a folder. */
+class RemoteGeneration implements GenerationPort {
+  readonly generator: RemoteGenerator;
+  readonly #parts: GenerationParts;
+  readonly #folder: string;
+  /** Parts the versions of this session from those of one that was resumed, whose weights may have been others. */
+  readonly #session = Date.now().toString(36);
+  readonly #written = new Set<string>();
+  #published = -1;
+
+  constructor(parts: GenerationParts, generator: RemoteGenerator, folder: string) {
+    this.#parts = parts;
+    this.generator = generator;
+    this.#folder = folder;
+  }
+
+  async publish(): Promise<void> {
+    const { policy, run } = this.#parts;
+    const { version } = policy;
+    if (version === this.#published) return;
+    const name = `${run}-${this.#session}-v${version}`;
+    const folder = join(this.#folder, name);
+    await policy.publish(`${folder}.partial`);
+    await rename(`${folder}.partial`, folder);
+    this.#written.add(folder);
+    await this.generator.publish(version, name, folder);
+    this.#published = version;
+    for (const old of this.generator.takeOldFolders()) {
+      await rm(old, { recursive: true, force: true });
+      this.#written.delete(old);
+    }
+  }
+
+  check(step: number, episodes: readonly Episode[]): Promise<Metrics> {
+    const { settings, policy } = this.#parts;
+    return checkedGap(settings, policy, step, episodes);
+  }
+
+  takeMetrics(): Metrics {
+    return this.generator.takeMetrics();
+  }
+
+  async close(): Promise<void> {
+    await this.generator.close();
+    for (const folder of this.#written) await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function engineClient({ generation, policy }: RunSettings, url: string): EngineClient {
+  const { engine, timeout_s, token_env } = generation;
+  const token = token_env === null ? undefined : process.env[token_env];
+  if (token_env !== null && !token) {
+    throw new Error(`generation.token_env: the environment variable ${token_env} is not set`);
+  }
+  const options: EngineHttpOptions = { url, timeoutMs: 1000 * timeout_s, ...(token ? { token } : {}) };
+  return engine === 'sglang'
+    ? new SglangEngine(options, policy.lora !== null)
+    : new CompletionsEngine(options);
+}
