@@ -34,6 +34,7 @@ import type { Principal } from './sessions/principal.ts';
 import { openSessionPersistence } from './sessions/storage/session-persistence.ts';
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
+import { ConnectionLimit, connectionsByFiles } from './transports/access/connection-limit.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
 import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
 import { addPages } from './transports/monitoring/health.ts';
@@ -46,7 +47,7 @@ import { readTracingSettings } from './transports/monitoring/tracing/settings.ts
 import { readJson, writeContent } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { answerUnrouted } from './transports/replies/unrouted.ts';
-import { PacedRequests } from './transports/rest/paced-requests.ts';
+import { networkOf, PacedRequests } from './transports/rest/paced-requests.ts';
 import { PlainRequests } from './transports/rest/plain-requests.ts';
 import { addRestRoutes, restRoutes } from './transports/rest/rest.ts';
 import { PacedWebSocket } from './transports/websocket/paced-websocket.ts';
@@ -233,6 +234,12 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     problemHandler.refuse(new Error('this is no proxy'), socket),
   );
   const paced = new PacedRequests(scheduler, request => nameOf(request, authenticator));
+  new ConnectionLimit({
+    most: Math.min(settings.maxConnections, connectionsByFiles()),
+    networkOf,
+    useOf: socket => paced.useOf(socket),
+    log,
+  }).watch(server.server);
   readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
   const routes = restRoutes(dispatcher, problemHandler, settings.maxBatchItems);
   await addRestRoutes(server, routes);

@@ -22,6 +22,8 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly logLevel: LogLevel;
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
+  /** Of each process. */
+  readonly maxConnections: number;
   readonly maxFramesInFlight: number;
   readonly stepTimeoutMs: number;
   readonly scriptWorkers: number;
@@ -127,13 +129,17 @@ export const SETTINGS: Declarations<Settings> = {
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
   maxBatchItems: count(4096, 'most items of one batch'),
+  maxConnections: count(
+    10_000,
+    'most connections of each process; fewer where it may open fewer files. At the limit idle ones of the address with most connections are ended',
+  ),
   maxFramesInFlight: count(1024, 'most unanswered frames of one WebSocket'),
   maxSessions: count(100_000, 'most open sessions'),
   maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
-  maxBytes: bytes('most memory of all sessions, in bytes; 0 for 40 % of the heap limit of the process'),
+  maxBytes: bytes('most memory of all sessions of each process, in bytes; 0 for 40 % of its heap limit'),
   maxBytesPerClient: bytes(
-    'most memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit',
+    'most memory of the sessions of one token in each process, in bytes; 0 for 30 % of its heap limit',
   ),
   maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'most custom environments'),

@@ -15,6 +15,7 @@ interface OperationResults {
   readonly clone: Schemas['ClonedSessions'];
   readonly trajectory: Schemas['Trajectory'];
   readonly reference: Schemas['ReferencePlan'];
+  readonly valid_actions: Schemas['ValidActions'];
   readonly close: null;
   readonly list_environments: Schemas['EnvironmentList'];
   readonly get_environment: Schemas['Environment'];
@@ -68,6 +69,7 @@ export const ROUTES: { readonly [O in Operation]: Route } = {
   clone: { method: 'POST', path: '/v1/sessions/{session_id}/clone' },
   trajectory: { method: 'GET', path: '/v1/sessions/{session_id}/trajectory' },
   reference: { method: 'POST', path: '/v1/sessions/{session_id}/reference' },
+  valid_actions: { method: 'GET', path: '/v1/sessions/{session_id}/valid-actions' },
   close: { method: 'DELETE', path: '/v1/sessions/{session_id}' },
   list_environments: { method: 'GET', path: '/v1/envs' },
   get_environment: { method: 'GET', path: '/v1/envs/{env_id}' },

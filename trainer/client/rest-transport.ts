@@ -40,6 +40,20 @@ interface Message {
   readonly key?: string;
 }
 
+/** A request that somebody else wrote. */
+export interface ForwardedRequest {
+  readonly method: 'POST';
+  readonly path: string;
+  readonly headers: { readonly [name: string]: string };
+  readonly body: string;
+}
+
+export interface ForwardedReply {
+  readonly status: number;
+  readonly contentType: string | undefined;
+  readonly body: string;
+}
+
 /** The REST transport of a server: each call is one attempt at one operation. */
 export class RestTransport {
   readonly #server: string;
@@ -96,6 +110,31 @@ export class RestTransport {
     const body = { items: requests.map(toItem) };
     const message = { op: 'batch', method: 'POST', path: '/v1/batch', body } as const;
     return readBatch(this.#server, requests, await this.#send(message, signal));
+  }
+
+  /** A request as it is; whatever the status, the reply is given back. @throws ConnectionFailed, ReplyTimeout */
+  async forward(
+    { method, path, headers, body }: ForwardedRequest,
+    signal: AbortSignal,
+  ): Promise<ForwardedReply> {
+    try {
+      const response = await this.#pool.request({
+        method,
+        path: this.#prefix + path,
+        headers: { ...headers, ...this.#headers },
+        body,
+        signal,
+      });
+      const type = response.headers['content-type'];
+      return {
+        status: response.statusCode,
+        contentType: typeof type === 'string' ? type : undefined,
+        body: await response.body.text(),
+      };
+    } catch (error) {
+      signal.throwIfAborted();
+      throw this.#failure(error, path);
+    }
   }
 
   /** Whether the server says that it takes requests. Never throws but for the signal. */

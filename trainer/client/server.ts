@@ -12,7 +12,13 @@ import {
 } from './operations.ts';
 import type { BatchReply } from './reply.ts';
 import { requestKeys } from './request-key.ts';
-import { DEFAULT_HTTP, RestTransport, type RestTransportSettings } from './rest-transport.ts';
+import {
+  DEFAULT_HTTP,
+  type ForwardedReply,
+  type ForwardedRequest,
+  RestTransport,
+  type RestTransportSettings,
+} from './rest-transport.ts';
 import { classify, DEFAULT_RETRY, pause, type RetryPolicy, retrying } from './retry.ts';
 import {
   DEFAULT_SOCKET,
@@ -120,6 +126,14 @@ export class EnvServer {
   call<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
     const request = this.request(op, input);
     return this.#retrying(op, 1, () => this.#http.exchange(request, this.#closed.signal));
+  }
+
+  /**
+   * A request as another program wrote it, with the token of this client: for gateways. One attempt.
+   * @throws ConnectionFailed, ReplyTimeout
+   */
+  forward(request: ForwardedRequest): Promise<ForwardedReply> {
+    return this.#http.forward(request, this.#closed.signal);
   }
 
   /**

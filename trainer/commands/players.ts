@@ -6,9 +6,10 @@ import type { RunSettings } from '../config/settings.ts';
 import { Completions, type EndpointUsage } from '../generation/endpoint/completions.ts';
 import { ADAPTER_CONFIG_FILE } from '../policy/checkpoint/adapter-folder.ts';
 import { CONFIG_FILE } from '../policy/checkpoint/model-folder.ts';
-import type { Agent } from '../rollout/agents/agent.ts';
 import { endpointAgent } from '../rollout/agents/endpoint-agent.ts';
 import { referenceAgent } from '../rollout/agents/reference-agent.ts';
+import type { Player as EpisodePlayer } from '../rollout/episode-agent.ts';
+import { openPrograms } from '../training/setup/open-gateway.ts';
 import { openPolicy } from '../training/setup/open-policy.ts';
 import {
   openRunContext,
@@ -33,7 +34,7 @@ export interface Player {
 export interface PlayerMode {
   /** `greedy`, `temperature 0.5`, or `reference` for players that draw no tokens. */
   readonly name: string;
-  readonly agent: Agent;
+  readonly agent: EpisodePlayer;
   readonly temperature: number;
   /** Attempts at a level can differ. */
   readonly varied: boolean;
@@ -76,10 +77,12 @@ async function policyPlayer(folder: string, { settings, note, stop }: PlayerPart
     const alone = { lora: null, critic: null, value_head: hasValueHead(settings) };
     const own = { ...settings, policy: { ...settings.policy, ...alone } };
     const policy = await openPolicy(own, context, folder);
+    const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
     return {
       context,
-      modes: sampledModes(sampledAgent(context, policy), settings),
+      modes: sampledModes(programs?.agent ?? sampledAgent(context, policy), settings),
       close: async () => {
+        await programs?.close();
         await policy.close();
         await context.close();
       },
@@ -129,7 +132,7 @@ async function referencePlayer(name: string, { settings, note, stop }: PlayerPar
 }
 
 /** Greedily, and as validation samples where that is not the same. */
-function sampledModes(agent: Agent, { validation: { temperature } }: RunSettings): PlayerMode[] {
+function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: RunSettings): PlayerMode[] {
   const greedy = { name: 'greedy', agent, temperature: 0, varied: false };
   if (temperature === 0) return [greedy];
   return [greedy, { name: `temperature ${temperature}`, agent, temperature, varied: true }];

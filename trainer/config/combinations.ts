@@ -17,6 +17,7 @@ export function settingConflicts(settings: RunSettings): SettingConflict[] {
   return [
     ...algorithmClashes(settings),
     ...rolloutClashes(settings),
+    ...agentClashes(settings),
     ...groupClashes(settings),
     ...generationClashes(settings),
   ];
@@ -170,6 +171,32 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       'rollout.prompt',
       'a policy from scratch has a tokenizer of a few words and needs `compact`; `chat` needs policy.init: <folder>',
     );
+  }
+  return found;
+}
+
+/** A program writes its own prompts. */
+function agentClashes({ rollout, policy, warm_start }: RunSettings): SettingConflict[] {
+  if (!rollout.agent) return [];
+  const found: SettingConflict[] = [];
+  const add = (key: string, message: string) => found.push({ key, message });
+  if (policy.init === 'scratch') {
+    add(
+      'policy.init',
+      'rollout.agent needs a policy with a chat template, and one from scratch has none: name a folder',
+    );
+  }
+  if (rollout.constrained) {
+    add(
+      'rollout.constrained',
+      'has no grammar for what a program asks for: leave it false with rollout.agent',
+    );
+  }
+  if (rollout.context_mode !== 'full' || rollout.max_context_window > 0) {
+    add('rollout.context_mode', 'a program of rollout.agent chooses what its prompts show: leave it full');
+  }
+  if (warm_start && warm_start.files.length === 0) {
+    add('warm_start.files', 'demonstrations have other prompts than a program of rollout.agent: name files');
   }
   return found;
 }

@@ -1,5 +1,5 @@
 import { mean } from '../algorithms/statistics.ts';
-import { type Episode, episodeReturn } from '../rollout/episode.ts';
+import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Returns that differ by less are the same. */
@@ -72,6 +72,19 @@ export function lengthMetrics(episodes: readonly Episode[], responseLength: numb
     'response_length/max': Math.max(0, ...lengths),
     'response_length/clip_ratio': mean(lengths.map(length => (length >= responseLength ? 1 : 0))),
     'num_turns/mean': mean(episodes.map(episode => episode.turns.length)),
+  };
+}
+
+/** What became of the calls of programs, means over the episodes; nothing where no program played. */
+export function programMetrics(episodes: readonly Episode[]): Metrics {
+  const counts = episodes.flatMap(({ program }) => program ?? []);
+  if (counts.length === 0) return {};
+  return {
+    'gateway/calls': mean(counts.map(({ calls }) => calls)),
+    'gateway/merges': mean(counts.map(({ merges }) => merges)),
+    'gateway/samples': mean(episodes.map(episode => samplesOf(episode).length)),
+    'gateway/retokenized_tokens': mean(counts.map(({ retokenizedTokens }) => retokenizedTokens)),
+    'gateway/failed_attempts': mean(counts.map(({ failedAttempts }) => failedAttempts)),
   };
 }
 

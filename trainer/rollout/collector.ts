@@ -2,10 +2,10 @@ import type { ServerPool } from '../client/servers.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { Prompt } from '../prompts/prompt.ts';
 import { createPrompt, type PromptName } from '../prompts/templates.ts';
-import type { Agent } from './agents/agent.ts';
 import { type ContextSettings, FULL_CONTEXT } from './context.ts';
 import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
 import type { Episode } from './episode.ts';
+import type { Player } from './episode-agent.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
 import type { PlayContext, WaitTimes } from './play.ts';
 import type { GroupPlan } from './tag.ts';
@@ -31,7 +31,7 @@ export interface CollectorSettings {
 }
 
 export interface PlayOptions {
-  readonly agent: Agent;
+  readonly agent: Player;
   readonly sampling: Omit<PlayContext['sampling'], 'stopStrings'>;
   /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
   readonly samplingSeed: number;

@@ -30,6 +30,8 @@ export interface SessionSpec {
   readonly groupName: string;
   /** The state is also asked for as plain JSON. */
   readonly record?: boolean;
+  /** Wrappers around the environment, the innermost first. */
+  readonly wrappers?: readonly { readonly name: string; readonly options: JsonObject }[];
 }
 
 /** An episode was played again from its seed and actions, and came out differently. */
@@ -54,6 +56,7 @@ export class EnvironmentSession {
   readonly #spec: SessionSpec;
   #server: EnvServer;
   #sessionId: string;
+  #episodeId: string;
   #observation: Schemas['Observation'];
   #structured: Json | undefined;
   readonly #actions: Json[] = [];
@@ -66,12 +69,13 @@ export class EnvironmentSession {
     servers: ServerPool,
     server: EnvServer,
     spec: SessionSpec,
-    session: Pick<Schemas['Session'], 'session_id' | 'observation'>,
+    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation'>,
   ) {
     this.#servers = servers;
     this.#spec = spec;
     this.#server = server;
     this.#sessionId = session.session_id;
+    this.#episodeId = session.episode_id;
     this.#observation = session.observation;
   }
 
@@ -115,6 +119,26 @@ export class EnvironmentSession {
   /** The state as plain JSON; undefined unless it is recorded, and where the server does not give it. */
   get structured(): Json | undefined {
     return this.#structured;
+  }
+
+  /** Where the session is, for programs that play it themselves; {@link act} knows nothing of what they do. */
+  get handle(): { readonly server: EnvServer; readonly sessionId: string } {
+    return { server: this.#server, sessionId: this.#sessionId };
+  }
+
+  /** The episode that the session began with. */
+  get episodeId(): string {
+    return this.#episodeId;
+  }
+
+  /** Begins anew from the seed in a session of its own, for an episode that somebody else has spoilt. */
+  async startAgain(): Promise<void> {
+    await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
+    const created = await this.#server.batched('create', createInput(this.#spec));
+    this.#sessionId = created.session_id;
+    this.#episodeId = created.episode_id;
+    this.#observation = created.observation;
+    if (this.#closed) await this.close();
   }
 
   /** How often the episode had to be moved to a new session. */
@@ -232,6 +256,7 @@ export class EnvironmentSession {
     }
     const created = await this.#server.batched('create', createInput(this.#spec));
     this.#sessionId = created.session_id;
+    this.#episodeId = created.episode_id;
     if (this.#closed) {
       await this.close();
       throw new Error('the session was closed while it was being opened again');
@@ -251,6 +276,7 @@ function createInput(spec: SessionSpec) {
     config: spec.config,
     group_id: spec.groupName,
     ...(spec.options ? { options: spec.options } : {}),
+    ...(spec.wrappers ? { wrappers: [...spec.wrappers] } : {}),
     ...(spec.seed === undefined ? {} : { seed: spec.seed }),
   };
 }

@@ -69,6 +69,20 @@ export interface Episode {
   readonly versions: Int32Array;
   /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
   readonly samples?: readonly EpisodeSample[];
+  /** Of an episode that a program played through the gateway. */
+  readonly program?: ProgramCounts;
+}
+
+/** What became of the calls of a program. */
+export interface ProgramCounts {
+  /** Calls of the model. */
+  readonly calls: number;
+  /** Calls whose tokens went on with those of an earlier one. */
+  readonly merges: number;
+  /** Sampled tokens that a later prompt held in other ids. */
+  readonly retokenizedTokens: number;
+  /** Times that the program failed before. */
+  readonly failedAttempts: number;
 }
 
 /** The token sequences to train on, one or more. */

@@ -2,11 +2,13 @@ import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors
 import type { ServerPool } from '../client/servers.ts';
 import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
 import type { Episode } from './episode.ts';
+import { type Player, ProgramFault } from './episode-agent.ts';
 import { type PlayContext, playEpisode } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
 /** What a group is played with. */
-export interface GroupSetting extends Omit<PlayContext, 'newSequence' | 'check'> {
+export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' | 'check'> {
+  readonly agent: Player;
   readonly servers: ServerPool;
   /** A group that takes longer is given up; no limit when undefined. */
   readonly timeoutMs: number | undefined;
@@ -33,6 +35,8 @@ interface OpenGroup {
   sessions: readonly EnvironmentSession[];
   /** Why it cannot be completed; its episodes end when they find it set. */
   failure: Error | undefined;
+  /** Aborted with the failure, for those who wait. */
+  readonly stop: AbortController;
 }
 
 /** Names token sequences. One counter for all groups, since several collectors may share a policy. */
@@ -50,11 +54,13 @@ export async function playGroup(
   signal: AbortSignal,
   onMoves: (count: number) => void,
 ): Promise<GroupOutcome> {
-  const group: OpenGroup = { plan, sessions: [], failure: undefined };
+  const group: OpenGroup = { plan, sessions: [], failure: undefined, stop: new AbortController() };
   const check = () => {
     signal.throwIfAborted();
     if (group.failure) throw group.failure;
   };
+  const abort = () => group.stop.abort();
+  signal.addEventListener('abort', abort, { once: true });
   try {
     const playing = playMembers(group, setting, check);
     const { timeoutMs } = setting;
@@ -65,6 +71,8 @@ export async function playGroup(
     if (!isServersFault(error)) throw error;
     return { plan, error };
   } finally {
+    signal.removeEventListener('abort', abort);
+    group.stop.abort();
     let moves = 0;
     for (const session of group.sessions) {
       if (session.moves > 0) moves++;
@@ -87,6 +95,10 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
       seed: seedable ? plan.seed : undefined,
       groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
       record: plan.record,
+      // A program plays by itself, so the server keeps to the cap on actions.
+      ...('play' in setting.agent && {
+        wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }],
+      }),
     },
     plan.size,
   );
@@ -98,15 +110,28 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
   const played = await Promise.allSettled(
     sessions.map(async (session, member) => {
       try {
-        return await playEpisode(plan, member, session, { ...setting, newSequence, check });
+        return await playMember(group, member, session, setting, check);
       } catch (error) {
         group.failure ??= error as Error;
+        group.stop.abort();
         throw error;
       }
     }),
   );
   if (group.failure) throw group.failure;
   return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
+}
+
+function playMember(
+  { plan, stop }: OpenGroup,
+  member: number,
+  session: EnvironmentSession,
+  { agent, ...setting }: GroupSetting,
+  check: () => void,
+): Promise<Episode> {
+  return 'play' in agent
+    ? agent.play(plan, member, session, { ...setting, newSequence, check, signal: stop.signal })
+    : playEpisode(plan, member, session, { ...setting, agent, newSequence, check });
 }
 
 /** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */
@@ -127,6 +152,7 @@ function isServersFault(error: unknown): error is Error {
     error instanceof ReplyTimeout ||
     error instanceof ServerUnavailable ||
     error instanceof ReplayDiverged ||
+    error instanceof ProgramFault ||
     error instanceof GroupTimeout
   );
 }

@@ -1,6 +1,6 @@
-import type { Agent } from './agents/agent.ts';
 import type { Collector, PlayOptions } from './collector.ts';
 import type { Episode } from './episode.ts';
+import type { Player } from './episode-agent.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
 import type { WaitTimes } from './play.ts';
@@ -9,7 +9,7 @@ import type { GroupPlan } from './tag.ts';
 
 export interface StreamSettings {
   readonly collector: Pick<Collector, 'play'>;
-  readonly agent: Agent;
+  readonly agent: Player;
   readonly sampling: PlayOptions['sampling'];
   /** The n-th group of the run, from 0, with the seed of its draws. Equal n, equal plan. */
   readonly planAt: (n: number) => GroupPlan;

@@ -1,7 +1,7 @@
 import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { fillBatch, keptSequences } from '../data/batch.ts';
-import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
+import { batchMetrics, groupBy, lengthMetrics, programMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import { type Filtered, filterEpisodes, keptEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
 import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
@@ -231,6 +231,7 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
   return {
     ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
     ...prefixed('train/', tagMetrics(episodes)),
+    ...programMetrics(episodes),
     'train/success': overall.success,
     'train/return': overall.return,
     frac_reward_zero_std: overall.frac_reward_zero_std,

@@ -21,6 +21,7 @@ import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
 import { withCritic } from './setup/open-critic.ts';
+import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
@@ -103,6 +104,7 @@ async function trainTracked({
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
     let generation: GenerationPort | undefined;
+    let programs: OpenPrograms | undefined;
     try {
       const { totalBytes, parameters } = runSizes(
         settings,
@@ -131,7 +133,9 @@ async function trainTracked({
         policy: actor,
         note: progress.warn,
       });
-      const agent = meteredAgent(sampledAgent(context, generation.generator), busy);
+      const answering = { policy: actor, generator: generation.generator };
+      programs = await openPrograms(settings, context, answering, progress.warn, busy);
+      const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
       const rollouts = agentRollouts(context, agent, progress.warn);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
@@ -160,6 +164,7 @@ async function trainTracked({
         await reference?.close();
       }
     } finally {
+      await programs?.close();
       await generation?.close();
       await policy.close();
     }

@@ -3,6 +3,7 @@ import { isIPv6, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
 import { Queue } from '../../scheduling/queue.ts';
+import type { ConnectionUse } from '../access/connection-limit.ts';
 
 /** Requests of one connection that wait, above which it is not read. */
 const MAX_WAITING = 64;
@@ -77,6 +78,7 @@ export class PacedRequests {
     ) => void)[];
     server.removeAllListeners('upgrade');
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      this.#connectionOf(request).isUpgraded = true;
       // The server has given up the socket, and who upgrades it has not taken it yet.
       const onError = () => socket.destroy();
       socket.on('error', onError);
@@ -85,6 +87,13 @@ export class PacedRequests {
         socket.off('error', onError);
       });
     });
+  }
+
+  /** What a connection is at. One that was upgraded is in use. */
+  useOf(socket: PacedSocket): ConnectionUse {
+    const connection = socket[PACED];
+    if (!connection) return 'unused';
+    return connection.isIdle ? 'idle' : 'busy';
   }
 
   /** The turns that the work for a request takes. */
@@ -121,6 +130,7 @@ class Connection {
   readonly #waiting = new Queue<WaitingRequest>();
   /** Too many requests wait for more to be read. */
   #isStopped = false;
+  isUpgraded = false;
   /** The reply to the request that was handled last. */
   #response: ServerResponse | undefined;
 
@@ -133,6 +143,11 @@ class Connection {
   changeClient(lane: Lane, authorization: string | undefined): void {
     this.lane = lane;
     this.authorization = authorization;
+  }
+
+  /** No request is under way or waits. */
+  get isIdle(): boolean {
+    return !this.isUpgraded && this.#waiting.length === 0 && isDone(this.#response);
   }
 
   take(response: ServerResponse, task: Task): void {

@@ -33,24 +33,42 @@ export class RunFolders {
   readonly #root: string;
   #found: Promise<ReadonlyMap<string, FoundRun>> | undefined;
   #foundAt = Number.NEGATIVE_INFINITY;
+  #searching = false;
 
   /** @param root may be a link itself; a folder that is not there yet has no runs */
   constructor(root: string) {
     this.#root = root;
   }
 
-  /** Every run by its id. */
+  /** Every run by its id. Where the list is old, the next one is made meanwhile. */
   list(): Promise<ReadonlyMap<string, FoundRun>> {
-    const now = performance.now();
-    if (!this.#found || now - this.#foundAt > LIST_AGE_MS) {
-      this.#foundAt = now;
-      this.#found = this.#search();
+    const old = performance.now() - this.#foundAt > LIST_AGE_MS;
+    if (!this.#found) this.#found = this.#renewed();
+    else if (old && !this.#searching) {
+      const next = this.#renewed();
+      void next.then(() => {
+        this.#found = next;
+      });
     }
     return this.#found;
   }
 
+  /** A run as it is now. */
   async find(id: string): Promise<FoundRun | undefined> {
-    return (await this.list()).get(id);
+    const known = (await this.list()).get(id);
+    if (known) return runAt(known.path, id);
+    if (performance.now() - this.#foundAt > LIST_AGE_MS && !this.#searching) this.#found = this.#renewed();
+    return (await this.#found)?.get(id);
+  }
+
+  async #renewed(): Promise<ReadonlyMap<string, FoundRun>> {
+    this.#searching = true;
+    try {
+      return await this.#search();
+    } finally {
+      this.#searching = false;
+      this.#foundAt = performance.now();
+    }
   }
 
   async #search(): Promise<ReadonlyMap<string, FoundRun>> {
@@ -62,7 +80,7 @@ export class RunFolders {
     for (let depth = 1; depth <= DEEPEST && folders.length > 0; depth++) {
       const below = (await mapped(folders, folder => foldersIn(root, folder))).flat().slice(0, left);
       left -= below.length;
-      const runs = await mapped(below, folder => runAt(root, folder));
+      const runs = await mapped(below, folder => runAt(join(root, folder), folder));
       folders = [];
       runs.forEach((run, i) => {
         if (!run) folders.push(below[i]);
@@ -81,8 +99,7 @@ async function foldersIn(root: string, folder: string): Promise<string[]> {
 }
 
 /** Asks the file system at once: for thousands of folders that takes a tenth of what promises take. */
-async function runAt(root: string, id: string): Promise<FoundRun | undefined> {
-  const path = join(root, id);
+async function runAt(path: string, id: string): Promise<FoundRun | undefined> {
   for (const name of [RUN_FILES.status, RUN_FILES.config]) {
     const stats = lstatSync(join(path, name), { throwIfNoEntry: false });
     if (stats?.isFile()) {

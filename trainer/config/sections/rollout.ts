@@ -60,6 +60,29 @@ const Asynchronous = Type.Object(
   strict,
 );
 
+const ProgramAgent = Type.Object(
+  {
+    kind: choice(['program'], 'program'),
+    /** The program and its arguments, started in the trainer's folder. */
+    command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
+    /** For one episode; a program that takes longer is ended. */
+    timeout_s: aboveZero(300),
+    /** Programs that stay and ask for one episode after the other; 0: one is started per episode. */
+    workers: count(0),
+    /** Programs at once where one is started per episode. */
+    processes: positive(8),
+    /** Times that an episode is played before its group is given up. */
+    attempts: positive(2),
+    /** Calls of the model in one episode at most. */
+    max_calls: positive(256),
+    /** Prompt and response tokens of all calls of one episode at most. */
+    max_tokens: positive(1_000_000),
+    /** Variable with the key of a verifier, whose reward counts instead of the environment's. */
+    verifier_key_env: orNull(Type.String({ minLength: 1 })),
+  },
+  strict,
+);
+
 export const RolloutSettings = Type.Object(
   {
     /** Groups an iteration collects; the members of a group start from the same seed. */
@@ -70,6 +93,8 @@ export const RolloutSettings = Type.Object(
     /** Shares of the training tags that change as the run goes on, in place of `n_groups`. */
     curriculum: orNull(Curriculum),
     start_seed: count(10_000),
+    /** A program that speaks OpenAI's API plays the episodes; null: the trainer asks the policy by `prompt`. */
+    agent: orNull(ProgramAgent),
     prompt: choice(PROMPT_NAMES, 'compact'),
     /** What of an episode a turn's prompt shows: all of it, its last turns, or those told in one message. */
     context_mode: choice(CONTEXT_MODES, 'full'),

@@ -18,6 +18,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
+import type { Player } from '../../rollout/episode-agent.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
@@ -63,8 +64,10 @@ export function openRunContext(
         : await loadTokenizer(await findTokenizer(tokenizerFolder, baseFolder(settings)));
     const collector = new Collector({
       ...collectorSettings(settings, servers, tags),
-      tokenizer,
-      maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context,
+      // A program writes its own prompts, which go to the policy through the gateway.
+      ...(settings.rollout.agent
+        ? {}
+        : { tokenizer, maxSequenceLength: settings.rollout.max_model_len ?? settings.policy.context }),
     });
     const actionTokens = new Map(
       tags.map(({ tag }) => [
@@ -149,7 +152,11 @@ export function sampledAgent(context: RunContext, policy: Generator): Agent {
 }
 
 /** Rollouts of an agent on a workbench. */
-export function agentRollouts(context: TextRunContext, agent: Agent, note: (text: string) => void): Rollouts {
+export function agentRollouts(
+  context: TextRunContext,
+  agent: Player,
+  note: (text: string) => void,
+): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
       const { temperature, topK, topP, seed, signal } = options;

@@ -2,9 +2,9 @@ import { mean } from '../../algorithms/statistics.ts';
 import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import type { Agent } from '../../rollout/agents/agent.ts';
 import type { Collector } from '../../rollout/collector.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
+import type { Player } from '../../rollout/episode-agent.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
@@ -13,7 +13,7 @@ import type { EpisodeSource, PlayedGroups, SourcePosition } from './episode-sour
 export interface StreamedParts {
   readonly settings: RunSettings;
   readonly collector: Pick<Collector, 'play'>;
-  readonly agent: Agent;
+  readonly agent: Player;
   readonly stop: AbortSignal;
   /** Told of groups that were given up. */
   readonly note: (text: string) => void;

@@ -1,0 +1,131 @@
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { ApiError } from '../serve/openai/errors.ts';
+import { apiErrorOf, completionRoutes } from '../serve/openai/routes.ts';
+import { holdsKey, type Rollout } from './rollout.ts';
+import { MODEL_NAME, type RolloutModel } from './rollout-model.ts';
+import { sessionRoutes } from './session-routes.ts';
+import type { WorkQueue } from './work-queue.ts';
+
+const BODY_LIMIT_BYTES = 1024 * 1024;
+const REQUEST_TIMEOUT_MS = 30_000;
+/** Choices of one request; several are several branches of the episode. */
+const MOST_CHOICES = 16;
+/** Requests of one rollout that are answered at once: what one program asks for takes no room from others. */
+const MOST_OPEN_REQUESTS = 32;
+const RETRY_AFTER_S = 1;
+const PREFIX = '/rollouts/:id';
+
+/** A rollout that takes requests. */
+export interface OpenRollout {
+  readonly rollout: Rollout;
+  readonly model: RolloutModel;
+}
+
+export interface GatewayAppParts {
+  readonly rollouts: ReadonlyMap<string, OpenRollout>;
+  readonly queue: WorkQueue;
+  /** What verifiers send as bearer token; undefined: nobody may post rewards. */
+  readonly verifierKey: string | undefined;
+}
+
+/** The server that programs talk to, not listening yet. Each rollout has a path and keys of its own. */
+export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppParts): FastifyInstance {
+  const app = Fastify({
+    logger: false,
+    bodyLimit: BODY_LIMIT_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: true,
+  });
+  const named = (request: FastifyRequest): OpenRollout | undefined =>
+    rollouts.get((request.params as { readonly id?: string }).id ?? '');
+  /** @throws ApiError 401 for any key but that of this rollout, whether there is such a rollout or not */
+  const opened = (request: FastifyRequest, key: 'apiKey' | 'sessionToken'): OpenRollout => {
+    const open = named(request);
+    if (!open || !holdsKey(request.headers.authorization, open.rollout[key])) {
+      throw new ApiError(401, 'the key is not valid for this rollout, or the rollout is over', {
+        code: 'invalid_api_key',
+      });
+    }
+    return open;
+  };
+  const openRequests = new WeakMap<Rollout, number>();
+  app.setErrorHandler((error, _request, reply) => {
+    const told = apiErrorOf(error);
+    if (told.retryAfterS !== undefined) reply.header('retry-after', told.retryAfterS);
+    return reply.status(told.status).send(told.body);
+  });
+  app.setNotFoundHandler(({ method, url }) => {
+    throw new ApiError(404, `there is no ${method} ${url.split('?')[0].slice(0, 200)} here`, {
+      code: 'unknown_url',
+    });
+  });
+  app.removeContentTypeParser('text/plain');
+
+  // A hook and not the handler, so that a body is read only for those who may send one.
+  app.addHook('onRequest', async (request, reply) => {
+    const { url = '' } = request.routeOptions;
+    const key = keyOf(url);
+    if (key) takeRoom(opened(request, key).rollout, reply, openRequests);
+    else if (url === `${PREFIX}/reward`) checkVerifier(request, verifierKey);
+    else if (url === '/rollouts/next' || url === `${PREFIX}/finish`) {
+      queue.checkWorker(request.headers.authorization);
+    }
+  });
+  app.get(`${PREFIX}/v1/models`, async () => ({
+    object: 'list',
+    data: [{ id: MODEL_NAME, object: 'model', created: 0, owned_by: 'ragen' }],
+  }));
+  completionRoutes(app, `${PREFIX}/v1`, {
+    model: (_name, request) => opened(request, 'apiKey').model,
+    mostChoices: MOST_CHOICES,
+    enter: () => () => {},
+  });
+  sessionRoutes(app, PREFIX, request => opened(request, 'sessionToken').rollout);
+  app.post(`${PREFIX}/reward`, async request => {
+    const { reward, done = true } = (request.body ?? {}) as {
+      readonly reward?: unknown;
+      readonly done?: unknown;
+    };
+    if (typeof reward !== 'number' || !Number.isFinite(reward) || typeof done !== 'boolean') {
+      throw new ApiError(400, 'the body must be {"reward": number, "done": true or false}');
+    }
+    const open = named(request);
+    if (!open) throw new ApiError(404, 'there is no such rollout, or it is over');
+    open.rollout.reward = reward;
+    if (done) open.rollout.end();
+    return { reward, done };
+  });
+  queue.addRoutes(app, PREFIX);
+  return app;
+}
+
+/** Which key of its rollout a route wants. */
+function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
+  if (url.startsWith(`${PREFIX}/v1/`)) return 'apiKey';
+  return url.startsWith(`${PREFIX}/session`) || url === `${PREFIX}/mcp` ? 'sessionToken' : undefined;
+}
+
+/** @throws ApiError 429 where the rollout has too many requests open */
+function takeRoom(rollout: Rollout, reply: FastifyReply, open: WeakMap<Rollout, number>): void {
+  const count = open.get(rollout) ?? 0;
+  if (count >= MOST_OPEN_REQUESTS) {
+    throw new ApiError(429, `${count} requests of this rollout are open; wait for some to end`, {
+      code: 'rate_limit_exceeded',
+      retryAfterS: RETRY_AFTER_S,
+    });
+  }
+  open.set(rollout, count + 1);
+  reply.raw.once('close', () => open.set(rollout, (open.get(rollout) ?? 1) - 1));
+}
+
+function checkVerifier({ headers }: FastifyRequest, key: string | undefined): void {
+  if (key === undefined) {
+    throw new ApiError(
+      403,
+      'rewards come from the environment: the run names no verifier (rollout.agent.verifier_key_env)',
+    );
+  }
+  if (!holdsKey(headers.authorization, key)) {
+    throw new ApiError(401, "only a verifier's key may post rewards", { code: 'invalid_api_key' });
+  }
+}

@@ -1,0 +1,359 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { episodeReturn, samplesOf } from '../rollout/episode.ts';
+import { chatTokenizer, LAKE, programPlays, script } from './gateway.test-data.ts';
+
+/** The arm that the observation names first; observations read `A or B`. */
+const firstArm = (prompt: string) => /user\n(\S+) or/.exec(prompt)?.[1] ?? 'none';
+
+const PULL = `
+  const reply = await chat([{ role: 'user', content: task().observation }]);
+  await step(reply.choices[0].message.content);
+`;
+
+t.test('a program plays, and every token is trained on as it was sampled', async t => {
+  const tokenizer = chatTokenizer();
+  const { play, policy, notes } = await programPlays(
+    t,
+    { command: script(PULL) },
+    { answer: firstArm },
+    tokenizer,
+  );
+  const { episodes, dropped, metrics } = await play(3);
+  t.equal(episodes.length, 6);
+  t.same([dropped, notes], [[], []]);
+  t.equal(metrics.errored_rollouts, 0);
+  for (const episode of episodes) {
+    const [sample] = samplesOf(episode);
+    const text = tokenizer.decode(sample.tokenIds);
+    const arm = firstArm(text);
+    t.match(text, /^<\|im_start\|>user\n\S+ or \S+<eos>\n<\|im_start\|>assistant\n\S+<eos>$/);
+    const trained = sample.tokenIds.filter((_, i) => sample.lossMask[i] === 1);
+    t.equal(tokenizer.decode(trained), `${arm}<eos>`);
+    t.ok(sample.logProbs.every((lp, i) => lp === (sample.lossMask[i] ? -0.5 : 0)));
+    t.ok(sample.versions.every((version, i) => version === (sample.lossMask[i] ? 3 : 0)));
+    t.match(episode, {
+      terminated: true,
+      turns: [{ actions: [arm], response: arm, rawResponse: arm, reward: Number }],
+      program: { calls: 1, merges: 0, retokenizedTokens: 0, failedAttempts: 0 },
+    });
+    t.equal(episode.success, episodeReturn(episode) === 1);
+  }
+  t.equal(policy.requests.length, 6);
+  t.same(policy.requests[0].sampling, {
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    maxNewTokens: 64,
+    stopTokenIds: policy.requests[0].sampling.stopTokenIds,
+    stopStrings: [],
+  });
+  t.equal(new Set(policy.requests.map(({ seed }) => seed)).size, 6);
+});
+
+t.test(
+  'a conversation of several turns is one sample, its rewards at the turns that earned them',
+  async t => {
+    const { play } = await programPlays(
+      t,
+      {
+        command: script(`
+        const messages = [];
+        let observation = task().observation;
+        for (let i = 0; i < 3; i++) {
+          messages.push({ role: 'user', content: observation });
+          const { choices: [{ message }] } = await chat(messages);
+          messages.push({ role: 'assistant', content: message.content });
+          const result = await step(message.content);
+          if (result.terminated || result.truncated) break;
+          observation = result.observation;
+        }`),
+      },
+      { tag: LAKE, answer: () => 'Up' },
+    );
+    const { episodes } = await play(2);
+    for (const episode of episodes) {
+      t.equal(samplesOf(episode).length, 1);
+      t.equal(episode.program?.merges, episode.turns.length - 1);
+      t.ok(episode.turns.every(({ actions }) => actions.length === 1));
+    }
+  },
+);
+
+t.test('two roles give two samples, which share the return', async t => {
+  const { play } = await programPlays(
+    t,
+    {
+      command: script(`
+        const { observation } = task();
+        const plan = await chat([{ role: 'system', content: 'plan' }, { role: 'user', content: observation }]);
+        const act = await chat([{ role: 'system', content: 'act' }, { role: 'user', content: observation }]);
+        await step(act.choices[0].message.content);`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1);
+  for (const episode of episodes) {
+    t.equal(samplesOf(episode).length, 2);
+    t.equal(episode.turns.length, 2);
+    t.same(
+      episode.turns.map(({ sample }) => sample),
+      [0, 1],
+    );
+    t.equal(episode.turns[0].reward, 0);
+    t.equal(episode.turns[1].actions.length, 1);
+  }
+});
+
+t.test('lies about rewards change nothing', async t => {
+  const { play } = await programPlays(
+    t,
+    {
+      command: script(`${PULL}
+        const base = env.OPENAI_BASE_URL.replace('/v1', '');
+        for (const token of [env.OPENAI_API_KEY, env.RAGEN_SESSION_TOKEN, 'guess']) {
+          const { status } = await ask(base + '/reward', token, { reward: 1000, done: true });
+          if (status !== 403) throw new Error('posted a reward: ' + status);
+        }
+        await step('x'); await step('y');`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(2);
+  t.equal(episodes.length, 4);
+  for (const episode of episodes) t.ok(episodeReturn(episode) <= 1);
+});
+
+t.test('a rollout has keys of its own, and sees no secrets of the trainer', async t => {
+  process.env.RAGEN_TOKEN = 'trainers-own';
+  process.env.MY_SECRET = 'hidden';
+  t.teardown(() => {
+    delete process.env.RAGEN_TOKEN;
+    delete process.env.MY_SECRET;
+  });
+  const { play, gateway, notes } = await programPlays(
+    t,
+    {
+      command: script(`
+        if (env.RAGEN_TOKEN || env.MY_SECRET) throw new Error('sees a secret');
+        const other = env.OPENAI_BASE_URL.replace(/rollouts\\/[^/]+/, 'rollouts/other');
+        for (const [url, key] of [[env.OPENAI_BASE_URL, env.RAGEN_SESSION_TOKEN], [env.OPENAI_BASE_URL, ''], [other, env.OPENAI_API_KEY]]) {
+          const { status, body } = await ask(url + '/chat/completions', key, { messages: [{ role: 'user', content: 'x' }] });
+          if (status !== 401 || body.error.code !== 'invalid_api_key') throw new Error('let in: ' + status);
+        }
+        const models = await ask(env.OPENAI_BASE_URL + '/models', env.OPENAI_API_KEY, undefined, 'GET');
+        if (models.body.data[0].id !== 'policy') throw new Error('no model');
+        const bad = await ask(env.OPENAI_BASE_URL + '/chat/completions', env.OPENAI_API_KEY, { messages: [] });
+        if (bad.status !== 400) throw new Error('took an empty conversation');
+        ${PULL}`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1);
+  t.equal(episodes.length, 2, notes.join('\n'));
+  const late = await fetch(`${gateway.url}/rollouts/x/v1/chat/completions`, { method: 'POST' });
+  t.equal(late.status, 401);
+});
+
+t.test('a program that fails is played again, then its group is given up with its last words', async t => {
+  const bad: readonly (readonly [code: string, words: RegExp, settings?: object])[] = [
+    [
+      `console.error('first'); console.error('the reason'); process.exit(3);`,
+      /status 3[\s\S]*first\nthe reason/,
+    ],
+    ['process.kill(process.pid, "SIGKILL");', /ended by SIGKILL/],
+    [
+      `${PULL} await new Promise(() => setInterval(() => {}, 1000));`,
+      /not done after 1\.5 s/,
+      { timeoutMs: 1500 },
+    ],
+    [`for (;;) await chat([{ role: 'user', content: 'more' }]);`, /more than 16 calls/],
+    [`await chat([{ role: 'user', content: 'x' }]);`, /ended without a move/],
+    ['', /ended without a call/],
+    [
+      `${PULL} for (;;) process.stderr.write('x'.repeat(65536));`,
+      /not done after 1\.5 s/,
+      { timeoutMs: 1500 },
+    ],
+  ];
+  for (const [code, words, settings] of bad) {
+    const { play, notes } = await programPlays(
+      t,
+      { command: script(code), ...settings },
+      { answer: firstArm },
+    );
+    await t.rejects(play(1, 1), words, code);
+    t.equal(notes.length, 2);
+    t.match(notes[0], /^attempt 1 of 2 at Arms with seed 100 failed/);
+  }
+  const { play } = await programPlays(t, { command: ['/no/such/program'] }, { answer: firstArm });
+  await t.rejects(play(1, 1), /could not be started/);
+});
+
+t.test('a bad member costs its own group and no other', async t => {
+  const { play, notes } = await programPlays(
+    t,
+    {
+      command: script(`if (task().observation === await worst()) process.exit(1); ${PULL}
+      async function worst() { return (await ask(env.RAGEN_SESSION_URL, env.RAGEN_SESSION_TOKEN, undefined, 'GET')).body.seed === 101 ? task().observation : ''; }`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes, dropped, metrics } = await play(3);
+  t.same(
+    episodes.map(({ groupId }) => groupId),
+    [0, 0, 2, 2],
+  );
+  t.equal(dropped.length, 1);
+  t.equal(metrics.errored_rollouts, 2);
+  t.ok(notes.every(note => note.includes('seed 101')));
+});
+
+t.test('an attempt that fails leaves nothing in the one that counts', async t => {
+  const mark = `${t.testdir()}/failed`;
+  const { play } = await programPlays(
+    t,
+    {
+      command: script(`
+        import { existsSync, writeFileSync } from 'node:fs';
+        const { observation } = task();
+        const file = ${JSON.stringify(mark)};
+        const reply = await chat([{ role: 'user', content: observation }]);
+        await step(reply.choices[0].message.content);
+        if (!existsSync(file)) { writeFileSync(file, ''); process.exit(1); }`),
+      processes: 1,
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1, 1);
+  t.match(episodes, [{ turns: [{ actions: { length: 1 } }], program: { calls: 1, failedAttempts: 1 } }]);
+});
+
+t.test('a program cannot reset the episode away', async t => {
+  const { play } = await programPlays(
+    t,
+    {
+      command: script(`
+        ${PULL}
+        const again = await ask(env.RAGEN_SESSION_URL + '/reset', env.RAGEN_SESSION_TOKEN, {});
+        if (again.status !== 409) throw new Error('reset: ' + again.status);
+        const reset = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'reset', arguments: { seed: 4 } } };
+        const { body } = await ask(env.RAGEN_MCP_URL, env.RAGEN_SESSION_TOKEN, reset);
+        if (body.result.structuredContent.seed !== 4) throw new Error(JSON.stringify(body));`),
+    },
+    { answer: firstArm },
+  );
+  await t.rejects(play(1, 1), /it reset the session: a rollout is one episode/);
+});
+
+t.test("the environment's tools are there by MCP, for this session alone", async t => {
+  const { play, notes } = await programPlays(
+    t,
+    {
+      command: script(`
+        const tool = async (name, args = {}) => (await ask(env.RAGEN_MCP_URL, env.RAGEN_SESSION_TOKEN, { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } })).body.result;
+        const seen = (await tool('reset')).content[0].text;
+        if (seen !== task().observation) throw new Error('another episode');
+        const reply = await chat([{ role: 'user', content: seen }]);
+        const done = await tool('step', { action: reply.choices[0].message.content });
+        if (!done.structuredContent.terminated) throw new Error("not over");
+        const other = await tool('observe', { session_id: 'other' });
+        if (!other.isError) throw new Error('another session');`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1);
+  t.equal(episodes.length, 2, notes.join('\n'));
+  t.match(episodes[0].turns, [{ actions: { length: 1 } }]);
+});
+
+t.test('programs that stay ask for one episode after the other', async t => {
+  const code = `
+    for (;;) {
+      const next = await ask(env.RAGEN_GATEWAY_URL + '/rollouts/next', env.RAGEN_WORKER_TOKEN);
+      if (next.status === 204) continue;
+      const task = JSON.parse(next.body.RAGEN_TASK);
+      const reply = await chat([{ role: 'user', content: task.observation }], {}, next.body);
+      await step(reply.choices[0].message.content, next.body);
+      const error = task.observation.length % 2 && process.env.FAIL ? 'odd' : undefined;
+      await ask(env.RAGEN_GATEWAY_URL + '/rollouts/' + next.body.id + '/finish', env.RAGEN_WORKER_TOKEN, { error });
+    }`;
+  const { play } = await programPlays(t, { command: script(code), workers: 2 }, { answer: firstArm });
+  const { episodes } = await play(4);
+  t.equal(episodes.length, 8);
+  t.ok(episodes.every(({ terminated }) => terminated));
+  const crash = await programPlays(
+    t,
+    {
+      command: script(
+        `const next = await ask(env.RAGEN_GATEWAY_URL + '/rollouts/next', env.RAGEN_WORKER_TOKEN); console.error('lost it'); process.exit(1);`,
+      ),
+      workers: 1,
+    },
+    { answer: firstArm },
+  );
+  await t.rejects(crash.play(1, 1), /lost it/);
+  const never = await programPlays(
+    t,
+    { command: script('process.exit(2)'), workers: 1 },
+    { answer: firstArm },
+  );
+  await t.rejects(never.play(1, 1), /status 2/);
+  const hang = await programPlays(
+    t,
+    {
+      command: script(
+        `await ask(env.RAGEN_GATEWAY_URL + '/rollouts/next', env.RAGEN_WORKER_TOKEN); setInterval(() => {}, 1000);`,
+      ),
+      workers: 1,
+      timeoutMs: 1000,
+    },
+    { answer: firstArm },
+  );
+  await t.rejects(hang.play(1, 1), /not done after 1 s/);
+});
+
+t.test("with a verifier the reward is the verifier's", async t => {
+  const { play } = await programPlays(
+    t,
+    {
+      command: script(`
+        await chat([{ role: 'user', content: task().observation }]);
+        const base = env.OPENAI_BASE_URL.replace('/v1', '');
+        for (const [key, reward, status] of [['wrong', 1, 401], ['verifier-key', 'much', 400], ['verifier-key', 0.25, 200]]) {
+          const reply = await ask(base + '/reward', key, { reward });
+          if (reply.status !== status) throw new Error(status + ' ' + reply.status);
+        }`),
+      verifierKey: 'verifier-key',
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1);
+  for (const episode of episodes) t.equal(episodeReturn(episode), 0.25);
+});
+
+t.test(
+  'a program ends with all its children',
+  { skip: process.platform !== 'linux' && 'reads /proc' },
+  async t => {
+    const { play } = await programPlays(
+      t,
+      {
+        command: script(`
+        import { spawn } from 'node:child_process';
+        spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000) // gateway-orphan']);
+        ${PULL} process.exit(0);`),
+      },
+      { answer: firstArm },
+    );
+    await play(1);
+    const left = readdirSync('/proc').filter(pid => {
+      try {
+        return /^\\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('gateway-orphan');
+      } catch {
+        return false;
+      }
+    });
+    t.same(left, []);
+  },
+);

@@ -1,0 +1,83 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { ProgramFault } from '../rollout/episode-agent.ts';
+
+/** Of standard error, kept for the log. */
+const TAIL_BYTES = 4096;
+const TAIL_LINES = 12;
+/** From SIGTERM to SIGKILL. */
+const GRACE_MS = 2000;
+/** Variables of ours that programs of others do not get: addresses, tokens and keys. */
+const PRIVATE = /^(RAGEN_|OPENAI_|NODE_OPTIONS$)|(TOKEN|SECRET|PASSWORD|CREDENTIALS|_KEY)$/i;
+
+/** A program of others that runs, with all its children in a process group. */
+export class Program {
+  /** Resolves when it ended with status 0; rejects with a ProgramFault otherwise. */
+  readonly ended: Promise<void>;
+  readonly #process: ChildProcess;
+  #tail = Buffer.alloc(0);
+  #hasEnded = false;
+
+  /**
+   * Starts it in the current folder.
+   * @param variables what it gets besides the trainer's own environment without secrets
+   */
+  constructor(command: readonly string[], variables: { readonly [name: string]: string }) {
+    const [file, ...args] = command;
+    this.#process = spawn(file, args, {
+      env: { ...publicEnvironment(), ...variables },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      detached: true,
+    });
+    this.#process.stderr?.on('data', (data: Buffer) => {
+      this.#tail = Buffer.concat([this.#tail, data]).subarray(-TAIL_BYTES);
+    });
+    this.ended = new Promise((resolve, reject) => {
+      const fail = (why: string, cause?: Error) => {
+        this.#hasEnded = true;
+        reject(new ProgramFault(`${file} ${why}${this.#told()}`, { cause }));
+      };
+      this.#process.once('error', error => fail(`could not be started: ${error.message}`, error));
+      this.#process.once('close', (code, signal) => {
+        this.#hasEnded = true;
+        this.#signal('SIGKILL');
+        if (code === 0) resolve();
+        else fail(signal ? `was ended by ${signal}` : `ended with status ${code}`);
+      });
+    });
+    // Somebody may look at it later.
+    this.ended.catch(() => {});
+  }
+
+  /** Ends it and its children: asked first, killed soon after. */
+  async stop(): Promise<void> {
+    if (this.#hasEnded) return;
+    this.#signal('SIGTERM');
+    const kill = setTimeout(() => this.#signal('SIGKILL'), GRACE_MS);
+    await this.ended.catch(() => {});
+    clearTimeout(kill);
+  }
+
+  /** The fault of a program that was stopped for a reason, with what it said last. */
+  fault(why: string): ProgramFault {
+    return new ProgramFault(why + this.#told());
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#process;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  }
+
+  #told(): string {
+    const lines = this.#tail.toString().trimEnd().split('\n').slice(-TAIL_LINES);
+    return lines.join('') === '' ? '' : `; its last lines of standard error:\n${lines.join('\n')}`;
+  }
+}
+
+function publicEnvironment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !PRIVATE.test(name)));
+}

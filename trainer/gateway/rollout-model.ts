@@ -1,0 +1,155 @@
+import type {
+  GenerateRequest,
+  Generation,
+  SamplingDistribution,
+  StreamedToken,
+} from '../generation/generation.ts';
+import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import { textAfterResponse } from '../prompts/chat.ts';
+import { mixSeed } from '../rollout/seeds.ts';
+import { badRequest } from '../serve/openai/errors.ts';
+import type { LanguageModel, TokenRequest } from '../serve/openai/language-model.ts';
+import { PrefixCache } from '../serve/prefix-cache.ts';
+import type { Rollout } from './rollout.ts';
+
+/** What programs know the policy as, whatever name they ask for. */
+export const MODEL_NAME = 'policy';
+/** Sequences of one rollout that may go on where they ended. */
+const KEPT_SEQUENCES = 2;
+/** Above the numbers of sequences that others open in the same policy. */
+let sequences = 2 ** 40;
+
+/** The policy that answers programs. */
+export interface GatewayPolicy {
+  readonly maxSequenceLength: number;
+  readonly vocabularySize: number;
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
+  release(sequenceId: number): void;
+}
+
+export interface RolloutSampling extends SamplingDistribution {
+  /** Tokens of one response at most. */
+  readonly responseLength: number;
+  readonly stopStrings: readonly string[];
+  readonly seed: number;
+}
+
+/**
+ * The policy as one rollout's model. Prompts, sampled ids, log-probabilities and versions of every call are kept. Tokens are
+ * sampled as the run says, whatever temperature the program asks for: the loss takes them to be from that distribution.
+ */
+export class RolloutModel implements LanguageModel {
+  readonly name = MODEL_NAME;
+  readonly fingerprint = MODEL_NAME;
+  readonly tokenizer: Tokenizer;
+  readonly stopTokenIds: readonly number[];
+  readonly #policy: GatewayPolicy;
+  readonly #rollout: Rollout;
+  readonly #sampling: RolloutSampling;
+  readonly #kept: PrefixCache;
+
+  constructor(policy: GatewayPolicy, tokenizer: Tokenizer, rollout: Rollout, sampling: RolloutSampling) {
+    this.tokenizer = tokenizer;
+    this.stopTokenIds = endingTokens(tokenizer);
+    this.#policy = policy;
+    this.#rollout = rollout;
+    this.#sampling = sampling;
+    this.#kept = new PrefixCache(KEPT_SEQUENCES, id => policy.release(id));
+  }
+
+  get maxSequenceLength(): number {
+    return this.#policy.maxSequenceLength;
+  }
+
+  get vocabularySize(): number {
+    return this.#policy.vocabularySize;
+  }
+
+  async generate(
+    { promptIds, sampling, grammar, topLogProbs }: TokenRequest,
+    signal: AbortSignal,
+    watch?: (token: StreamedToken) => void,
+  ): Promise<Generation> {
+    signal.throwIfAborted();
+    if (grammar) {
+      throw badRequest('responses of a policy that is trained cannot be constrained', 'response_format');
+    }
+    const { temperature, topK, topP, responseLength, stopStrings, seed } = this.#sampling;
+    const maxNewTokens = Math.min(sampling.maxNewTokens, responseLength);
+    const number = this.#begin(promptIds.length, maxNewTokens);
+    const known = this.#kept.take(promptIds);
+    const sequenceId = known?.sequenceId ?? sequences++;
+    const abort = () => this.#policy.release(sequenceId);
+    signal.addEventListener('abort', abort, { once: true });
+    try {
+      const generation = await this.#policy.generate(
+        {
+          sequenceId,
+          append: known ? promptIds.slice(known.length) : promptIds,
+          sampling: {
+            temperature,
+            topK,
+            topP,
+            maxNewTokens,
+            stopTokenIds: sampling.stopTokenIds,
+            stopStrings: [...stopStrings, ...(sampling.stopStrings ?? [])],
+          },
+          seed: mixSeed(
+            seed,
+            this.#rollout.plan.groupId,
+            this.#rollout.plan.seed,
+            this.#rollout.member,
+            number,
+          ),
+          ...(topLogProbs === undefined ? {} : { topLogProbs }),
+        },
+        watch,
+      );
+      signal.throwIfAborted();
+      this.#keep(sequenceId, promptIds, generation, maxNewTokens);
+      return generation;
+    } catch (error) {
+      this.#policy.release(sequenceId);
+      throw error;
+    } finally {
+      signal.removeEventListener('abort', abort);
+    }
+  }
+
+  /** Gives the policy's memory of the rollout back. */
+  close(): void {
+    this.#kept.clear();
+  }
+
+  #begin(promptTokens: number, maxNewTokens: number): number {
+    try {
+      return this.#rollout.beginCall(promptTokens, maxNewTokens);
+    } catch (error) {
+      throw badRequest((error as Error).message);
+    }
+  }
+
+  #keep(
+    sequenceId: number,
+    promptIds: readonly number[],
+    generation: Generation,
+    maxNewTokens: number,
+  ): void {
+    const { tokenIds, logProbs, versions, values, finishReason } = generation;
+    const all = new Int32Array(promptIds.length + tokenIds.length);
+    all.set(promptIds);
+    all.set(tokenIds, promptIds.length);
+    const text = this.tokenizer.decode(tokenIds, { skipSpecial: true });
+    const call = { promptIds, tokenIds, logProbs, versions, finishReason, text };
+    this.#rollout.record(values ? { ...call, values } : call, maxNewTokens);
+    if (this.#rollout.isOpen) this.#kept.keep(sequenceId, all);
+    else this.#policy.release(sequenceId);
+  }
+}
+
+/** Tokens that end a response: the end of text, and what the chat template writes behind one. */
+function endingTokens(tokenizer: Tokenizer): number[] {
+  const { chatTemplate, eosTokenId } = tokenizer;
+  const closing = chatTemplate ? tokenizer.encode(textAfterResponse(chatTemplate)).slice(0, 1) : [];
+  return [...new Set([eosTokenId, ...closing].filter(id => id !== undefined))];
+}

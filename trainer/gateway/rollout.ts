@@ -1,0 +1,133 @@
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { EnvServer } from '../client/server.ts';
+import { ProgramFault } from '../rollout/episode-agent.ts';
+import type { GroupPlan } from '../rollout/tag.ts';
+import type { ModelCall } from './merge-calls.ts';
+
+const KEY_BYTES = 24;
+
+/** What a program is told of its task; the variable `RAGEN_TASK` as JSON. */
+export interface ProgramTask {
+  readonly env_id: string;
+  readonly instruction: string;
+  /** The first observation. */
+  readonly observation: string;
+  /** Names of the actions; absent where they are free text. */
+  readonly actions?: readonly string[];
+  /** How an action is written where it is free text. */
+  readonly action_format?: string;
+  readonly max_steps: number;
+}
+
+/** The session that a rollout plays. */
+export interface RolloutSession {
+  readonly server: EnvServer;
+  readonly sessionId: string;
+}
+
+/** How much one rollout may ask for. */
+export interface RolloutLimits {
+  readonly maxCalls: number;
+  /** Prompt and response tokens of all calls together. */
+  readonly maxTokens: number;
+}
+
+/** One attempt of a program at one episode: who may act for it, and what the policy answered. */
+export class Rollout {
+  readonly id = randomBytes(9).toString('base64url');
+  /** Valid for the model of this rollout alone. */
+  readonly apiKey = `sk-ragen-${randomBytes(KEY_BYTES).toString('base64url')}`;
+  /** Valid for the session of this rollout alone. */
+  readonly sessionToken = randomBytes(KEY_BYTES).toString('base64url');
+  readonly plan: GroupPlan;
+  readonly member: number;
+  readonly session: RolloutSession;
+  readonly task: ProgramTask;
+  readonly calls: ModelCall[] = [];
+  /** For each step of the session, from 1: the calls that were answered before it. */
+  readonly callsBefore = new Map<number, number>();
+  readonly #limits: RolloutLimits;
+  readonly #ended = Promise.withResolvers<void>();
+  #open = true;
+  #tokens = 0;
+  #begun = 0;
+  #reward: number | undefined;
+
+  constructor(
+    plan: GroupPlan,
+    member: number,
+    session: RolloutSession,
+    task: ProgramTask,
+    limits: RolloutLimits,
+  ) {
+    this.plan = plan;
+    this.member = member;
+    this.session = session;
+    this.task = task;
+    this.#limits = limits;
+    // A fault may come before anybody waits for it.
+    this.#ended.promise.catch(() => {});
+  }
+
+  get isOpen(): boolean {
+    return this.#open;
+  }
+
+  /** Resolves when the program is done; rejects with the ProgramFault that ended it. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /** What a verifier gave; undefined until then. */
+  get reward(): number | undefined {
+    return this.#reward;
+  }
+
+  set reward(reward: number) {
+    this.#reward = reward;
+  }
+
+  /** Takes no more requests. Only the first end counts. */
+  end(fault?: ProgramFault): void {
+    if (!this.#open) return;
+    this.#open = false;
+    if (fault) this.#ended.reject(fault);
+    else this.#ended.resolve();
+  }
+
+  /**
+   * Counts a call that begins.
+   * @returns its number, from 0
+   * @throws ProgramFault for one too many, which ends the rollout
+   */
+  beginCall(promptTokens: number, maxNewTokens: number): number {
+    const { maxCalls, maxTokens } = this.#limits;
+    this.#tokens += promptTokens + maxNewTokens;
+    if (this.#begun >= maxCalls) this.#flood(`${maxCalls} calls (rollout.agent.max_calls)`);
+    if (this.#tokens > maxTokens) this.#flood(`${maxTokens} tokens (rollout.agent.max_tokens)`);
+    return this.#begun++;
+  }
+
+  /** Remembers an answer. */
+  record(call: ModelCall, maxNewTokens: number): void {
+    this.#tokens -= maxNewTokens - call.tokenIds.length;
+    if (this.#open) this.calls.push(call);
+  }
+
+  /** The session has made so many steps. */
+  stepped(step: number): void {
+    if (!this.callsBefore.has(step)) this.callsBefore.set(step, this.calls.length);
+  }
+
+  #flood(limit: string): never {
+    const fault = new ProgramFault(`it asked for more than ${limit} in one episode`);
+    this.end(fault);
+    throw fault;
+  }
+}
+
+/** Whether a request's `Authorization` holds a key. */
+export function holdsKey(authorization: string | undefined, key: string): boolean {
+  const given = /^bearer +(.+)$/i.exec(authorization ?? '')?.[1].trim() ?? '';
+  return timingSafeEqual(hash('sha256', given, 'buffer'), hash('sha256', key, 'buffer'));
+}

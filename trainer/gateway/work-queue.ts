@@ -1,0 +1,155 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { ProgramFault } from '../rollout/episode-agent.ts';
+import { ApiError } from '../serve/openai/errors.ts';
+import { Program } from './program.ts';
+import { holdsKey, type Rollout } from './rollout.ts';
+
+/** How long `POST /rollouts/next` waits for a task before it is answered with 204. */
+const POLL_MS = 20_000;
+const KEY_BYTES = 24;
+/** Between two starts of a worker that ends at once. */
+const RESTART_MS = 500;
+const HTTP_NO_CONTENT = 204;
+const LONGEST_COMPLAINT = 2000;
+
+/** A rollout as a program takes it up: the same that a program of one episode has in its variables. */
+export type Assignment = { readonly [name: string]: string };
+
+interface Waiting {
+  readonly rollout: Rollout;
+  readonly assignment: Assignment;
+  /** A worker has taken it up. */
+  readonly begun: (worker: Worker) => void;
+}
+
+/** A program that stays and asks for one rollout after the other. */
+interface Worker {
+  readonly key: string;
+  program: Program;
+}
+
+/** Hands rollouts to long-lived programs. */
+export class WorkQueue {
+  readonly #workers: Worker[] = [];
+  readonly #waiting: Waiting[] = [];
+  #wake: () => void = () => {};
+  #changed = new Promise<void>(() => {});
+  #closed = false;
+
+  constructor() {
+    this.#renew();
+  }
+
+  /** Starts workers, and starts one again that ends. */
+  start(command: readonly string[], count: number, variables: Assignment): void {
+    for (let i = 0; i < count; i++) void this.#keep(command, variables);
+  }
+
+  /** Lets a worker play a rollout. Resolves with the worker when it has taken it up. */
+  async play(rollout: Rollout, assignment: Assignment): Promise<Worker> {
+    const { promise, resolve } = Promise.withResolvers<Worker>();
+    this.#waiting.push({ rollout, assignment, begun: resolve });
+    this.#change();
+    const worker = await promise;
+    worker.program.ended.then(
+      () => rollout.end(new ProgramFault('its worker ended in the middle of the episode')),
+      error => rollout.end(error as ProgramFault),
+    );
+    return worker;
+  }
+
+  /** @throws ApiError 401 for any key but that of a worker */
+  checkWorker(authorization: string | undefined): void {
+    if (!this.#workers.some(({ key }) => holdsKey(authorization, key))) {
+      throw new ApiError(401, 'only a worker of this run may ask for rollouts', { code: 'invalid_api_key' });
+    }
+  }
+
+  /** `POST /rollouts/next` and `POST <prefix>/finish`. */
+  addRoutes(app: FastifyInstance, prefix: string): void {
+    app.post('/rollouts/next', async (request, reply) => {
+      const worker = this.#workerOf(request);
+      const gone = new AbortController();
+      reply.raw.once('close', () => gone.abort());
+      const taken = await this.#take(gone.signal);
+      if (!taken) return reply.code(HTTP_NO_CONTENT).send();
+      taken.begun(worker);
+      this.#held.set(taken.rollout.id, { rollout: taken.rollout, worker });
+      void taken.rollout.ended.catch(() => {}).finally(() => this.#held.delete(taken.rollout.id));
+      return { id: taken.rollout.id, ...taken.assignment };
+    });
+    app.post(`${prefix}/finish`, async request => {
+      const { id } = request.params as { readonly id: string };
+      const held = this.#held.get(id);
+      if (held?.worker !== this.#workerOf(request))
+        throw new ApiError(404, 'this worker plays no such rollout');
+      const { error } = (request.body ?? {}) as { readonly error?: unknown };
+      if (error === undefined || error === null) held.rollout.end();
+      else held.rollout.end(new ProgramFault(`it reports: ${String(error).slice(0, LONGEST_COMPLAINT)}`));
+      return { finished: true };
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#change();
+    await Promise.all(this.#workers.map(({ program }) => program.stop()));
+  }
+
+  readonly #held = new Map<string, { readonly rollout: Rollout; readonly worker: Worker }>();
+
+  async #keep(command: readonly string[], variables: Assignment): Promise<void> {
+    const key = randomBytes(KEY_BYTES).toString('base64url');
+    const begin = () => new Program(command, { ...variables, RAGEN_WORKER_TOKEN: key });
+    const worker: Worker = { key, program: begin() };
+    this.#workers.push(worker);
+    for (;;) {
+      const fault = await worker.program.ended.then(
+        () => new ProgramFault('its worker ended'),
+        error => error as ProgramFault,
+      );
+      if (this.#closed) return;
+      // A command that never works must not be waited for.
+      this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(fault);
+      await pause(RESTART_MS);
+      if (this.#closed) return;
+      worker.program = begin();
+    }
+  }
+
+  /** The next rollout that is still open; undefined when there is none for a while. */
+  async #take(gone: AbortSignal): Promise<Waiting | undefined> {
+    const until = performance.now() + POLL_MS;
+    while (!gone.aborted && !this.#closed) {
+      const next = this.#waiting.shift();
+      if (next?.rollout.isOpen) return next;
+      if (next) continue;
+      const left = until - performance.now();
+      if (left <= 0) return undefined;
+      const timer = new AbortController();
+      await Promise.race([
+        this.#changed,
+        pause(left, undefined, { signal: AbortSignal.any([timer.signal, gone]) }).catch(() => {}),
+      ]);
+      timer.abort();
+    }
+    return undefined;
+  }
+
+  #workerOf({ headers }: FastifyRequest): Worker {
+    return this.#workers.find(({ key }) => holdsKey(headers.authorization, key))!;
+  }
+
+  #change(): void {
+    this.#wake();
+    this.#renew();
+  }
+
+  #renew(): void {
+    this.#changed = new Promise(resolve => {
+      this.#wake = resolve;
+    });
+  }
+}

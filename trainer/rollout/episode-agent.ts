@@ -1,0 +1,32 @@
+import type { Agent } from './agents/agent.ts';
+import type { EnvironmentSession } from './environment-session.ts';
+import type { Episode } from './episode.ts';
+import type { PlayContext } from './play.ts';
+import type { GroupPlan } from './tag.ts';
+
+/** What a whole episode is played with. */
+export interface EpisodeSetting extends Omit<PlayContext, 'agent'> {
+  /** Aborted when the episode is of no use any more. */
+  readonly signal: AbortSignal;
+}
+
+/** Plays whole episodes by itself, in sessions that it is given. */
+export interface EpisodeAgent {
+  play(
+    plan: GroupPlan,
+    member: number,
+    session: EnvironmentSession,
+    setting: EpisodeSetting,
+  ): Promise<Episode>;
+}
+
+/** Who plays: asked turn by turn, or given the session. */
+export type Player = Agent | EpisodeAgent;
+
+/** A program played an episode in a way that does not count; it costs its group. */
+export class ProgramFault extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'ProgramFault';
+  }
+}

@@ -1,0 +1,89 @@
+import type { RunSettings } from '../../config/settings.ts';
+import { Gateway } from '../../gateway/gateway.ts';
+import { programAgent } from '../../gateway/program-agent.ts';
+import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
+import type { Generator } from '../../generation/generator.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
+import type { IntervalMeter } from '../../rollout/interval-meter.ts';
+import type { RunContext } from './run-context.ts';
+
+/** Programs that play, and their end. */
+export interface OpenPrograms {
+  readonly agent: EpisodeAgent;
+  close(): Promise<void>;
+}
+
+/** The policy that is trained, and where it is sampled from. */
+export interface AnsweringPolicy {
+  readonly policy: LocalPolicy;
+  readonly generator: Generator;
+}
+
+/**
+ * Lets the program of `rollout.agent` play with a policy; undefined where the trainer plays itself.
+ * @param busy measures the time in which the policy has something to answer
+ * @throws Error where the policy has no chat template, or the verifier's key is not set
+ */
+export async function openPrograms(
+  { rollout }: RunSettings,
+  { tokenizer }: RunContext,
+  answering: AnsweringPolicy,
+  note: (text: string) => void,
+  busy?: IntervalMeter,
+): Promise<OpenPrograms | undefined> {
+  const { agent } = rollout;
+  if (!agent) return undefined;
+  if (!tokenizer.chatTemplate) {
+    throw new Error(
+      'rollout.agent: programs send conversations, and the policy has no chat template for them',
+    );
+  }
+  const gateway = await Gateway.open(
+    {
+      command: agent.command,
+      workers: agent.workers,
+      processes: agent.processes,
+      timeoutMs: 1000 * agent.timeout_s,
+      maxCalls: agent.max_calls,
+      maxTokens: agent.max_tokens,
+      verifierKey: verifierKey(agent.verifier_key_env),
+    },
+    gatewayPolicy(answering, busy),
+    tokenizer,
+  );
+  return { agent: programAgent(gateway, agent.attempts, note), close: () => gateway.close() };
+}
+
+/** Who answers: the policy itself, or engines elsewhere, whose tokens come all at once. */
+function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMeter): GatewayPolicy {
+  const generate: GatewayPolicy['generate'] =
+    generator === policy
+      ? (request, watch) => policy.generate(request, watch)
+      : async (request, watch) => {
+          const generation = await generator.generate(request);
+          const { tokenIds, logProbs, versions } = generation;
+          if (watch) {
+            for (let i = 0; i < tokenIds.length; i++) {
+              watch({ tokenId: tokenIds[i], logProb: logProbs[i], version: versions[i] });
+            }
+          }
+          return generation;
+        };
+  return {
+    maxSequenceLength: policy.maxSequenceLength,
+    vocabularySize: policy.vocabularySize,
+    generate: (request, watch) => {
+      const work = () => generate(request, watch);
+      return busy ? busy.during(work) : work();
+    },
+    release: id => generator.release(id),
+  };
+}
+
+function verifierKey(variable: string | null): string | undefined {
+  if (variable === null) return undefined;
+  const key = process.env[variable];
+  if (!key) throw new Error(`rollout.agent.verifier_key_env: the variable ${variable} is not set`);
+  return key;
+}
