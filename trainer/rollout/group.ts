@@ -4,6 +4,7 @@ import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-se
 import type { Episode } from './episode.ts';
 import { type Player, ProgramFault } from './episode-agent.ts';
 import { type PlayContext, playEpisode } from './play.ts';
+import { mixSeed, PURPOSE } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
 
 /** What a group is played with. */
@@ -84,7 +85,7 @@ export async function playGroup(
 
 async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Episode[]> {
   const { plan } = group;
-  const { tag, seedable } = setting.described;
+  const { tag, seedable, hasDynamicsSeed } = setting.described;
   const sessions = await EnvironmentSession.openGroup(
     setting.servers,
     {
@@ -93,6 +94,8 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
       config: tag.config,
       options: tag.options,
       seed: seedable ? plan.seed : undefined,
+      // Members share the level, not the luck: else a group compares actions under one outcome of chance.
+      dynamicsSeed: hasDynamicsSeed && plan.size > 1 ? mixSeed(plan.seed, PURPOSE.dynamics) : undefined,
       groupName: `${tag.name}/${plan.seed}/${plan.groupId}`,
       record: plan.record,
       // A program plays by itself, so the server keeps to the cap on actions.

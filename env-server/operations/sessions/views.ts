@@ -17,6 +17,7 @@ export function sessionView(
     group_id: session.groupId,
     episode_id: episode.id,
     seed: session.seed,
+    ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
     step: episode.stepCount,
     observation,
     info: episode.info,
