@@ -16,6 +16,7 @@ export function episodeOn(line: Line): TrajectoryRecord | undefined {
     group_id: number(value.group_id),
     member: number(value.member),
     seed: number(value.seed),
+    ...(typeof value.dynamics_seed === 'number' ? { dynamics_seed: value.dynamics_seed } : {}),
     server: text(value.server),
     success: value.success === true,
     terminated: value.terminated === true,

@@ -24,6 +24,7 @@ export async function branch(
     env_id: episode.env_id,
     config,
     seed: episode.seed,
+    ...(episode.dynamics_seed === undefined ? {} : { dynamics_seed: episode.dynamics_seed }),
   });
   const actions = episode.turns.slice(0, turn).flatMap(({ actions }) => actions);
   if (actions.length === 0) return session_id;

@@ -31,7 +31,16 @@ export function EpisodesView({ store, address }: RunViewProps) {
     <${Search} store=${store} file=${file} query=${query} />
     <${Status} error=${error} loading=${!episodes && !error} />
     ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
-    ${groups.slice(0, most).map(members => html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${file.name} members=${members} />`)}
+    ${
+      groups.every(({ length }) => length === 1)
+        ? html`<${Members} id=${store.id} file=${file.name} members=${shown.slice(0, 8 * most)} named=${true} />`
+        : groups
+            .slice(0, most)
+            .map(
+              members =>
+                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${file.name} members=${members} />`,
+            )
+    }
     ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
   </div>`;
 }
@@ -106,6 +115,27 @@ function Filters({ files, file, episodes, query }: FiltersProps) {
   </div>`;
 }
 
+interface MembersProps {
+  readonly id: string;
+  readonly file: string;
+  readonly members: readonly EpisodeDigest[];
+  /** Says the level of each. */
+  readonly named?: boolean;
+}
+
+/** Episodes next to one another. */
+function Members({ id, file, members, named }: MembersProps) {
+  return html`<ul class="members">${members.map(
+    episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
+      <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
+      ${named && html`<span class="fine">${episode.tag}, seed ${episode.seed}</span>`}
+      <span class="value">return ${short(episode.return)}</span>
+      ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
+      <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
+    </a></li>`,
+  )}</ul>`;
+}
+
 /** Members of a group next to one another. */
 function Group({
   id,
@@ -126,14 +156,7 @@ function Group({
     <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
       <span class="fine">group ${group_id}${filter ? `, spread ${short(filter.std)}` : ''}</span></div>
-    <ul class="members">${members.map(
-      episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
-        <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
-        <span class="value">return ${short(episode.return)}</span>
-        ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
-        <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
-      </a></li>`,
-    )}</ul>
+    <${Members} id=${id} file=${file} members=${members} />
   </section>`;
 }
 

@@ -29,7 +29,13 @@ export function FilmView({ store, address }: RunViewProps) {
     id: store.id,
     file: last?.name,
   });
-  const level = levels?.find(({ seed, tag }) => `${tag}/${seed}` === address.query.level) ?? levels?.[0];
+  const { value: before } = useData<readonly EpisodeDigest[]>(last && 'episodes', {
+    id: store.id,
+    file: files[0]?.name,
+  });
+  const level =
+    levels?.find(({ seed, tag }) => `${tag}/${seed}` === address.query.level) ??
+    (before && levels && telling(before, levels));
   const takes = useTakes(store.id, chosenOf(files), level?.index);
   const most = Math.max(0, ...takes.map(({ episode }) => episode.turns.length));
   const turn = Math.min(most, Number(address.query.turn ?? most));
@@ -52,6 +58,11 @@ export function FilmView({ store, address }: RunViewProps) {
     <ul class="frames">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
     }
   </div>`;
+}
+
+/** The level that shows best what was learned: one that failed at first and succeeds now. */
+function telling(before: readonly EpisodeDigest[], now: readonly EpisodeDigest[]): EpisodeDigest | undefined {
+  return now.find(({ success }, i) => success && before[i]?.success === false) ?? now[0];
 }
 
 /** At most so many files, evenly chosen, the first and the last among them. */
