@@ -80,7 +80,8 @@ export async function animations(
   );
 }
 
-function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
+/** The episode by which an environment is shown. */
+export function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
   const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
   return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MAX_STEPS });
 }
