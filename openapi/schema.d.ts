@@ -12,7 +12,7 @@ export interface paths {
         put?: never;
         /**
          * Open a session, or a group of them
-         * @description Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state.
+         * @description Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state; with `dynamics_seed` chance differs between them from there on.
          */
         post: operations["create"];
         delete?: never;
@@ -528,6 +528,8 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -571,6 +573,8 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -612,6 +616,8 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -640,6 +646,8 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
+            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
             observation: components["schemas"]["Observation"];
@@ -1305,6 +1313,8 @@ export interface components {
         ResetBody: {
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -1321,6 +1331,8 @@ export interface components {
             session_id: string;
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -1335,6 +1347,8 @@ export interface components {
             session_id: string;
             /** @description Seeds the episode; drawn at random when absent or null. The effective seed is always returned. */
             seed?: number | null;
+            /** @description Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k. */
+            dynamics_seed?: number | null;
             /** @description Pins the start of the episode, by the environment’s `options_schema`; null is the same as none. */
             options?: {
                 [key: string]: unknown;
@@ -1416,6 +1430,8 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
+            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
             observation: components["schemas"]["Observation"];
@@ -1435,6 +1451,8 @@ export interface components {
             episode_id: string;
             /** @description Effective seed; null where the environment draws nothing. */
             seed: number | null;
+            /** @description Seed of all chance after the start; absent where the generator of `seed` goes on. */
+            dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
             observation: components["schemas"]["Observation"];
@@ -1676,6 +1694,7 @@ export interface components {
              */
             wrappers?: components["schemas"]["WrapperChoice"][];
             seed?: number | null;
+            dynamics_seed?: number;
             options?: {
                 [key: string]: unknown;
             };

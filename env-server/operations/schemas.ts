@@ -38,6 +38,12 @@ export const Seed = nullable(
   Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   'Seeds the episode; drawn at random when absent or null. The effective seed is always returned.',
 );
+/** So that members of the largest group have safe integers. */
+const MAX_DYNAMICS_SEED = Number.MAX_SAFE_INTEGER - GROUP_SIZE;
+export const DynamicsSeed = nullable(
+  Type.Integer({ minimum: 0, maximum: MAX_DYNAMICS_SEED }),
+  'Seeds all chance after the start of the episode, which stays that of `seed`; absent or null: the generator of `seed` goes on. With `count`, member k gets `dynamics_seed` + k.',
+);
 export const Config = Type.Record(Type.String(), AnyJson(), {
   description:
     'Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from.',
@@ -96,6 +102,11 @@ const sessionProperties = {
   group_id: nullable(Type.String(), 'Shared by the members of a group.'),
   episode_id: Type.String({ description: 'Changes with every reset, restore and clone.' }),
   seed: nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.'),
+  dynamics_seed: Type.Optional(
+    Type.Integer({
+      description: 'Seed of all chance after the start; absent where the generator of `seed` goes on.',
+    }),
+  ),
   step: Type.Integer({ description: 'Steps taken in this episode.' }),
   observation: Observation,
   info: Info,
@@ -196,6 +207,7 @@ export const TrajectoryRecord = Type.Object(
     config: Type.Optional(Bag),
     wrappers: Type.Optional(Wrappers),
     seed: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+    dynamics_seed: Type.Optional(Type.Integer()),
     options: Type.Optional(Bag),
     step: Type.Integer(),
     action: Type.Optional(Type.Unknown()),

@@ -4,7 +4,7 @@ import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts'
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
-import { beginEpisode, type EpisodeState } from './episodes/episode.ts';
+import { beginEpisode, type EpisodeState, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
 import { newId } from './ids.ts';
@@ -24,6 +24,7 @@ import type { StoredReply, StoredSession } from './storage/stored-session.ts';
 
 export interface CreateRequest {
   readonly seed?: number;
+  readonly dynamics_seed?: number;
   readonly options?: JsonObject;
   readonly count?: number;
   readonly group_id?: string;
@@ -157,13 +158,22 @@ export class SessionManager {
     );
   }
 
-  /** Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same seed. */
+  /**
+   * Members of a group begin with the same state; an environment that cannot be copied is reset for each with the same
+   * seed. With a dynamics seed d, member k gets d + k.
+   */
   #begin(variant: Variant, request: CreateRequest, count: number): MaybePromise<EpisodeState[]> {
-    const first = beginEpisode(variant, request.seed, request.options);
-    if (variant.copyable) return chain(first, episode => new Array<EpisodeState>(count).fill(episode));
+    const { seed: given, dynamics_seed: dynamicsSeed, options } = request;
+    const first = beginEpisode(variant, { seed: given, dynamicsSeed, options });
+    if (variant.copyable) {
+      return chain(first, episode => {
+        if (dynamicsSeed === undefined) return new Array<EpisodeState>(count).fill(episode);
+        return Array.from({ length: count }, (_, member) => withDynamics(episode, dynamicsSeed + member));
+      });
+    }
     return chain(first, async episode => {
       const seed = variant.seedable ? episode.seed : undefined;
-      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, seed, request.options));
+      const others = Array.from({ length: count - 1 }, () => beginEpisode(variant, { seed, options }));
       return [episode, ...(await Promise.all(others))];
     });
   }

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
+import type { Json } from '../../shared/json.ts';
 import type { RandomState } from '../../shared/random.ts';
 import type { ObservationFormat, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
@@ -8,6 +8,7 @@ import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { ActionLog } from './episodes/action-log.ts';
 import {
   beginEpisode,
+  type EpisodeRequest,
   type EpisodeState,
   type StepResult,
   type TrajectoryRecord,
@@ -341,8 +342,8 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   }
 
   /** @throws InvalidOptions; Problem when the environment refuses a seed, `session_budget_exceeded` */
-  reset(seed: number | undefined, options: JsonObject | undefined): MaybePromise<void> {
-    return chain(beginEpisode(this.variant, seed, options), episode => {
+  reset(request: EpisodeRequest): MaybePromise<void> {
+    return chain(beginEpisode(this.variant, request), episode => {
       const freed = this.#episode.bytes;
       const grown = episode.bytes - freed;
       if (grown > Math.max(0, this.room)) {
@@ -519,6 +520,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
           config: variant.config,
           wrappers: [...variant.wrappers],
           seed: this.seed,
+          ...(this.#episode.dynamicsSeed !== undefined && { dynamics_seed: this.#episode.dynamicsSeed }),
           options: this.#episode.options,
           step: first.step,
           observation: first.observation,

@@ -13,6 +13,8 @@ export interface DescribedTag {
   readonly actionNames?: ActionNames;
   /** False for an environment that draws nothing and refuses a seed. */
   readonly seedable: boolean;
+  /** Whether chance after the start has a seed that differs between the members of a group. */
+  readonly hasDynamicsSeed: boolean;
   /** Names of the reference policies it has. */
   readonly references: readonly string[];
 }
@@ -57,6 +59,7 @@ export function describedTag(tag: Tag, document: Schemas['Environment']): Descri
     actionNames:
       space.type === 'Discrete' && actions ? { names: actions, start: space.start ?? 0 } : undefined,
     seedable: document.capabilities.seed,
+    hasDynamicsSeed: document.capabilities.seed && document.capabilities.snapshot,
     references: document.references.map(reference => reference.name),
   };
 }

@@ -27,6 +27,8 @@ export interface SessionSpec {
   readonly options?: JsonObject;
   /** Absent for environments that refuse one. */
   readonly seed?: number;
+  /** Of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` goes on. */
+  readonly dynamicsSeed?: number;
   readonly groupName: string;
   /** The state is also asked for as plain JSON. */
   readonly record?: boolean;
@@ -94,7 +96,9 @@ export class EnvironmentSession {
       try {
         const created = await server.batched('create', { ...createInput(spec), count: size });
         const members = created.sessions ?? [created];
-        const sessions = members.map(member => new EnvironmentSession(servers, server, spec, member));
+        const sessions = members.map(
+          (member, index) => new EnvironmentSession(servers, server, memberSpec(spec, index), member),
+        );
         if (spec.record) await sessions[0].#seeStructured(sessions);
         return sessions;
       } catch (error) {
@@ -270,6 +274,11 @@ export class EnvironmentSession {
   }
 }
 
+/** What opens one member of a group by itself. */
+function memberSpec(spec: SessionSpec, member: number): SessionSpec {
+  return spec.dynamicsSeed === undefined ? spec : { ...spec, dynamicsSeed: spec.dynamicsSeed + member };
+}
+
 function createInput(spec: SessionSpec) {
   return {
     env_id: spec.environmentId,
@@ -278,6 +287,7 @@ function createInput(spec: SessionSpec) {
     ...(spec.options ? { options: spec.options } : {}),
     ...(spec.wrappers ? { wrappers: [...spec.wrappers] } : {}),
     ...(spec.seed === undefined ? {} : { seed: spec.seed }),
+    ...(spec.dynamicsSeed === undefined ? {} : { dynamics_seed: spec.dynamicsSeed }),
   };
 }
 

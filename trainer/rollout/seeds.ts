@@ -29,4 +29,5 @@ export const PURPOSE = {
   diagnostics: 5,
   heldBack: 6,
   demonstrations: 10,
+  dynamics: 11,
 } as const;

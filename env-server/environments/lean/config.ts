@@ -1,18 +1,21 @@
 import Type, { type Static } from 'typebox';
 import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { splitSchema } from '../core/splits.ts';
-import { AUTOMATION } from './builtin/tactics.ts';
+import { AUTOMATION } from './imitation/tactics.ts';
 import { TOPICS } from './theorems.ts';
 
 export const MAX_STEPS = 100;
 
 export const configSchema = Type.Object(
   {
-    backend: Type.Union([Type.Literal('builtin'), Type.Literal('kimina'), Type.Literal('repl')], {
-      default: 'builtin',
-      description:
-        'Who checks proofs: the built-in checker, a Kimina Lean server, or a local Lean REPL process.',
-    }),
+    backend: Type.Union(
+      [Type.Literal('imitation'), Type.Literal('kimina'), Type.Literal('repl'), Type.Literal('builtin')],
+      {
+        default: 'imitation',
+        description:
+          'Who checks proofs: an imitation of part of Lean, whose rewards can differ from Lean’s, a Kimina Lean server, or a local Lean REPL process. `builtin` is the former name of the imitation.',
+      },
+    ),
     server_url: Type.Optional(
       Type.String({ minLength: 1, maxLength: 2048, description: 'Address of the Kimina Lean server.' }),
     ),
@@ -30,8 +33,7 @@ export const configSchema = Type.Object(
       AUTOMATION.map(level => Type.Literal(level)),
       {
         default: 'arithmetic',
-        description:
-          'Deciding tactics of the built-in checker: none, those for arithmetic, or tauto as well.',
+        description: 'Deciding tactics of the imitation: none, those for arithmetic, or tauto as well.',
       },
     ),
     split: splitSchema,
@@ -64,4 +66,8 @@ export const optionsSchema = Type.Object(
 );
 
 export type LeanConfig = Static<typeof configSchema>;
+
+/** Whether Lean itself has no part in it. */
+export const isImitation = (backend: LeanConfig['backend']): boolean =>
+  backend === 'imitation' || backend === 'builtin';
 export type LeanOptions = Static<typeof optionsSchema>;

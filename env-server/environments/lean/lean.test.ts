@@ -85,7 +85,15 @@ t.test('without the tactics for arithmetic only logic is asked', async t => {
   t.match(await play.step(state, 'omega'), { info: { messages: ["the tactic 'omega' is switched off"] } });
 });
 
-t.test('miniF2F records are read, and refused by the built-in checker where it knows too little', async t => {
+t.test('the former name of the imitation still works', async t => {
+  const play = playing(lean);
+  const [former, present] = [{ backend: 'builtin' }, { backend: 'imitation' }];
+  const states = [await play.reset(former), await play.reset(present)];
+  t.same(states[0].theorem, states[1].theorem);
+  t.match(states[0].feedback, states[1].feedback);
+});
+
+t.test('miniF2F records are read, and refused by the imitation where it knows too little', async t => {
   const record = {
     name: 'mathd_1',
     split: 'valid',

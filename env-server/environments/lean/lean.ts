@@ -12,10 +12,17 @@ import {
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, charactersOf, choice, dict, LINES, list } from '../core/spaces.ts';
 import type { Backend, Theorem, Verdict } from './backend.ts';
-import { builtinBackend } from './builtin/builtin.ts';
-import { LeanError } from './builtin/parser.ts';
-import { readStatement, showGoal } from './builtin/statement.ts';
-import { configSchema, type LeanConfig, type LeanOptions, MAX_STEPS, optionsSchema } from './config.ts';
+import {
+  configSchema,
+  isImitation,
+  type LeanConfig,
+  type LeanOptions,
+  MAX_STEPS,
+  optionsSchema,
+} from './config.ts';
+import { imitationBackend } from './imitation/imitation.ts';
+import { LeanError } from './imitation/parser.ts';
+import { readStatement, showGoal } from './imitation/statement.ts';
 import { kiminaBackend } from './kimina.ts';
 import { replBackend } from './repl.ts';
 import { drawTheorem, openStatement, readTheorem, TOPICS } from './theorems.ts';
@@ -30,7 +37,7 @@ const MAX_TACTIC_LENGTH = 2000;
 const MAX_TACTICS = 200;
 const SHOWN_CHARS = 1500;
 const MAX_OBSERVATION_LENGTH = 1_000_000;
-/** What theorems and tactics of the built-in checker are written with. */
+/** What theorems and tactics of the imitation are written with. */
 const CHARSET = charactersOf(LINES, 'ℕℤ∀∃∧∨¬→↔⊢≤≥≠×∣⟨⟩λ↦·←▸∎αβγ₁₂₃⁻¹²³…–’“”');
 
 export type LeanState = {
@@ -66,7 +73,7 @@ export const lean = {
       '',
       `Rewards add up: ${REWARD_STEP} for every step, +${REWARD_ACCEPTED} for an accepted tactic, ${REWARD_REJECTED} for a rejected one, +${REWARD_PROVED} when the theorem is proved, ${REWARD_TIMEOUT} when Lean gives no answer in time, ${REWARD_CAP} more when \`max_steps\` ends the episode. An accepted tactic is a valid action, any other is not.`,
       '',
-      'The built-in checker understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
+      'Without Lean, an imitation of a part of it checks proofs (`backend: imitation`, the default): an approximation for tests and first steps. It accepts less than Lean does, so rewards can differ from Lean’s; train and compare with `kimina` or `repl` when Lean’s verdicts matter. The imitation understands propositional logic and arithmetic over ℕ and ℤ with the tactics intro, exact, refine, apply, assumption, constructor, left, right, exfalso, contradiction, trivial, rcases, obtain, cases, have, by_contra, by_cases, rw, rfl, clear, norm_num, decide, ring, omega, linarith and (switched on) tauto. A Kimina Lean server or a local REPL checks all of Lean; a proof counts when it rests on nothing but the axioms of Lean’s own logic (`propext`, `Classical.choice`, `Quot.sound`). `info` has `status` and `messages`.',
       '',
       'Set by the operator: `RAGEN_LEAN_HOSTS` names the hosts of Kimina servers next to the loopback ones, `RAGEN_LEAN_API_KEY` their key; `RAGEN_LEAN_REPL` is the command that starts the REPL, `RAGEN_LEAN_REPL_DIR` its folder.',
     ].join('\n'),
@@ -88,12 +95,12 @@ export const lean = {
   },
 
   describe: ({ backend }: LeanConfig) => ({
-    instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${backend === 'builtin' ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
+    instruction: `Prove the theorem in Lean 4, one tactic at a time. Accepted tactics are kept, rejected ones are not.${isImitation(backend) ? ' Only propositional logic and simple arithmetic are needed.' : ''}`,
     actionFormat: 'one tactic, e.g. intro h',
   }),
 
   observationSpaces({ backend, data }: LeanConfig): ObservationSpaces {
-    const of = words([data, backend === 'builtin' ? undefined : backend], CHARSET);
+    const of = words([data, isImitation(backend) ? undefined : backend], CHARSET);
     const line = of(MAX_OBSERVATION_LENGTH);
     return {
       text: line,
@@ -114,7 +121,7 @@ export const lean = {
   },
 
   checkConfig({ backend, server_url, timeout_ms, automation, topic, data }: LeanConfig): void {
-    if (backend === 'builtin' && automation === 'none' && topic !== 'logic' && data === undefined) {
+    if (isImitation(backend) && automation === 'none' && topic !== 'logic' && data === undefined) {
       throw new InvalidConfig(
         '/automation',
         'theorems about arithmetic need its tactics; without them choose the topic logic',
@@ -134,7 +141,7 @@ export const lean = {
     const { backend, server_url = '', timeout_ms, automation, max_steps } = config;
     const theorem = await chooseTheorem(config, rng, options);
     let goal = '';
-    if (backend === 'builtin') goal = openGoal(theorem, options);
+    if (isImitation(backend)) goal = openGoal(theorem, options);
     return {
       theorem: { ...theorem, header: theorem.header || config.header },
       checker: { backend, server_url, timeout_ms, automation },
@@ -218,7 +225,7 @@ function refusal(tactic: string, { tactics, checker }: LeanState): string | unde
   if (tactic === '') return 'an empty tactic is not allowed';
   if (tactic.length > MAX_TACTIC_LENGTH) return `a tactic has at most ${MAX_TACTIC_LENGTH} characters`;
   if (tactics.length >= MAX_TACTICS) return `a proof has at most ${MAX_TACTICS} tactics`;
-  if (checker.backend !== 'builtin' && FORBIDDEN.test(tactic))
+  if (!isImitation(checker.backend) && FORBIDDEN.test(tactic))
     return 'only tactics are allowed: no sorry, axioms or commands';
   return undefined;
 }
@@ -232,7 +239,7 @@ function openGoal(theorem: Theorem, options: LeanOptions): string {
     return showGoal(readStatement(theorem.statement));
   } catch (error) {
     if (!(error instanceof LeanError)) throw error;
-    const message = `the built-in checker does not understand ${theorem.statement}: ${error.message}`;
+    const message = `the imitation of Lean does not understand ${theorem.statement}: ${error.message}`;
     if (options.statement !== undefined) throw new InvalidOptions('/statement', message);
     throw new InvalidConfig('/backend', message);
   }
@@ -240,8 +247,9 @@ function openGoal(theorem: Theorem, options: LeanOptions): string {
 
 function backendOf({ checker }: LeanState): Backend {
   switch (checker.backend) {
+    case 'imitation':
     case 'builtin':
-      return builtinBackend(checker.automation);
+      return imitationBackend(checker.automation);
     case 'kimina':
       return kiminaBackend(checker.server_url, checker.timeout_ms);
     case 'repl':

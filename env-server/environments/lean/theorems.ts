@@ -4,7 +4,7 @@ import { InvalidField, textField } from '../core/datasets/records.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import type { Theorem } from './backend.ts';
 
-/** Theorems for the built-in checker, made from schemes; each comes with a proof. */
+/** Theorems for the imitation, made from schemes; each comes with a proof. */
 
 export const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
 export type Topic = (typeof TOPICS)[number];

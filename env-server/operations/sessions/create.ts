@@ -5,6 +5,7 @@ import {
   Config,
   Count,
   CreatedSession,
+  DynamicsSeed,
   EnvId,
   Format,
   GroupId,
@@ -24,7 +25,7 @@ export const create = serverOperation({
   tag: 'sessions',
   summary: 'Open a session, or a group of them',
   description:
-    'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state.',
+    'Resets the environment and answers with the first observation. With `count` the members of the group start from the same seed and state; with `dynamics_seed` chance differs between them from there on.',
   keyed: true,
   plays: true,
   problems: [
@@ -39,6 +40,7 @@ export const create = serverOperation({
     config: Type.Optional(Config),
     wrappers: Type.Optional(Wrappers),
     seed: Type.Optional(Seed),
+    dynamics_seed: Type.Optional(DynamicsSeed),
     options: Type.Optional(Options),
     count: Type.Optional(Count),
     group_id: Type.Optional(GroupId),
@@ -48,9 +50,14 @@ export const create = serverOperation({
   result: CreatedSession,
   handle({ sessions, catalog }, principal, input) {
     const variant = catalog.variant(input.env_id, input.config, input.wrappers);
-    const { seed, options } = input;
+    const { seed, dynamics_seed, options } = input;
     // Gymnasium writes "none" as null.
-    const request = { ...input, seed: seed ?? undefined, options: options ?? undefined };
+    const request = {
+      ...input,
+      seed: seed ?? undefined,
+      dynamics_seed: dynamics_seed ?? undefined,
+      options: options ?? undefined,
+    };
     return chain(sessions.create(principal.name, variant, request), members => {
       const views = viewsOf(sessions, members);
       return views.length > 1 ? { ...views[0], sessions: views } : views[0];

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
-import { Options, Seed, Session } from '../schemas.ts';
+import { DynamicsSeed, Options, Seed, Session } from '../schemas.ts';
 import { sessionView } from './views.ts';
 
 export const reset = sessionOperation({
@@ -13,8 +13,19 @@ export const reset = sessionOperation({
   keyed: true,
   plays: true,
   problems: ['session_budget_exceeded'],
-  body: { seed: Type.Optional(Seed), options: Type.Optional(Options) },
+  body: {
+    seed: Type.Optional(Seed),
+    dynamics_seed: Type.Optional(DynamicsSeed),
+    options: Type.Optional(Options),
+  },
   result: Session,
-  handle: (_services, session, input) =>
-    chain(session.reset(input.seed ?? undefined, input.options ?? undefined), () => sessionView(session)),
+  handle(_services, session, { seed, dynamics_seed, options }) {
+    // Gymnasium writes "none" as null.
+    const request = {
+      seed: seed ?? undefined,
+      dynamicsSeed: dynamics_seed ?? undefined,
+      options: options ?? undefined,
+    };
+    return chain(session.reset(request), () => sessionView(session));
+  },
 });

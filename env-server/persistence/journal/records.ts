@@ -81,6 +81,8 @@ export interface OpenBody {
   readonly episode?: JsonObject;
   /** Id of the session whose beginning it shares, which was opened by the same operation and stands before it. */
   readonly like?: string;
+  /** Where it shares the start of `like` but not what happens after it. */
+  readonly dynamics_seed?: number;
   /** Why it cannot be kept over the end of the process. */
   readonly lost?: string;
 }

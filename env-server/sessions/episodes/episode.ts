@@ -29,6 +29,8 @@ export interface EpisodeRestart {
 /** Everything an episode is, as data that never changes: what snapshots, clones and the store hold. */
 export interface EpisodeState {
   readonly seed: number;
+  /** Seed of all chance after the start; undefined: the generator of `seed` goes on. */
+  readonly dynamicsSeed?: number;
   readonly options: JsonObject;
   readonly state: Json;
   readonly random: RandomState;
@@ -82,6 +84,7 @@ export interface TrajectoryRecord {
   config?: JsonObject;
   wrappers?: WrapperChoice[];
   seed?: number | null;
+  dynamics_seed?: number;
   options?: JsonObject;
   step: number;
   action?: unknown;
@@ -101,26 +104,37 @@ export interface ReplayView {
   readonly structured?: boolean;
 }
 
+/** How an episode is to begin. */
+export interface EpisodeRequest {
+  /** Drawn at random when absent. */
+  readonly seed?: number;
+  /** Seeds all chance after the start; absent: the generator of `seed` goes on. */
+  readonly dynamicsSeed?: number;
+  readonly options?: JsonObject;
+}
+
 /**
  * Begins an episode.
- * @param seed drawn at random when absent
  * @throws Problem when the environment refuses a seed, `environment_fault`; InvalidOptions
  */
-export function beginEpisode(
-  variant: Variant,
-  seed: number | undefined,
-  givenOptions: JsonObject | undefined,
-): MaybePromise<EpisodeState> {
+export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePromise<EpisodeState> {
+  const { seed, dynamicsSeed } = request;
+  const { id } = variant.environment.spec;
   if (seed !== undefined && !variant.seedable) {
-    const detail = `${variant.environment.spec.id} draws nothing at random and takes no seed`;
-    throw new Problem('invalid_request', detail, { violations: [{ pointer: '/seed', detail }] });
+    throw refusedSeed('/seed', `${id} draws nothing at random and takes no seed`);
   }
-  const options = variant.options(givenOptions);
+  if (dynamicsSeed !== undefined && !(variant.seedable && variant.copyable)) {
+    throw refusedSeed(
+      '/dynamics_seed',
+      `${id} does not take its chance from this server, so it has no dynamics seed`,
+    );
+  }
+  const options = variant.options(request.options);
   const effective = seed ?? randomInt(DRAWN_SEEDS);
   const random = Random.fromSeed(effective);
   const reset = () => variant.environment.reset(variant.config, random, options);
-  return chain(guarded(variant, 'to begin', reset), state =>
-    weighed({
+  return chain(guarded(variant, 'to begin', reset), state => {
+    const begun = weighed({
       seed: effective,
       options,
       state,
@@ -133,9 +147,22 @@ export function beginEpisode(
       info: {},
       restart: undefined,
       log: undefined,
-    }),
-  );
+    });
+    return dynamicsSeed === undefined ? begun : withDynamics(begun, dynamicsSeed);
+  });
 }
+
+/** An episode at its start, with another seed for what happens after it. */
+export function withDynamics(episode: EpisodeState, dynamicsSeed: number): EpisodeState {
+  return { ...episode, dynamicsSeed, random: Random.fromSeed(dynamicsSeed).state };
+}
+
+function refusedSeed(pointer: string, detail: string): Problem {
+  return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
+}
+
+/** Most that a trajectory may take in memory, by estimate: there may be ten thousand large observations. */
+const MAX_TRAJECTORY_BYTES = 32 * 1024 * 1024;
 
 /**
  * Plays an episode again from its beginning and actions; others have their turn meanwhile.
@@ -149,14 +176,17 @@ async function replay(
   const { environment } = variant;
   const lane = scheduler.current ?? background;
   const { restart } = episode;
-  const random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
+  let random = restart ? Random.fromState(restart.random) : Random.fromSeed(episode.seed);
   const observe = (state: Json) => ({
     observation: environment.observe(state, format) as TrajectoryRecord['observation'],
     ...(structured && { structured: environment.observe(state, 'structured') }),
   });
   let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
+  if (!restart && episode.dynamicsSeed !== undefined) random = Random.fromSeed(episode.dynamicsSeed);
   let step = restart?.step ?? 0;
-  const records: TrajectoryRecord[] = [{ type: 'reset', step, ...observe(state), info: {} }];
+  const first: TrajectoryRecord = { type: 'reset', step, ...observe(state), info: {} };
+  const records = [first];
+  let bytes = sizeOf(first);
   const actions = actionsOf(episode.log);
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
@@ -166,7 +196,7 @@ async function replay(
     }
     const transition = await environment.step(state, action, random);
     state = transition.state;
-    records.push({
+    const record: TrajectoryRecord = {
       type: 'step',
       step: ++step,
       action,
@@ -175,7 +205,15 @@ async function replay(
       terminated: transition.terminated,
       truncated: isTruncated(variant, transition, step),
       info: transition.info,
-    });
+    };
+    bytes += sizeOf(record);
+    if (bytes > MAX_TRAJECTORY_BYTES) {
+      throw new Problem(
+        'unsupported',
+        `the first ${records.length} of ${actions.length} steps take more than the ${MAX_TRAJECTORY_BYTES} bytes that a trajectory may have`,
+      );
+    }
+    records.push(record);
   }
   if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
     throw new Problem(

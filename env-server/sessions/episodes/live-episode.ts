@@ -55,6 +55,7 @@ export interface EpisodeSession {
 export class LiveEpisode {
   readonly id: string;
   readonly seed: number;
+  readonly dynamicsSeed: number | undefined;
   readonly options: JsonObject;
   /** It is not as it was last stored. */
   changed = true;
@@ -89,6 +90,7 @@ export class LiveEpisode {
     this.id = id;
     this.#session = session;
     this.seed = episode.seed;
+    this.dynamicsSeed = episode.dynamicsSeed;
     this.options = episode.options;
     this.#state = episode.state;
     this.#random = Random.fromState(episode.random);
@@ -328,6 +330,7 @@ export class LiveEpisode {
   capture(): EpisodeState {
     return {
       seed: this.seed,
+      ...(this.dynamicsSeed !== undefined && { dynamicsSeed: this.dynamicsSeed }),
       options: this.options,
       state: this.#state,
       random: this.#randomBefore ?? this.#random.state,

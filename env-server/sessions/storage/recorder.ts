@@ -100,7 +100,7 @@ export class SessionRecorder implements Recorder<Session> {
       ...(lost === undefined
         ? like === undefined
           ? { episode: recordedEpisode(episode) }
-          : { like }
+          : { like, dynamics_seed: episode.dynamicsSeed }
         : { lost }),
     };
   }

@@ -7,7 +7,7 @@ import { type ReplayFindings, replayJournal } from '../../persistence/journal/re
 import type { Segment } from '../../persistence/journal/segments.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EndedSession, EndReason } from '../ended.ts';
-import type { EpisodeState } from '../episodes/episode.ts';
+import { type EpisodeState, withDynamics } from '../episodes/episode.ts';
 import type { SessionManager } from '../manager.ts';
 import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
@@ -168,7 +168,7 @@ export class Resumption {
     try {
       const episode = body.episode
         ? episodeOfRecord(body.seed, body.options, body.episode)
-        : this.#exampleOf(body.like);
+        : this.#exampleOf(body);
       const wrappers = body.wrappers as unknown as readonly WrapperChoice[];
       const variant = catalog.variant(envId, body.config, wrappers);
       if (editionOf(envId) !== body.edition) {
@@ -196,10 +196,11 @@ export class Resumption {
     }
   }
 
-  #exampleOf(like: string | undefined): EpisodeState {
+  #exampleOf({ like, dynamics_seed: dynamicsSeed }: OpenBody): EpisodeState {
     if (!this.#example || this.#example.id !== like)
       throw new Error('its beginning is missing in the journal');
-    return this.#example.episode;
+    const { episode } = this.#example;
+    return dynamicsSeed === episode.dynamicsSeed ? episode : withDynamics(episode, dynamicsSeed!);
   }
 
   #conclude(findings: ReplayFindings, ms: number): void {

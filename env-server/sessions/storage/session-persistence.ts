@@ -1,7 +1,6 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
 import { Journal } from '../../persistence/journal/journal.ts';
-import { bootId } from '../../persistence/journal/segment-writer.ts';
 import {
   dropSegments,
   inheritedSegments,
@@ -12,43 +11,30 @@ import {
 } from '../../persistence/journal/segments.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { RetryTimer } from '../../persistence/retry-timer.ts';
-import {
-  type RowDurability,
-  type SessionChanges,
-  type SessionRow,
-  SessionRows,
-} from '../../persistence/session-rows.ts';
+import { type RowDurability, type SessionChanges, SessionRows } from '../../persistence/session-rows.ts';
 import { storageFaultOf } from '../../persistence/storage-problem.ts';
-import type { EndedSession, EndReason } from '../ended.ts';
+import type { EndedSession } from '../ended.ts';
 import type { SessionManager } from '../manager.ts';
 import type { SessionOwnership } from '../placement.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import type { Durability } from './durability.ts';
+import { lostReason } from './lost-reason.ts';
 import { SessionRecorder } from './recorder.ts';
 import { Resumption } from './resumption.ts';
-import { hashesOf, SessionImage } from './session-image.ts';
+import { SessionLoader } from './session-loader.ts';
+import { changedOf, savedOf, unsavedOf } from './session-selection.ts';
 import {
   batchesOf,
   changesOf,
-  DOCUMENT_VERSION,
   endedItems,
-  type NewReplies,
+  newReplies,
   replyItems,
   type StoredItem,
   StoredItems,
 } from './stored-items.ts';
-import {
-  fromVersion1,
-  type SessionOfVersion1,
-  type StoredHead,
-  type StoredReply,
-  type StoredSession,
-  type StoredSettings,
-} from './stored-session.ts';
+import { logUnsaved } from './unsaved-report.ts';
 
-/** The first form, which is still read. */
-const ONE_DOCUMENT = 1;
 /** What a checkpoint may hold up everything else at once. */
 const SLICE_MS = 4;
 const MS_PER_S = 1000;
@@ -57,8 +43,6 @@ const BYTES_PER_MB = 1024 * 1024;
 const SEGMENT_SHARE = 1 / 8;
 /** Share of them that may wait in memory while the disk takes none. */
 const WAITING_SHARE = 1 / 8;
-/** Sessions that are named when they cannot be saved. */
-const MAX_NAMED = 100;
 
 const EVERYTHING: SessionOwnership = { ownsSession: () => true, ownsReply: () => true };
 
@@ -117,8 +101,6 @@ export class SessionPersistence {
   #inherited: readonly Segment[];
   /** Ended, but not yet so in the database. */
   readonly #ended: EndedSession[] = [];
-  /** The machine went down since the database was last written. */
-  #machineEnded = false;
   #timer: NodeJS.Timeout | undefined;
   #underWay: Promise<void> | undefined;
   #begun = false;
@@ -135,7 +117,7 @@ export class SessionPersistence {
     const synced = durability === 'fsync';
     this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
     if (synced) this.#rows.sync();
-    const lostBy = (session: Session) => this.#lostBy(session);
+    const lostBy = (session: Session) => lostReason(session, parts.catalog);
     this.#items = new StoredItems({
       editionOf,
       lostBy,
@@ -183,18 +165,17 @@ export class SessionPersistence {
   start(): void {
     const { sessions } = this.#parts;
     const rows = this.#rows;
-    const moment = rows.clock();
-    if (moment) sessions.goOnFrom(moment);
-    this.#machineEnded = moment !== undefined && moment.boot !== bootId();
-    const now = sessions.now();
-    for (const row of rows.ended()) {
-      if (!this.#share.ownsSession(row.id)) continue;
-      // What the journal still has of it.
-      this.#resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
-      if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
-    }
-    this.#recallReplies();
-    this.#recallSessions();
+    const resumed = new SessionLoader({
+      ...this.#parts,
+      rows,
+      share: this.#share,
+      resumption: this.#resumption,
+      onEnded: ended => this.#recallEnd(ended),
+    }).load();
+    const marks = [{ ids: resumed, standing: this.#standing }];
+    rows.write({ ended: this.#ended, marks, clock: sessions.clock.moment });
+    rows.hurry();
+    this.#ended.length = 0;
     if (this.#inherited.length === 0) {
       this.#begin();
       return;
@@ -203,32 +184,6 @@ export class SessionPersistence {
       .run(this.#folder, this.#inherited)
       .catch(error => this.#giveUpReplay(error))
       .then(() => this.#begin());
-  }
-
-  #recallSessions(): void {
-    const { sessions } = this.#parts;
-    const rows = this.#rows;
-    const resumed: string[] = [];
-    const counts = { resumed: 0, rolled_back: 0, lost: 0 };
-    for (const row of rows.sessions()) {
-      if (!this.#share.ownsSession(row.id)) continue;
-      const end = this.#recall(row);
-      if (end === undefined) {
-        counts.resumed++;
-        // Others stay as they are until they are written with what is known of them.
-        if (sessions.get(row.id)?.changed) counts.rolled_back++;
-        else resumed.push(row.id);
-        continue;
-      }
-      if (end.ending === 'session_lost') counts.lost++;
-      this.#recallEnd(end);
-      this.#resumption.covers(row.id, Number.POSITIVE_INFINITY, true);
-    }
-    const marks = [{ ids: resumed, standing: this.#standing }];
-    rows.write({ ended: this.#ended, marks, clock: sessions.clock.moment });
-    rows.hurry();
-    this.#ended.length = 0;
-    if (counts.resumed + counts.lost > 0) this.#parts.log.info(counts, `resumed ${counts.resumed} sessions`);
   }
 
   #recallEnd(ended: EndedSession): void {
@@ -295,14 +250,18 @@ export class SessionPersistence {
     const { sessions } = this.#parts;
     if (this.#begun) {
       for (const session of sessions.open()) {
-        const reason = this.#lostBy(session);
+        const reason = lostReason(session, this.#parts.catalog);
         if (reason !== undefined) sessions.lose(session, reason);
       }
       const error = this.#writeLast();
       this.#recorder?.end();
       const waiting = this.#journal?.close() ?? 0;
       if (error === undefined) this.#dropJournal();
-      else this.#tellUnsaved(error, waiting);
+      else
+        logUnsaved(this.#parts, this.#items.writing, error, {
+          journal: this.#journal !== undefined,
+          waiting,
+        });
     } else {
       // The next start begins where this one did.
       this.#resumption.stop();
@@ -317,7 +276,7 @@ export class SessionPersistence {
     const { sessions } = this.#parts;
     const rows = this.#rows;
     rows.bePatient();
-    const replies = this.#freshReplies();
+    const replies = newReplies(sessions.clientReplies());
     const { writing } = this.#items;
     const changed = [...changedOf(sessions.open(), [...writing])];
     let failure: unknown;
@@ -369,38 +328,11 @@ export class SessionPersistence {
     this.#inherited = [];
   }
 
-  /** Says what the next start will miss. */
-  #tellUnsaved(error: unknown, waiting: number): void {
-    const { log, sessions } = this.#parts;
-    const ids = [...this.#items.writing].filter(({ closed }) => !closed).map(({ id }) => id);
-    const details = {
-      err: error,
-      sessions: ids.slice(0, MAX_NAMED),
-      count: ids.length,
-      journal_bytes_lost: waiting,
-    };
-    const what = `${ids.length} of ${sessions.size} sessions could not be written to the database`;
-    const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
-    if (this.#journal && waiting === 0) {
-      log.error(details, `${what}: ${reason}; the journal has them, and the next start resumes them from it`);
-    } else if (this.#journal) {
-      log.error(
-        details,
-        `${what}: ${reason}; the journal misses the last ${waiting} bytes, so they may stand before what their clients saw last: ${named(ids)}`,
-      );
-    } else {
-      log.error(
-        details,
-        `${what}: ${reason}; they stand where they were last stored, or are lost: ${named(ids)}`,
-      );
-    }
-  }
-
   async #checkpoint(): Promise<void> {
     const { sessions } = this.#parts;
     const mark = this.#journal?.rotate();
     // A reply that names a session must not be there without it.
-    const replies = this.#freshReplies();
+    const replies = newReplies(sessions.clientReplies());
     const ended = this.#ended.slice();
     const { writing } = this.#items;
     try {
@@ -465,98 +397,4 @@ export class SessionPersistence {
     this.#parts.sessions.unsaved++;
     this.#parts.log.error({ session_id: id, err: error }, `session ${id} cannot be stored: ${error.message}`);
   }
-
-  #recall(row: SessionRow): EndedSession | undefined {
-    const { sessions, catalog, editionOf, log } = this.#parts;
-    const { id, owner } = row;
-    const end = (ending: EndReason, reason: string | null): EndedSession => {
-      if (reason !== null) log.warn({ session_id: id, reason }, `session ${id} is lost`);
-      return { id, owner, ending, reason, forgetAt: sessions.forgetAt };
-    };
-    if (row.lost !== null) return end('session_lost', row.lost);
-    try {
-      const image = new SessionImage();
-      const stored = this.#read(row, image);
-      if (!stored) return end('session_lost', 'it was stored by another version of the server');
-      if (stored.deadline <= sessions.now()) return end('session_expired', null);
-      const variant = catalog.variant(stored.envId, stored.config, stored.wrappers);
-      if (editionOf(stored.envId) !== row.edition) return end('session_lost', replaced(stored.envId));
-      const session = sessions.recall(stored, variant, image);
-      if (row.standing === 'open' || (row.standing === 'journaled' && this.#machineEnded)) session.rollBack();
-      this.#resumption.covers(id, stored.past.recorded, row.standing === 'atRest');
-      return undefined;
-    } catch (error) {
-      return end('session_lost', (error as Error).message);
-    }
-  }
-
-  #read({ id, version, settings, document }: SessionRow, image: SessionImage): StoredSession | undefined {
-    if (document === null) return undefined;
-    if (version === ONE_DOCUMENT) return fromVersion1(JSON.parse(document) as SessionOfVersion1);
-    if (version !== DOCUMENT_VERSION || settings === null) return undefined;
-    const content = image.read(JSON.parse(document) as StoredHead, this.#rows.parts(id));
-    return { ...(JSON.parse(settings) as StoredSettings), ...content };
-  }
-
-  #recallReplies(): void {
-    const { sessions } = this.#parts;
-    const rows = this.#rows;
-    const byOwner = new Map<string, { replies: StoredReply[]; dropped: Uint32Array[] }>();
-    const of = (owner: string) => {
-      const known = byOwner.get(owner) ?? { replies: [], dropped: [] };
-      byOwner.set(owner, known);
-      return known;
-    };
-    for (const { owner, key, operation, asked, reply } of rows.replies()) {
-      if (!this.#share.ownsReply(owner, key)) continue;
-      const { replies } = of(owner);
-      replies.push({ number: replies.length, key, operation, asked, reply: JSON.parse(reply) as Json });
-    }
-    for (const { owner, hashes } of rows.droppedKeys()) of(owner).dropped.push(hashesOf(hashes));
-    for (const [owner, { replies, dropped }] of byOwner) sessions.recallReplies(owner, replies, dropped);
-  }
-
-  /** Why a session cannot be kept. */
-  #lostBy({ variant }: Session): string | undefined {
-    const { id } = variant.base.spec;
-    if (!variant.copyable) {
-      return `${id} holds more than its state, which could not be kept over a restart of the server`;
-    }
-    return this.#parts.catalog.offers(variant.base) ? undefined : replaced(id);
-  }
-
-  #freshReplies(): NewReplies[] {
-    const all: NewReplies[] = [];
-    for (const [owner, memory] of this.#parts.sessions.clientReplies()) {
-      const { changes } = memory;
-      if (changes.added.length + changes.removed.length + changes.dropped.length === 0) continue;
-      all.push({ owner, memory, changes });
-    }
-    return all;
-  }
-}
-
-/** Those that changed, and those of a write that was not finished. */
-function* changedOf(sessions: Iterable<Session>, unfinished: readonly Session[] = []): Generator<Session> {
-  const also = new Set(unfinished);
-  for (const session of sessions) if (session.changed || also.has(session)) yield session;
-}
-
-function* savedOf(sessions: Iterable<Session>, unwritten: ReadonlySet<Session>): Generator<string> {
-  for (const session of sessions) {
-    if (session.unsaved === undefined && !unwritten.has(session)) yield session.id;
-  }
-}
-
-function* unsavedOf(sessions: Iterable<Session>): Generator<string> {
-  for (const { id, unsaved } of sessions) if (unsaved !== undefined) yield id;
-}
-
-function named(ids: readonly string[]): string {
-  const more = ids.length - MAX_NAMED;
-  return ids.slice(0, MAX_NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
-}
-
-function replaced(envId: string): string {
-  return `${envId} was replaced while the session was open, and the definition it played is gone`;
 }

@@ -170,3 +170,14 @@ export function* batchesOf(items: Iterable<StoredItem>, sliceMs: number): Genera
 function definedOf<T, U>(items: readonly T[], member: (item: T) => U | undefined): U[] {
   return items.map(member).filter(value => value !== undefined);
 }
+
+/** What is new of each client's replies, where anything is. */
+export function newReplies(clients: Iterable<readonly [owner: string, memory: ReplyCache]>): NewReplies[] {
+  const all: NewReplies[] = [];
+  for (const [owner, memory] of clients) {
+    const { changes } = memory;
+    if (changes.added.length + changes.removed.length + changes.dropped.length === 0) continue;
+    all.push({ owner, memory, changes });
+  }
+  return all;
+}

@@ -11,7 +11,7 @@ interface GoldenEpisode {
   readonly initial: { readonly group_id: number; readonly tag: string }[];
   readonly episode_reward_raw: number[];
   readonly episode_penalty: number[];
-  readonly normalized: Record<string, number[]>;
+  readonly normalised: Record<string, number[]>;
 }
 
 const file = new URL('../../../test/golden/manager_episodes.json', import.meta.url);
@@ -24,7 +24,7 @@ episodes.forEach((golden, number) => {
       groupId: group_id,
       tag,
     }));
-    for (const [key, wanted] of Object.entries(golden.normalized)) {
+    for (const [key, wanted] of Object.entries(golden.normalised)) {
       const [grouping, method] = key.split('/') as [RewardGrouping, RewardMethod];
       const found = normalizeRewards(batch, { grouping, method });
       t.ok(

@@ -2,14 +2,14 @@ import t from 'tap';
 import { Random } from '../../../../shared/random.ts';
 import { drawTheorem } from '../theorems.ts';
 import { followsLinearly, isIdentity } from './arithmetic.ts';
-import { builtinBackend } from './builtin.ts';
 import { type Formula, keyOf, show } from './formula.ts';
+import { imitationBackend } from './imitation.ts';
 import { Reader, readFormula, tokenize } from './parser.ts';
 import { type Goal, readStatement } from './statement.ts';
 import { applyTactic } from './tactics.ts';
 import { evaluateTruth } from './truth.ts';
 
-const backend = builtinBackend('all');
+const backend = imitationBackend('all');
 
 async function verdict(statement: string, ...tactics: string[]) {
   const theorem = { name: '', informal: '', header: '', statement, proof: [] };
@@ -24,7 +24,7 @@ t.test('every generated theorem is proved by the proof that comes with it, step 
       schemes.add(theorem.name);
       for (let count = 1; count <= theorem.proof.length; count++) {
         const proof = theorem.proof.slice(0, count);
-        const { status, messages } = await builtinBackend('arithmetic').check(theorem, proof);
+        const { status, messages } = await imitationBackend('arithmetic').check(theorem, proof);
         const wanted = count === theorem.proof.length ? 'proved' : 'accepted';
         if (status !== wanted) t.fail(`${theorem.statement} ${proof}: ${status} ${messages}`);
       }

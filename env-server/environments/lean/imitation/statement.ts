@@ -18,7 +18,7 @@ const BRACKETS: { readonly [open: string]: string } = { '(': ')', '{': '}', '[':
 
 /**
  * Reads `theorem name (p q : Prop) (a : ℕ) (h : p → q) : target := by`.
- * @throws LeanError for what the built-in checker does not understand
+ * @throws LeanError for what the imitation does not understand
  */
 export function readStatement(text: string): Goal {
   const bare = text.trim().replace(/:=\s*(?:by)?\s*(?:sorry)?\s*$/, '');

@@ -8,10 +8,10 @@ import { type Automation, applyTactic } from './tactics.ts';
 const SHOWN_GOALS = 5;
 
 /**
- * The built-in checker: a fragment of Lean 4 with propositional logic and arithmetic over ℕ and ℤ, for use where no
- * Lean is installed. It accepts less than Lean does and nothing that is false.
+ * An imitation of a fragment of Lean 4: propositional logic and arithmetic over ℕ and ℤ, for use where no Lean is
+ * installed. It accepts less than Lean does and nothing that is false.
  */
-export function builtinBackend(automation: Automation): Backend {
+export function imitationBackend(automation: Automation): Backend {
   return {
     check(theorem, tactics) {
       return inScheduledSlices(checkProof(theorem, tactics, automation));
