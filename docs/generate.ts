@@ -16,6 +16,7 @@ import {
 import { animations, staticFigures } from './generator/figures.ts';
 import { measure } from './generator/measure.ts';
 import { SETTINGS_PAGE, withSettings } from './generator/settings-table.ts';
+import { SHOWCASES, showcases } from './generator/showcases.ts';
 
 const EPISODES = 500;
 /** Where an episode of the best policy takes a second or more. */
@@ -52,5 +53,7 @@ for (const [path, figure] of [...staticFigures(), ...(await animations(registry.
   writeFileSync(new URL(path, ROOT), figure);
   console.log(`wrote ${path}`);
 }
+writeFileSync(new URL(SHOWCASES, ROOT), await showcases(registry.list(), measured));
+console.log(`wrote ${SHOWCASES}`);
 writeFileSync(new URL(SETTINGS_PAGE, ROOT), withSettings(readFileSync(new URL(SETTINGS_PAGE, ROOT), 'utf8')));
 console.log(`wrote ${SETTINGS_PAGE}`);

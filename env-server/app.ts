@@ -291,14 +291,14 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await securePages(pages);
     addPlayground(pages);
   });
-  const metrics = createMetrics(
-    dispatcher.services,
+  const metrics = createMetrics({
+    services: dispatcher.services,
     problemHandler,
-    counts,
-    () => sockets.size,
-    membership?.restarts,
-    store.durable ? persistence : undefined,
-  );
+    requests: counts,
+    sockets: () => sockets.size,
+    restarts: membership?.restarts,
+    persistence: store.durable ? persistence : undefined,
+  });
   await addPages(server, sessions, persistence, () => metricsText(metrics, siblings));
   // What traces or logs every request sees those that go through Fastify only.
   const direct = !tracing && !log.isLevelEnabled('debug');

@@ -17,14 +17,18 @@ export function readImports(): ImportGraph {
   })
     .split('\n')
     .filter(file => file !== '' && existsSync(ROOT + file));
-  const known = new Set(files);
+  return importsOf(new Map(files.map(file => [file, readFileSync(ROOT + file, 'utf8')])));
+}
+
+/** @param texts of TypeScript files, by path from the repository's root */
+export function importsOf(texts: ReadonlyMap<string, string>): ImportGraph {
   return new Map(
-    files.map(file => {
-      const { importedFiles } = ts.preProcessFile(readFileSync(ROOT + file, 'utf8'), true, true);
+    [...texts].map(([file, text]) => {
+      const { importedFiles } = ts.preProcessFile(text, true, true);
       const targets = importedFiles
         .filter(({ fileName }) => fileName.startsWith('.'))
         .map(({ fileName }) => posix.join(posix.dirname(file), fileName))
-        .filter(target => known.has(target));
+        .filter(target => texts.has(target));
       return [file, [...new Set(targets)]];
     }),
   );

@@ -13,7 +13,7 @@ export interface Fault {
 
 /** The time without restarts, in which memory is looked at; in shares of the stage. */
 export const MEMORY_FROM = 0.15;
-export const MEMORY_TO = 0.55;
+const MEMORY_TO = 0.55;
 
 /** The floods begin, and how long they take; memory is looked at before and after them. In shares of the stage. */
 export const FLOODS_FROM = 0.28;

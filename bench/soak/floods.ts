@@ -11,6 +11,11 @@ export interface ObservedFlood {
   readonly step: Latencies;
 }
 
+/** The larger net 99th percentile of the two kinds of requests, in milliseconds. */
+export function worstNetP99({ livez, step }: ObservedFlood): number {
+  return Math.max(livez.netP99, step.netP99);
+}
+
 /** Attacks that leave the limits of the players alone: those that open sessions without end would refuse them theirs. */
 const NAMES = [
   'pictures: one WebSocket, frames "render" of a PNG',

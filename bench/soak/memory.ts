@@ -4,7 +4,7 @@ const MB = 1024 * 1024;
 /** What memory may grow by over the undisturbed time, once warm. */
 const GROWTH_SHARE = 0.25;
 const GROWTH_BYTES = 24 * MB;
-const MIN_SAMPLES = 6;
+export const MIN_SAMPLES = 6;
 
 /** The medians of the first and the last third of what was looked at in even distances; undefined for too little. */
 export function warmAndLater(samples: readonly number[]): readonly [number, number] | undefined {

@@ -1,6 +1,7 @@
 import type { Latencies } from '../floods/probe.ts';
 import { median } from '../median.ts';
-import { inMb } from './memory.ts';
+import { worstNetP99 } from './floods.ts';
+import { grewBy, inMb } from './memory.ts';
 import type { StageReport } from './stage.ts';
 
 /** Violations that are shown of one stage. */
@@ -13,7 +14,40 @@ function inMs(latencies: readonly Latencies[] | undefined): string {
   return `${median(latencies.map(({ p50 }) => p50)).toFixed(1)} / ${most('p99')} / ${most('netP99')}`;
 }
 
-/** The table of a soak, and what was wrong. */
+/** What a stage had to show, each with what was demanded and measured. */
+function checksOf(report: StageReport): (readonly [string, string, string, string])[] {
+  const { settings, violations, floods, rssBytes, leaked } = report;
+  const stage = `${settings.workers} workers`;
+  const worst = (floods?.seen ?? []).map(worstNetP99);
+  const slow = worst.filter(ms => ms > settings.limitMs).length;
+  const grown = rssBytes && grewBy(rssBytes) !== undefined;
+  const wrong = violations.length - slow - (grown ? 1 : 0) - (leaked ? 1 : 0);
+  const verdict = (measured: boolean, holds: boolean) =>
+    measured ? (holds ? 'holds' : 'FAILS') : 'not measured';
+  return [
+    [`${stage}: nothing lost, doubled or answered wrongly`, '0', String(wrong), verdict(true, wrong === 0)],
+    [
+      `${stage}: another client's net p99 in each flood`,
+      `${settings.limitMs} ms`,
+      worst.length > 0 ? `${Math.max(...worst).toFixed(1)} ms` : '',
+      verdict(worst.length > 0, slow === 0),
+    ],
+    [
+      `${stage}: memory is flat`,
+      'a quarter and 24 MB more at most',
+      rssBytes ? rssBytes.map(inMb).join(' → ') : '',
+      verdict(rssBytes !== undefined, !grown),
+    ],
+    [
+      `${stage}: nothing left open`,
+      '0',
+      leaked === undefined ? '' : String(leaked),
+      verdict(leaked !== undefined, !leaked),
+    ],
+  ];
+}
+
+/** The table of a soak, its verdicts, and what was wrong. */
 export function reportText(reports: readonly StageReport[]): string {
   const columns = reports.map(
     ({ settings, cut }) => `${settings.workers} workers${cut ? ' (cut short)' : ''}`,
@@ -51,6 +85,10 @@ export function reportText(reports: readonly StageReport[]): string {
     `|---|${columns.map(() => '---|').join('')}`,
     ...rows.map(([name, value]) => `| ${name} | ${reports.map(value).join(' | ')} |`),
   ];
+  lines.push('', '| must hold | demanded | measured | verdict |', '|---|---|---|---|');
+  for (const report of reports) {
+    for (const check of checksOf(report)) lines.push(`| ${check.join(' | ')} |`);
+  }
   for (const { settings, violations } of reports) {
     for (const violation of violations.slice(0, MAX_SHOWN)) {
       lines.push(`${settings.workers} workers: ${violation}`);

@@ -1,7 +1,7 @@
 import { pictureUrl } from '../../env-server/environments/core/drawing/png.ts';
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../env-server/environments/core/settings.ts';
-import type { JsonObject } from '../../shared/json.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 
 /** Policies in the order of preference. */
@@ -12,6 +12,8 @@ const POLICY_SEED = 1;
 export interface Frame {
   /** The observation as text. */
   readonly text: string;
+  /** The state as plain data. */
+  readonly structured: Json;
   /** The picture as a `data:` URL, where the environment paints one. */
   readonly image?: { readonly url: string; readonly width: number; readonly height: number };
   /** What led here; absent for the first frame. */
@@ -54,7 +56,12 @@ export async function playFrames(
     const text = typeof observation === 'string' ? observation : JSON.stringify(observation);
     const picture = pictures ? environment.render?.(state) : undefined;
     const image = picture && { url: pictureUrl(picture), width: picture.width, height: picture.height };
-    return { text, ...(image && { image }), ...(step && { step }) };
+    return {
+      text,
+      structured: environment.observe(state, 'structured'),
+      ...(image && { image }),
+      ...(step && { step }),
+    };
   };
   const frames = [show()];
   const limit = Math.min(mostSteps, stepLimit(environment.spec, resolved));

@@ -46,7 +46,10 @@ t.test('every environment has an animation, small and for light and dark', async
 t.test('an animation shows each frame once and the last one longer, with its text escaped', async t => {
   const svg = animation('Test', {
     policy: 'optimal',
-    frames: [{ text: 'a < b & c' }, { text: 'end', step: { count: 1, action: '"go"', reward: 0.25 } }],
+    frames: [
+      { text: 'a < b & c', structured: null },
+      { text: 'end', structured: null, step: { count: 1, action: '"go"', reward: 0.25 } },
+    ],
     success: true,
     ended: true,
   });

@@ -6,7 +6,16 @@ import { animation, animationRow } from './animation.ts';
 import { architecture } from './architecture.ts';
 import { shortName } from './environment-page.ts';
 import { type PlayedFrames, playFrames } from './episode-frames.ts';
-import { barPlot, curvePlot, type GroupedTimes, type PlotBar, type PlotCurve, timePlot } from './plot.ts';
+import {
+  barPlot,
+  curvePlot,
+  type GroupedTimes,
+  type PlotBar,
+  type PlotCurve,
+  type RegimePoint,
+  regimePlot,
+  timePlot,
+} from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
 const MAX_STEPS = 16;
@@ -25,6 +34,8 @@ const EPISODES: { readonly [id: string]: Choice } = {
   'WebShop-v0': { seed: 0, asText: true },
 };
 const OVERVIEW = ['FrozenLake-v0', 'Sokoban-v0', 'Sudoku-v0'];
+/** Where the picture of the regimes draws its borders. */
+const REGIME_BORDERS = { entropy: 0.6, mi_share: 0.2 };
 const PERCENT_RANGE = [50, 80] as const;
 
 interface Data<Row> {
@@ -35,12 +46,14 @@ interface Data<Row> {
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
   const curves = read<Data<PlotCurve>>('curves');
+  const regimes = read<Data<RegimePoint>>('regimes');
   const algorithms = read<Data<PlotBar>>('algorithms');
   const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
   return new Map([
     ['docs/pictures/architecture.svg', architecture()],
     ['docs/pictures/curves.svg', curvePlot(curves.title, curves.rows)],
     ['docs/pictures/algorithms.svg', barPlot(algorithms.title, algorithms.rows, PERCENT_RANGE)],
+    ['docs/pictures/regimes.svg', regimePlot(regimes.title, regimes.rows, REGIME_BORDERS)],
     ['docs/pictures/asynchronous.svg', timePlot(times.title, { series: times.series, groups: times.rows })],
   ]);
 }
@@ -67,7 +80,8 @@ export async function animations(
   );
 }
 
-function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
+/** The episode by which an environment is shown. */
+export function episodeOf(environment: AnyEnvironment): Promise<PlayedFrames> {
   const { seed, config = {}, asText = false } = EPISODES[environment.spec.id] ?? { seed: 0 };
   return playFrames(environment, { seed, config, pictures: !asText, mostSteps: MAX_STEPS });
 }

@@ -131,3 +131,64 @@ function spreadOut(heights: readonly number[]): number[] {
   const excess = Math.max(0, ...placed.map(y => y - (HEIGHT - BOTTOM)));
   return placed.map(y => y - excess);
 }
+
+export interface RegimePoint {
+  readonly name: string;
+  /** Share of log N. */
+  readonly mi_share: number;
+  /** Nats per token. */
+  readonly entropy: number;
+}
+
+const REGIME_NAMES = [
+  { x: 1, y: 0, name: 'diverse' },
+  { x: 1, y: 1, name: 'template collapse' },
+  { x: 0, y: 0, name: 'compressed' },
+  { x: 0, y: 1, name: 'low-entropy collapse' },
+];
+
+/** Policies by entropy and information of their thoughts, over the four regimes. */
+export function regimePlot(
+  title: string,
+  points: readonly RegimePoint[],
+  thresholds: { readonly entropy: number; readonly mi_share: number },
+): string {
+  const [mostX, mostY] = [1.6, 0.8];
+  const right = WIDTH - 40;
+  const place = (x: number) => LEFT + (x / mostX) * (right - LEFT);
+  const height = (y: number) => HEIGHT - BOTTOM - (Math.max(0, y) / mostY) * (HEIGHT - BOTTOM - TOP);
+  const [border, level] = [place(thresholds.entropy), height(thresholds.mi_share)];
+  const parts = [
+    label(LEFT, 26, title, { kind: 'bold' }),
+    `<rect x="${LEFT}" y="${TOP}" width="${right - LEFT}" height="${HEIGHT - BOTTOM - TOP}" fill="var(--panel)" stroke="var(--line)"/>`,
+    `<line x1="${rounded(border)}" x2="${rounded(border)}" y1="${TOP}" y2="${HEIGHT - BOTTOM}" stroke="var(--soft)" stroke-dasharray="4 4"/>`,
+    `<line x1="${LEFT}" x2="${right}" y1="${rounded(level)}" y2="${rounded(level)}" stroke="var(--soft)" stroke-dasharray="4 4"/>`,
+    label((LEFT + right) / 2, HEIGHT - 8, 'entropy of thoughts, nats per token (conditional_entropy_est)', {
+      kind: 'soft small',
+      anchor: 'middle',
+    }),
+    label(LEFT, TOP - 4, 'information, share of log N (mi_seq_share)', { kind: 'soft small' }),
+  ];
+  for (const { x, y, name } of REGIME_NAMES) {
+    const [left, end] = x === 1 ? [border, right] : [LEFT, border];
+    const top = y === 0 ? TOP + 18 : level + 18;
+    parts.push(label((left + end) / 2, top, name, { kind: 'soft', anchor: 'middle' }));
+  }
+  for (const tick of [0, 0.5, 1, 1.5]) {
+    parts.push(
+      label(place(tick), HEIGHT - BOTTOM + 16, String(tick), { kind: 'soft small', anchor: 'middle' }),
+    );
+  }
+  for (const tick of [0, 0.2, 0.4, 0.6, 0.8]) {
+    parts.push(label(LEFT - 8, height(tick) + 4, String(tick), { kind: 'soft small', anchor: 'end' }));
+  }
+  points.forEach(({ name, mi_share, entropy }, i) => {
+    const [x, y] = [place(entropy), height(mi_share)];
+    const flip = x > (LEFT + right) / 2;
+    parts.push(
+      `<circle cx="${rounded(x)}" cy="${rounded(y)}" r="6" fill="var(--c${i % SERIES_COLORS})"/>`,
+      label(x + (flip ? -11 : 11), y - 9, name, { kind: 'small', anchor: flip ? 'end' : 'start' }),
+    );
+  });
+  return figure(WIDTH, HEIGHT, title, parts.join('\n'));
+}

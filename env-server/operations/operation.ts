@@ -31,14 +31,14 @@ export interface Services {
 export interface ServerOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'server';
   handle(services: Services, principal: Principal, input: OperationInput): MaybePromise<unknown>;
-  represent?(result: unknown): Representation | undefined;
+  represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
 /** An operation on one session; runs when those that arrived before it are done. */
 export interface SessionOperation extends OperationDeclaration, OperationSchemas {
   readonly target: 'session';
   handle(services: Services, session: Session, input: OperationInput): MaybePromise<unknown>;
-  represent?(result: unknown): Representation | undefined;
+  represent?(result: unknown): MaybePromise<Representation | undefined>;
 }
 
 export type Operation = ServerOperation | SessionOperation;
@@ -69,7 +69,7 @@ export function serverOperation<
     Properties<P, Q, B> & {
       result: R;
       handle(services: Services, principal: Principal, input: Input<P, Q, B>): MaybePromise<Static<R>>;
-      represent?(result: Static<R>): Representation | undefined;
+      represent?(result: Static<R>): MaybePromise<Representation | undefined>;
     },
 ): ServerOperation {
   return {
@@ -97,7 +97,7 @@ export function sessionOperation<
         session: Session,
         input: Input<typeof NO_PROPERTIES, Q, B>,
       ): MaybePromise<Static<R>>;
-      represent?(result: Static<R>): Representation | undefined;
+      represent?(result: Static<R>): MaybePromise<Representation | undefined>;
     },
 ): SessionOperation {
   return {

@@ -90,14 +90,20 @@ export async function openPlayground(
   };
 }
 
+/** The observation as text; folded away below most boards. */
 export const observation = (page: Page) => page.locator('.observation');
 
-/** The text of the last curl line. */
-export const lastCurl = (page: Page) => page.locator('.curl').textContent();
+/** Waits until an episode is under way. */
+export const seeBoard = (page: Page) => page.locator('.state .board').waitFor();
 
-/** One of the numbers next to the board. */
-export const figure = (page: Page, name: string) =>
-  page.locator('.figures > div', { hasText: name }).locator('dd');
+/** The last curl line of the log. */
+export async function lastCurl(page: Page): Promise<string> {
+  const log = await page.locator('.code-log code').textContent();
+  return log!.slice(log!.lastIndexOf('curl -s'));
+}
+
+/** One of the numbers above the board. */
+export const figure = (page: Page, name: string) => page.locator(`[data-figure="${name}"] dd`);
 
 /** Waits until the board says what it should. */
 export async function seeFigure(page: Page, name: string, text: string): Promise<void> {

@@ -1,14 +1,14 @@
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { createApp } from '../app.ts';
-import { openPlayground, skip } from './browser.test-data.ts';
+import { openPlayground, seeBoard, skip } from './browser.test-data.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(300_000);
 
 t.test('a server that goes away is told, and found again when it is back', { skip }, async t => {
   const { page, server } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
-  await page.locator('.observation').waitFor();
+  await seeBoard(page);
   const { port } = server.server.address() as AddressInfo;
   await server.close();
   await page.getByRole('button', { name: 'Down' }).click();
@@ -30,7 +30,7 @@ t.test('a server that goes away is told, and found again when it is back', { ski
 
 t.test('a server that shuts down says so', { skip }, async t => {
   const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
-  await page.locator('.observation').waitFor();
+  await seeBoard(page);
   sessions.drain();
   await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
   await page.locator('.banner', { hasText: 'shutting down' }).waitFor();

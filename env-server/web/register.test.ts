@@ -123,10 +123,10 @@ t.test(
     await page.getByRole('link', { name: 'Play', exact: true }).click();
     await page.getByRole('link', { name: /demo\/Guess-v0/ }).click();
     const action = page.getByLabel('Action', { exact: true });
-    await page.locator('.observation', { hasText: 'Guess.' }).waitFor();
+    await page.locator('.board-text', { hasText: 'Guess.' }).waitFor();
     await action.fill('1000');
     await page.keyboard.press('Enter');
-    await page.locator('.observation', { hasText: 'Too high.' }).waitFor();
+    await page.locator('.board-text', { hasText: 'Too high.' }).waitFor();
     t.match(await page.locator('#live').textContent(), /Step 1, 1000: reward 0, return 0\. Too high\.$/);
 
     await page.getByRole('link', { name: 'Register' }).click();

@@ -5,7 +5,7 @@ import t from 'tap';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { hashToken } from '../transports/access/auth.ts';
-import { lastCurl, observation, openPlayground, seeFigure, skip } from './browser.test-data.ts';
+import { lastCurl, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
 import type { Schemas } from './page/client/wire.ts';
 
 /** A browser on a busy machine. */
@@ -25,7 +25,7 @@ t.test('the curl line does what the page did', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await page.getByRole('button', { name: 'Down' }).click();
   await seeFigure(page, 'Step', '1 of');
-  const { stdout } = await promisify(execFile)('sh', ['-c', (await lastCurl(page))!]);
+  const { stdout } = await promisify(execFile)('sh', ['-c', await lastCurl(page)]);
   t.match(JSON.parse(stdout), { step: 2 }, 'it stepped the same session');
   await page.getByRole('button', { name: 'Up' }).click();
   await seeFigure(page, 'Step', '3 of');
@@ -33,7 +33,7 @@ t.test('the curl line does what the page did', { skip }, async t => {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.getByRole('button', { name: /^Copy/ }).click();
   await page.getByText('Copied').waitFor();
-  t.equal(await page.evaluate(() => navigator.clipboard.readText()), await lastCurl(page));
+  t.ok((await page.evaluate(() => navigator.clipboard.readText())).endsWith(await lastCurl(page)));
 });
 
 t.test('a server with tokens is asked with one, which only this tab remembers', { skip }, async t => {
@@ -46,10 +46,9 @@ t.test('a server with tokens is asked with one, which only this tab remembers', 
   await page.getByText('This server does not know that token.').waitFor();
   await field.fill('open sesame');
   await page.keyboard.press('Enter');
-  await observation(page).waitFor();
+  await seeBoard(page);
   t.match(await lastCurl(page), /-H "authorization: Bearer \$RAGEN_TOKEN"/);
   t.notMatch(await page.locator('body').textContent(), /open sesame/);
-  await page.getByRole('img', { name: /Picture of the state/ }).waitFor();
   t.equal(await page.evaluate(() => `${sessionStorage.length} ${JSON.stringify(localStorage)}`), '1 {}');
   await page.getByRole('button', { name: 'Forget' }).click();
   await page.getByText('This server wants a token.').waitFor();
@@ -58,7 +57,7 @@ t.test('a server with tokens is asked with one, which only this tab remembers', 
 
 t.test('a session that is gone is told, and begun anew', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
-  await observation(page).waitFor();
+  await seeBoard(page);
   const { sessions } = await ask<Schemas['SessionPage']>('GET', 'v1/sessions');
   await ask('DELETE', `v1/sessions/${sessions[0].session_id}`);
   await page.getByRole('button', { name: 'Down' }).click();
@@ -74,7 +73,7 @@ t.test('a session that is gone is told, and begun anew', { skip }, async t => {
 
 t.test('a page that is left closes its session', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
-  await observation(page).waitFor();
+  await seeBoard(page);
   const open = async () =>
     (await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions.map(({ env_id }) => env_id);
   t.equal((await open()).length, 1);
@@ -105,7 +104,7 @@ t.test('an environment that is not there is told', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/Nowhere-v0');
   await page.locator('.problem', { hasText: '404 unknown_environment' }).waitFor();
   await page.getByRole('link', { name: /Sokoban/ }).click();
-  await observation(page).waitFor();
+  await seeBoard(page);
   t.equal(await page.locator('.problem:visible').count(), 0);
 });
 

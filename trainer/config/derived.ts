@@ -70,6 +70,7 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
     case 'none':
       return { kind: 'none' };
     case 'tis':
+    case 'sequence_tis':
       return { kind, cap };
     default:
       return { kind, low, high };
@@ -111,6 +112,7 @@ export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSe
     order: filter.order,
     mass: filter.mass,
     includeZero: filter.include_zero,
+    epsilon: filter.selection_eps,
   };
 }
 

@@ -47,15 +47,18 @@ t.test('groups without spread are dropped whole where asked, and metrics tell', 
   t.ok(Math.abs(kept.groupStd - (Math.SQRT1_2 + 0 + Math.SQRT2) / 3) < 1e-12, 'before filtering');
 });
 
-t.test('the loss of a filtered batch is scaled where asked', async t => {
+t.test('the advantages of a filtered batch are scaled where asked, and nothing else', async t => {
   const episodes = groupsOf([
     [0, 1],
     [1, 1],
   ]);
   const filter = { include_zero: false, strategy: 'top_p', loss_scaling: 'linear' };
   t.same(
-    batchOf(episodes, grpo(filter)).map(({ weight }) => weight),
-    [0.5, 0.5],
+    batchOf(episodes, grpo(filter)).map(({ advantages, weight }) => [advantages[1], weight ?? 1]),
+    [
+      [-0.25, 1],
+      [0.25, 1],
+    ],
   );
 });
 

@@ -12,7 +12,7 @@ export interface BatchParts extends LaterScores {
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
 }
 
-/** Kept episodes as sequences: advantages estimated, and weighed by the share of groups that were kept. */
+/** Kept episodes as sequences: advantages estimated, and scaled by the share of groups that were kept. */
 export function keptSequences(
   filtered: Filtered,
   settings: RunSettings,
@@ -24,7 +24,7 @@ export function keptSequences(
     filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
   );
   return trainingSequences(filtered.kept.flat(), experienceSettings(settings, parts.actionTokens), parts).map(
-    sequence => weighed(sequence, scale),
+    sequence => scaled(sequence, scale),
   );
 }
 
@@ -44,6 +44,11 @@ export function fillBatch(
     Random.fromSeed(seed),
   );
   return plan.indices.map((index, i) => weighed(sequences[index], plan.weights[i]));
+}
+
+function scaled(sequence: TrainingSequence, factor: number): TrainingSequence {
+  if (factor === 1) return sequence;
+  return { ...sequence, advantages: sequence.advantages.map(advantage => factor * advantage) };
 }
 
 function weighed(sequence: TrainingSequence, factor: number): TrainingSequence {

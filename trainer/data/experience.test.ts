@@ -14,6 +14,7 @@ const settings: ExperienceSettings = {
   stdNormalize: true,
   acrossTurns: true,
   rewardScale: 1,
+  rewardAtTurns: true,
   softReweight: false,
   lengthWeight: false,
   zeroTask: false,
@@ -156,4 +157,26 @@ t.test('an episode with a response that was cut off weighs nothing where asked',
     sequencesOf([cut, twoTurns()], { ...settings, overlongMask }).map(({ weight }) => weight);
   t.same(weights(true), [0, undefined]);
   t.same(weights(false), [undefined, undefined]);
+});
+
+t.test('rewards at the last turn add up there, and the return of the episode stays', async t => {
+  const episode = episodeOf({
+    tokenIds: Int32Array.of(1, 2, 3, 4, 5),
+    lossMask: Uint8Array.of(0, 1, 0, 1, 1),
+    turns: [turnOf({ reward: 2, tokens: [1, 2] }), turnOf({ reward: 1, penalty: -0.5, tokens: [3, 5] })],
+  });
+  const advantages = (rewardAtTurns: boolean) =>
+    Array.from(
+      trainingSequences([{ episode }], {
+        ...settings,
+        advantage: 'reinforce_pp',
+        acrossTurns: true,
+        gamma: 1,
+        whiten: false,
+        rewardAtTurns,
+      })[0].advantages,
+    );
+  const [early, late] = [advantages(true), advantages(false)];
+  t.notSame(early, late);
+  t.equal(late[1], late[4], 'every token leads to the same reward');
 });

@@ -36,6 +36,8 @@ export interface ExperienceSettings {
   readonly stdNormalize: boolean;
   readonly acrossTurns: boolean;
   readonly rewardScale: number;
+  /** Rewards stand at the ends of their turns; false: all at the end of the last. */
+  readonly rewardAtTurns: boolean;
   /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
   readonly klInReward?: { readonly estimator: KlEstimator; readonly coefficient: number };
   /** Changes to the advantages, in this order. */
@@ -52,8 +54,8 @@ export interface ExperienceSettings {
 
 /**
  * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
- * A turn's reward, penalty included, stands at its last sampled token. Where the returns were normalized, or an
- * episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
+ * A turn's reward, penalty included, stands at its last sampled token. Where the settings say so, the returns were normalized, or
+ * an episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
  * Samples without a trained token are left out.
  */
 export function trainingSequences(
@@ -62,9 +64,7 @@ export function trainingSequences(
   later: LaterScores = {},
 ): TrainingSequence[] {
   const { reference, proximal } = later;
-  const pieces = episodes.flatMap(({ episode, normalized }) =>
-    piecesOf(episode, settings.rewardScale, normalized),
-  );
+  const pieces = episodes.flatMap(({ episode, normalized }) => piecesOf(episode, settings, normalized));
   if (pieces.length === 0) return [];
   const sequences = pieces.map(piece => advantageSequence(piece, settings, later));
   const estimated = estimateAdvantages(settings.advantage, sequences, settings);
@@ -135,10 +135,14 @@ function wasCut({ turns }: Episode): boolean {
   return turns.some(({ finishReason }) => finishReason === 'length' || finishReason === 'context');
 }
 
-function piecesOf(episode: Episode, scale: number, normalized: number | undefined): Piece[] {
+function piecesOf(
+  episode: Episode,
+  { rewardScale: scale, rewardAtTurns }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns'>,
+  normalized: number | undefined,
+): Piece[] {
   const whole = normalized ?? scale * episodeReturn(episode);
   const samples = samplesOf(episode);
-  const atTurns = normalized === undefined && samples.length === 1;
+  const atTurns = rewardAtTurns && normalized === undefined && samples.length === 1;
   return samples.flatMap((sample, index) => {
     if (countOnes(sample.lossMask) === 0) return [];
     const turns = episode.turns.filter(
@@ -172,7 +176,8 @@ export function experienceSettings(
     advantage: algorithm.advantage,
     gamma: algorithm.gamma,
     lambda: algorithm.lambda,
-    turnLambda: algorithm.turn_lambda,
+    turnLambda: algorithm.turn_lambda ?? algorithm.lambda,
+    rewardAtTurns: algorithm.reward_at === 'turns',
     highLevelGamma: algorithm.high_level_gamma,
     stepWeight: algorithm.step_weight,
     stdNormalize: algorithm.std_normalize,

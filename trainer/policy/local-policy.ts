@@ -322,6 +322,19 @@ export class LocalPolicy implements Policy {
     }
   }
 
+  /** Forgets the optimizer's moments and its count of steps, and begins the loss scale anew; weights stay. */
+  async resetOptimizer(): Promise<void> {
+    this.#assertOpen();
+    await this.#inTurn(async () => {
+      for (const store of [this.#first, this.#second]) {
+        store.flat.fill(0);
+        store.touch();
+      }
+      this.#step = 0;
+      this.#lossScale?.restore(undefined);
+    });
+  }
+
   /** Writes weights, config, optimizer state and the given files in the Hugging Face layout. */
   async save(folder: string): Promise<void> {
     this.#assertOpen();

@@ -12,6 +12,7 @@ import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import { compactVocabulary } from '../prompts/compact.ts';
+import { checkFirstPrompts } from '../training/setup/check-prompts.ts';
 import type { Agent } from './agents/agent.ts';
 import { policyAgent } from './agents/policy-agent.ts';
 import { referenceAgent } from './agents/reference-agent.ts';
@@ -43,6 +44,7 @@ async function collectorOf(
   tags = TAGS,
   concurrency = 16,
   groupTimeoutMs?: number,
+  maxSequenceLength = 161,
 ): Promise<Collector> {
   const described = await describeTags(servers, tags);
   const tokenizer = buildWordTokenizer(compactVocabulary(described.map(tag => promptTask(tag, RESPONSE))));
@@ -52,7 +54,7 @@ async function collectorOf(
     prompt: 'compact',
     response: RESPONSE,
     tokenizer,
-    maxSequenceLength: 161,
+    maxSequenceLength,
     concurrency,
     groupTimeoutMs,
   });
@@ -275,6 +277,33 @@ t.test("a fault of the environment costs its group; a fault of the agent's ends 
     /no tag is named Sea; there are: Faulty/,
   );
 });
+
+t.test(
+  'an episode that does not fit the context costs its group; where none fits, the error says what to set',
+  async t => {
+    const servers = await serve(t);
+    const narrow = await collectorOf(servers, TAGS, 16, undefined, 20);
+    const { episodes, dropped, metrics } = await play(narrow);
+    t.same(
+      new Set(dropped.map(({ plan }) => plan.tag)),
+      new Set(['Lake', 'Room']),
+      'grids are larger than arms',
+    );
+    t.equal(episodes.length, 16);
+    t.equal(metrics['rollouter/too_long_groups'], 8);
+    t.equal(metrics['rollouter/dropped_groups'], 8);
+    const rooms = MIXTURE.filter(({ tag }) => tag === 'Room');
+    await t.rejects(play(narrow, random, rooms), /prompt of turn 1 has \d+ tokens.*raise policy\.context/);
+    await t.rejects(
+      checkFirstPrompts(
+        { collector: narrow, tags: await describeTags(servers, TAGS) },
+        1,
+        new AbortController().signal,
+      ),
+      /tag Lake: the prompt of turn 1 has .*\ntag Room: the prompt/,
+    );
+  },
+);
 
 t.test('a group that takes too long is given up and counted, and its sessions are closed', async t => {
   const servers = await serve(t);

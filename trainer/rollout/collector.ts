@@ -2,7 +2,7 @@ import type { ServerPool } from '../client/servers.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { Prompt } from '../prompts/prompt.ts';
 import { createPrompt, type PromptName } from '../prompts/templates.ts';
-import { type ContextSettings, FULL_CONTEXT } from './context.ts';
+import { type ContextSettings, EpisodeTooLong, FULL_CONTEXT } from './context.ts';
 import { type DescribedTag, promptTask, type ResponseSettings } from './described-tag.ts';
 import type { Episode } from './episode.ts';
 import type { Player } from './episode-agent.ts';
@@ -101,7 +101,7 @@ export class Collector {
 
   /**
    * Plays all groups and waits for the last. Groups that could not be completed are left out and reported.
-   * @throws the first error when no group at all was completed, or when an error is not the servers'
+   * @throws the first error when no group at all was completed, or when an error costs more than its group
    */
   async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
     const start = performance.now();
@@ -141,6 +141,7 @@ export class Collector {
         'rollouter/environment_wait_s': share(waits.environment),
         'rollouter/replayed_episodes': moves,
         'rollouter/dropped_groups': dropped.length,
+        'rollouter/too_long_groups': dropped.filter(({ error }) => error instanceof EpisodeTooLong).length,
         errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, 0),
       },
     };
@@ -201,7 +202,7 @@ export class Collector {
       timeoutMs: groupTimeoutMs,
       tokenizer,
       agent: options.agent,
-      context: this.#context,
+      context: { ...this.#context, whole: plan.whole },
       sampling: { ...options.sampling, stopStrings },
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
       waits,

@@ -3,7 +3,7 @@ import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
 import { compactPrompt, compactVocabulary } from '../prompts/compact.ts';
 import type { PromptTask, TurnView } from '../prompts/prompt.ts';
 import { LAKE, POND } from '../prompts/tasks.test-data.ts';
-import { type ContextMode, EpisodeContext, PromptTooLong } from './context.ts';
+import { type ContextMode, EpisodeContext, EpisodeTooLong, PromptTooLong } from './context.ts';
 
 const tokenizer = buildWordTokenizer(compactVocabulary([LAKE]));
 const RESPONSE = Int32Array.from(tokenizer.encode('</think><answer>Up</answer>'));
@@ -21,6 +21,7 @@ function play(
   mode: ContextMode = 'full',
   window = 0,
   task: PromptTask = LAKE,
+  whole = false,
 ) {
   const prompt = compactPrompt(task, tokenizer);
   const released: number[] = [];
@@ -28,7 +29,7 @@ function play(
   const context = new EpisodeContext(
     prompt,
     prompt.tokens!,
-    { mode, window, maxSequenceLength },
+    { mode, window, maxSequenceLength, whole },
     () => next++,
     id => released.push(id),
   );
@@ -122,6 +123,16 @@ t.test('a window limits full contexts as well', async t => {
     samples.reduce((sum, sample) => sum + trained(sample.lossMask), 0),
     4 * REPLY,
   );
+});
+
+t.test('an episode that must be whole is refused where it would be cut', async t => {
+  t.equal(play(4, 80).samples.length > 1, true);
+  t.throws(() => play(4, 80, 'full', 0, LAKE, true), EpisodeTooLong);
+  t.throws(
+    () => play(4, 80, 'full', 0, LAKE, true),
+    /the advantage takes whole episodes: raise policy\.context/,
+  );
+  t.equal(play(1, 161, 'full', 0, LAKE, true).samples.length, 1);
 });
 
 t.test('the response gets what room there is; a prompt without any is refused', async t => {

@@ -18,6 +18,8 @@ export interface ContextSettings {
   readonly window: number;
   /** Longest sequence the policy takes, prompt and response together, in tokens. */
   readonly maxSequenceLength: number;
+  /** Full episodes stay one sequence: one that would have to be cut is too long. */
+  readonly whole?: boolean;
 }
 
 export const FULL_CONTEXT: Pick<ContextSettings, 'mode' | 'window'> = { mode: 'full', window: 0 };
@@ -30,12 +32,25 @@ export interface ContextStep {
   readonly maxNewTokens: number;
 }
 
+/** An episode that does not fit the policy's context: it costs its group. */
+export class EpisodeTooLong extends Error {
+  /** Turn, from 1, at which that was found. */
+  readonly turn: number;
+
+  constructor(message: string, turn: number) {
+    super(message);
+    this.name = 'EpisodeTooLong';
+    this.turn = turn;
+  }
+}
+
 /** A turn whose prompt alone does not fit the policy's context. */
-export class PromptTooLong extends Error {
+export class PromptTooLong extends EpisodeTooLong {
   constructor(length: number, settings: ContextSettings, turn: number) {
     super(
       `the prompt of turn ${turn} has ${length} tokens, the policy's context holds ${settings.maxSequenceLength}: ` +
-        'raise policy.context or choose a shorter prompt',
+        'raise policy.context (or rollout.max_model_len) or choose a shorter prompt',
+      turn,
     );
     this.name = 'PromptTooLong';
   }
@@ -84,7 +99,7 @@ export class EpisodeContext {
     this.#release = release;
   }
 
-  /** Begins a turn. @throws PromptTooLong */
+  /** Begins a turn. @throws EpisodeTooLong */
   begin(view: TurnView): ContextStep {
     const { mode, maxSequenceLength } = this.#settings;
     const wanted = this.#prompt.task.responseLength;
@@ -94,8 +109,17 @@ export class EpisodeContext {
     if (!this.#buffer || !last || this.#windowStart() > this.#first)
       return this.#restart(view, this.#windowStart());
     const append = [...this.#tokens.close(last.response), ...prompt];
-    if (this.#buffer.length + append.length + wanted > maxSequenceLength)
+    if (this.#buffer.length + append.length + wanted > maxSequenceLength) {
+      if (this.#settings.whole) {
+        throw new EpisodeTooLong(
+          `the episode has ${this.#buffer.length + append.length} tokens at turn ${view.turn} and up to ${wanted} to come, the ` +
+            `policy's context holds ${maxSequenceLength}, and the advantage takes whole episodes: ` +
+            'raise policy.context (or rollout.max_model_len), or allow fewer turns',
+          view.turn,
+        );
+      }
       return this.#restart(view, this.#first + 1);
+    }
     this.#buffer.addContext(append);
     this.#current = { view, prompt };
     return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted };

@@ -1,5 +1,6 @@
 import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { ServerPool } from '../client/servers.ts';
+import { EpisodeTooLong } from './context.ts';
 import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-session.ts';
 import type { Episode } from './episode.ts';
 import { type Player, ProgramFault } from './episode-agent.ts';
@@ -47,7 +48,7 @@ const newSequence = (): number => ++sequences;
 /**
  * Plays a group to its end, its members side by side.
  * @param onMoves told how many of its episodes had to go on at another server, if any
- * @returns the outcome; rejects with errors that are not the servers'
+ * @returns the outcome; rejects with errors that cost more than the group
  */
 export async function playGroup(
   plan: GroupPlan,
@@ -69,7 +70,7 @@ export async function playGroup(
     return { plan, episodes };
   } catch (error) {
     group.failure ??= error as Error;
-    if (!isServersFault(error)) throw error;
+    if (!costsTheGroup(error)) throw error;
     return { plan, error };
   } finally {
     signal.removeEventListener('abort', abort);
@@ -149,13 +150,14 @@ async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Pr
 }
 
 /** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
-function isServersFault(error: unknown): error is Error {
+function costsTheGroup(error: unknown): error is Error {
   if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
   return (
     error instanceof ReplyTimeout ||
     error instanceof ServerUnavailable ||
     error instanceof ReplayDiverged ||
     error instanceof ProgramFault ||
-    error instanceof GroupTimeout
+    error instanceof GroupTimeout ||
+    error instanceof EpisodeTooLong
   );
 }

@@ -1,4 +1,5 @@
 import type { Collector, PlayOptions } from './collector.ts';
+import { EpisodeTooLong } from './context.ts';
 import type { Episode } from './episode.ts';
 import type { Player } from './episode-agent.ts';
 import type { GroupOutcome } from './group.ts';
@@ -46,6 +47,8 @@ export interface StreamCounts {
   readonly completedEpisodes: number;
   readonly droppedGroups: number;
   readonly erroredEpisodes: number;
+  /** Groups that were dropped because an episode did not fit the policy's context. */
+  readonly tooLongGroups: number;
   readonly replayedEpisodes: number;
   /** Groups that were completed too late to be trained on. */
   readonly staleGroups: number;
@@ -64,6 +67,7 @@ const emptyCounts = () => ({
   completedEpisodes: 0,
   droppedGroups: 0,
   erroredEpisodes: 0,
+  tooLongGroups: 0,
   replayedEpisodes: 0,
   staleGroups: 0,
   actions: 0,
@@ -211,6 +215,7 @@ export class RolloutStream {
     if ('error' in outcome) {
       this.#counts.droppedGroups++;
       this.#counts.erroredEpisodes += plan.size;
+      if (outcome.error instanceof EpisodeTooLong) this.#counts.tooLongGroups++;
       this.#settings.onDropped?.(plan, outcome.error);
       this.#dropsInARow++;
       if (this.#dropsInARow >= this.#settings.batchGroups) this.#fail(outcome.error);

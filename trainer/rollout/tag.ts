@@ -22,6 +22,8 @@ export interface GroupPlan {
   readonly size: number;
   /** Seeds the draws of its agents; absent: the collection's seed does. */
   readonly samplingSeed?: number;
+  /** Its episodes must be one token sequence each, where the context mode is `full`. */
+  readonly whole?: boolean;
   /** Its episodes keep the state of every turn as plain JSON, for those who look at them. */
   readonly record?: boolean;
 }
@@ -38,8 +40,10 @@ export function planGroups(plan: {
   readonly firstGroup?: number;
   /** The first so many groups keep the states of their turns; none unless told otherwise. */
   readonly recorded?: number;
+  /** Episodes must be one token sequence each. */
+  readonly whole?: boolean;
 }): GroupPlan[] {
-  const { firstGroup = 0, recorded = 0 } = plan;
+  const { firstGroup = 0, recorded = 0, whole = false } = plan;
   const groups: GroupPlan[] = [];
   for (const { tag, groups: count } of plan.tags) {
     for (let i = 0; i < count; i++) {
@@ -50,6 +54,7 @@ export function planGroups(plan: {
         seed: plan.firstSeed + n,
         size: plan.groupSize,
         ...(n < recorded ? { record: true } : {}),
+        ...(whole ? { whole } : {}),
       });
     }
   }

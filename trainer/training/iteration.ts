@@ -1,6 +1,7 @@
 import { lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { fillBatch, keptSequences } from '../data/batch.ts';
+import { batchStatistics } from '../data/batch-statistics.ts';
 import { batchMetrics, groupBy, lengthMetrics, programMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import { type Filtered, filterEpisodes, keptEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
@@ -32,6 +33,8 @@ export interface IterationParts {
   >;
   /** Whom a KL term compares with; needed where one is on. */
   readonly reference?: Pick<Policy, 'score'>;
+  /** Weights that a token goes through. */
+  readonly parameterCount: number;
   readonly source: EpisodeSource;
   /** Where tokens are sampled; absent: by the policy. */
   readonly generation?: GenerationPort;
@@ -116,6 +119,7 @@ export async function runIteration(
     ...gap,
     ...parts.generation?.takeMetrics(),
     ...update.metrics,
+    ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
     'actor/lr': optimizer.learningRate,
     'rollout/validation_levels_left_out': collected.leftOut,
@@ -128,6 +132,7 @@ export async function runIteration(
     'perf/policy_busy_ratio': busy.takeShare(),
     'perf/tokens_per_second': sampled / (alongside ? seconds : waited),
     'perf/train_tokens_per_second': t3 > t2 ? update.trainedTokens / (t3 - t2) : 0,
+    ...utilization(parts, episodes, sequences, seconds),
     'perf/throughput': (sampled + update.trainedTokens) / seconds,
   };
   return {
@@ -156,6 +161,7 @@ const SUMMED = [
   'rollouter/steps',
   'rollouter/replayed_episodes',
   'rollouter/dropped_groups',
+  'rollouter/too_long_groups',
   'errored_rollouts',
 ];
 
@@ -238,6 +244,25 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
     'train/response_length': response_length,
     ...lengths,
   };
+}
+
+/**
+ * `perf/tflops`: 10¹² floating-point operations per second of a step, at 2 for each weight and token of the episodes and 6 for each
+ * that is trained on, attention not counted; `perf/mfu`: the share of the machine's, where the settings have it.
+ */
+function utilization(
+  { settings, parameterCount }: IterationParts,
+  episodes: readonly Episode[],
+  sequences: readonly TrainingSequence[],
+  seconds: number,
+): Metrics {
+  let played = 0;
+  for (const episode of episodes) for (const { tokenIds } of samplesOf(episode)) played += tokenIds.length;
+  const trained = sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+  const operations = parameterCount * (2 * played + 6 * settings.algorithm.ppo_epochs * trained);
+  const tflops = operations / seconds / 1e12;
+  const { peak_tflops } = settings.tracking;
+  return { 'perf/tflops': tflops, ...(peak_tflops === null ? {} : { 'perf/mfu': tflops / peak_tflops }) };
 }
 
 function sampledTokens(episodes: readonly Episode[]): number {

@@ -141,6 +141,7 @@ function start(
     rollouts,
     tracker: openTracker(run, { step: doneSteps, validation: validated }, undefined),
     progress: silentProgress,
+    parameterCount: 1,
     stop,
     actionTokens: new Map(),
     decode: ids => Array.from(ids).join(' '),

@@ -10,7 +10,7 @@ import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
 import { PlannedSource } from './sources/planned-source.ts';
-import { playValidation, validationMetrics, validationPlan } from './validation.ts';
+import { generationsTable, playValidation, validationMetrics, validationPlan } from './validation.ts';
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;
@@ -135,7 +135,9 @@ class TrainingLoop {
     const metrics = validationMetrics(episodes, settings.rollout.response_length);
     progress.update(count, { success: shownShare(metrics['val-env/success']) });
     progress.end();
-    this.#trajectories.write('validation', step, episodes.slice(0, KEPT_VALIDATION_EPISODES));
+    const samples = episodes.slice(0, KEPT_VALIDATION_EPISODES);
+    this.#trajectories.write('validation', step, samples);
+    tracker.writeTable(step, 'val/generations', generationsTable(samples));
     const early = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
     tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });
     this.#state = {

@@ -20,6 +20,7 @@ import type { GenerationPort } from './generation-port.ts';
 import { trainLoop } from './loop.ts';
 import { type RunSummary, writeReport } from './report.ts';
 import type { RunFolder } from './run-folder.ts';
+import { checkFirstPrompts } from './setup/check-prompts.ts';
 import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
@@ -101,6 +102,8 @@ async function trainTracked({
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
+    const checked = checkFirstPrompts(context, settings.rollout.start_seed, stop).then(() => true);
+    if (!(await unlessStopped(stop, checked))) return undefined;
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
     let generation: GenerationPort | undefined;
@@ -123,6 +126,9 @@ async function trainTracked({
           );
       if (!checkpoint && !begun) return undefined;
       policy = await withCritic(settings, actor, checkpoint?.policy);
+      const isFresh = (checkpoint?.state.step ?? 0) === 0;
+      if (isFresh && settings.training.steps > 0 && !settings.policy.keep_optimizer)
+        await actor.resetOptimizer();
       const state = begun ? await firstCheckpoint(run, settings, policy, begun) : checkpoint!.state;
       const { actionTokens } = context;
       const busy = new IntervalMeter();
@@ -155,7 +161,7 @@ async function trainTracked({
         ? await openReference(settings, context, actor, run.reference)
         : undefined;
       try {
-        const shown = { tracker, progress, busy };
+        const shown = { tracker, progress, busy, parameterCount: actor.parameterCount };
         const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
         const episodes = { rollouts, openSource, actionTokens, decode, generation };
         const parts = { settings, run, policy, reference, stop, ...episodes, ...shown };

@@ -1,12 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { DEFAULT_LOSS_SETTINGS } from '../algorithms/losses/settings.ts';
 import { averageRows } from '../data/metrics.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { UpdateSettings } from '../policy/policy.ts';
 import { splitEvenly, updatePolicy } from './update.ts';
 
-const settings = {} as UpdateSettings;
+const settings = { loss: DEFAULT_LOSS_SETTINGS } as UpdateSettings;
 const sequence = (id: number): TrainingSequence => ({
   tokenIds: Int32Array.of(id, id),
   lossMask: Uint8Array.of(0, 1),
@@ -42,6 +43,18 @@ t.test('every sequence is trained on once an epoch, in an order that the seed fi
   t.notSame(seen.slice(0, 2), seen.slice(2), 'the second epoch is in another order');
   t.same((await run(1)).seen, seen);
   t.notSame((await run(2)).seen, seen);
+});
+
+t.test('explained variance is that of the whole batch, not the mean over steps', async t => {
+  const sequences = [0, 0, 1, 1].map((target, id) => ({
+    ...sequence(id),
+    values: Float32Array.of(0, target + (id % 2 ? 0.1 : -0.1)),
+    returns: Float32Array.of(0, target),
+  }));
+  const policy = { update: async () => ({ 'critic/vf_explained_var': -7 }) };
+  const { metrics } = await updatePolicy(policy, sequences, { settings, epochs: 1, miniBatch: 2, seed: 1 });
+  t.ok(Math.abs(metrics['critic/vf_explained_var'] - (1 - 0.04 / 1)) < 1e-3);
+  t.ok(Math.abs(metrics['critic/returns/mean'] - 0.5) < 1e-6);
 });
 
 t.test('rows are averaged name by name', async t => {

@@ -1,5 +1,6 @@
 import { trainerLog } from '../../shared/log.ts';
 import { Random } from '../../shared/random.ts';
+import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
 import type { Metrics } from '../data/metrics.ts';
 import { averageRows } from '../data/metrics.ts';
 import { countOnes } from '../data/sequences/loss-mask.ts';
@@ -19,7 +20,7 @@ export interface UpdatePlan {
 }
 
 export interface UpdateResult {
-  /** Means over the optimizer steps. */
+  /** Means over the optimizer steps; what depends on the batch alone, of the whole batch. */
   readonly metrics: Metrics;
   readonly steps: number;
   readonly trainedTokens: number;
@@ -44,7 +45,8 @@ export async function updatePolicy(
       for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
     }
   }
-  return { metrics: averageRows(rows), steps: rows.length, trainedTokens };
+  const whole = rows.length === 0 ? {} : batchMetrics(sequences, plan.settings.loss);
+  return { metrics: { ...averageRows(rows), ...whole }, steps: rows.length, trainedTokens };
 }
 
 /** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */

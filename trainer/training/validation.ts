@@ -5,8 +5,9 @@ import type { RunSettings } from '../config/settings.ts';
 import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
-import type { Episode } from '../rollout/episode.ts';
+import { type Episode, episodeReturn } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
+import type { MetricTable } from '../tracking/tracker.ts';
 import type { PlayedGroups, Rollouts } from './sources/episode-source.ts';
 
 export interface ValidationPlan extends SamplingDistribution {
@@ -60,6 +61,21 @@ export function validationMetrics(episodes: readonly Episode[], responseLength: 
     out[`val-env/${name}`] = value;
   }
   return out;
+}
+
+/** `val/generations`: episodes as rows, each with its first observation and everything that the policy wrote. */
+export function generationsTable(episodes: readonly Episode[]): MetricTable {
+  return {
+    columns: ['tag', 'seed', 'input', 'output', 'return', 'success'],
+    rows: episodes.map(episode => [
+      episode.tag,
+      episode.seed,
+      episode.turns[0]?.state ?? '',
+      episode.turns.map(turn => turn.rawResponse).join('\n'),
+      episodeReturn(episode),
+      episode.success ? 1 : 0,
+    ]),
+  };
 }
 
 export function successInterval(episodes: readonly Episode[]): readonly [low: number, high: number] {

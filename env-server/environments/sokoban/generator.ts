@@ -53,6 +53,14 @@ export interface Level {
   readonly boxes: readonly number[];
 }
 
+/** How large a room is, and how far boxes are pulled from their targets. */
+export interface LevelSize {
+  readonly rows: number;
+  readonly cols: number;
+  readonly boxes: number;
+  readonly searchDepth: number;
+}
+
 /**
  * One attempt at a room after gym-sokoban and RAGEN: dig, place player and targets, pull the boxes off
  * their targets as far as a search finds, walk the player away.
@@ -60,10 +68,7 @@ export interface Level {
  * @returns undefined when the dug room is too small or no pull leaves every target free
  */
 export function* drawLevel(
-  rows: number,
-  cols: number,
-  boxes: number,
-  searchDepth: number,
+  { rows, cols, boxes, searchDepth }: LevelSize,
   rng: Random,
   budget: SearchBudget,
 ): Sliced<Level | undefined> {

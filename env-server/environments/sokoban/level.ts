@@ -47,9 +47,10 @@ function begin(config: SokobanConfig, level: Level): SokobanState {
 function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
   const { num_boxes: boxes, min_solution: shortest, max_solution: longest } = config;
   const [rows, cols] = config.dim_room;
+  const size = { rows, cols, boxes, searchDepth: config.search_depth };
   const budget: SearchBudget = { states: MAX_SEARCH_STATES };
   for (let attempt = 0; attempt < MAX_ATTEMPTS && budget.states > 0; attempt++) {
-    const level = yield* drawLevel(rows, cols, boxes, config.search_depth, rng, budget);
+    const level = yield* drawLevel(size, rng, budget);
     if (attempt % ATTEMPTS_AT_A_TIME === ATTEMPTS_AT_A_TIME - 1) yield;
     if (!level || !isInSplit(levelKey(level), config.split)) continue;
     if (shortest === 0 && longest === undefined) return level;

@@ -157,7 +157,10 @@ function onSession(
     key === undefined
       ? session.exclusive(operation.handle, services, input)
       : once({ key, services, operation, request: call.request }, session, input);
-  if (result instanceof Promise) return recordedLater(result, services, call.mark, session, operation, input);
+  if (result instanceof Promise) {
+    const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
+    return recordedLater(result, call.mark, session, operation, timeout);
+  }
   const start = call.mark;
   call.mark = performance.now();
   session.variant.counters.record(operation.name, (call.mark - start) / MS_PER_S);
@@ -190,14 +193,12 @@ function handleUnderKey(
 
 function recordedLater(
   result: Promise<unknown>,
-  services: Services,
   start: number,
   session: Session,
   operation: SessionOperation,
-  input: OperationInput,
+  timeoutMs: number,
 ): Promise<unknown> {
-  const timeout = (input.timeout_ms as number | undefined) ?? services.stepTimeoutMs;
-  return inTime(result, timeout, () => late(operation, timeout)).then(value => {
+  return inTime(result, timeoutMs, () => late(operation, timeoutMs)).then(value => {
     session.variant.counters.record(operation.name, (performance.now() - start) / MS_PER_S);
     return value;
   });

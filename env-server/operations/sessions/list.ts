@@ -1,11 +1,12 @@
 import { type Static, Type } from 'typebox';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
 import type { ListRequest } from '../../sessions/manager.ts';
 import type { Scope } from '../../sessions/principal.ts';
 import { type Services, serverOperation } from '../operation.ts';
 import { EnvId, GroupId, type Session, SessionPage } from '../schemas.ts';
-import { sessionView } from './views.ts';
+import { MAX_OBSERVATION_BYTES, sessionView } from './views.ts';
 
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1000;
@@ -59,7 +60,8 @@ export interface ListQuestion {
 
 interface ListedSessions {
   readonly serial: number;
-  readonly session: Session;
+  /** Undefined where the page ends before it: what is shown takes as much as one reply may. */
+  readonly session?: Session;
 }
 
 /** The sessions of this process for a page, and one more where there are more. */
@@ -73,18 +75,29 @@ function* partsOfList(
 ): Sliced<ListedSessions[]> {
   const principal = { name, scopes: new Set(scopes) };
   const listed: ListedSessions[] = [];
+  let bytes = 0;
   for (const session of sessions.list(principal, { ...request, limit: request.limit + 1 })) {
     if (session.closed) continue;
-    listed.push({ serial: session.serial, session: sessionView(session) });
+    const { serial } = session;
+    if (bytes > MAX_OBSERVATION_BYTES) {
+      listed.push({ serial });
+      break;
+    }
+    const view = sessionView(session);
+    bytes += sizeOf(view.observation);
+    listed.push({ serial, session: view });
     if (session.format === 'image' || listed.length % VIEWS_AT_A_TIME === 0) yield;
   }
   return listed;
 }
 
 function pageOf(listed: readonly ListedSessions[], limit: number): Static<typeof SessionPage> {
-  const page = listed.slice(0, limit);
-  return {
-    sessions: page.map(({ session }) => session),
-    next_cursor: listed.length > limit ? String(page[limit - 1].serial) : null,
-  };
+  const sessions: Session[] = [];
+  let cursor = 0;
+  for (const { serial, session } of listed) {
+    if (!session || sessions.length === limit) return { sessions, next_cursor: String(cursor) };
+    sessions.push(session);
+    cursor = serial;
+  }
+  return { sessions, next_cursor: null };
 }

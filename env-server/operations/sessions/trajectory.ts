@@ -1,4 +1,5 @@
 import { chain } from '../../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { sessionOperation } from '../operation.ts';
 import { Trajectory } from '../schemas.ts';
 
@@ -16,8 +17,26 @@ export const trajectory = sessionOperation({
   result: Trajectory,
   mediaTypes: ['application/jsonl'],
   handle: (_services, session) => chain(session.trajectory(), records => ({ records })),
-  represent: ({ records }) => ({
-    contentType: 'application/jsonl; charset=utf-8',
-    body: `${records.map(record => JSON.stringify(record)).join('\n')}\n`,
-  }),
+  represent: ({ records }) =>
+    chain(inScheduledSlices(linesOf(records)), body => ({
+      contentType: 'application/jsonl; charset=utf-8',
+      body,
+    })),
 });
+
+/** Characters that are written before others have their turn. */
+const SLICE_LENGTH = 64 * 1024;
+
+function* linesOf(records: readonly object[]): Sliced<Buffer> {
+  const written: Buffer[] = [];
+  let text = '';
+  for (const record of records) {
+    text += `${JSON.stringify(record)}\n`;
+    if (text.length < SLICE_LENGTH) continue;
+    written.push(Buffer.from(text));
+    text = '';
+    yield;
+  }
+  written.push(Buffer.from(text));
+  return Buffer.concat(written);
+}

@@ -1,6 +1,11 @@
+import { Problem } from '../../problems.ts';
+import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
 import type { Session, SessionDetail } from '../schemas.ts';
+
+/** What the observations in one reply may take: a longer reply holds up everybody while it is written. */
+export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
 
 /**
  * A session as clients see it.
@@ -29,16 +34,30 @@ export function sessionView(
  * Sessions that were just opened, in the same state where it can be copied, as clients see them: that is looked at once,
  * as a picture of each of thousands would hold up everybody. Where it fails they are
  * closed again, as nobody knows their ids.
+ * @throws Problem `body_too_large` where they would show more than one reply may
  */
 export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]): Session[] {
   try {
     const [first] = opened;
     const seen = first.variant.copyable ? sessionView(first).observation : undefined;
-    return opened.map(session => sessionView(session, seen));
+    let bytes = 0;
+    return opened.map(session => {
+      const view = sessionView(session, seen);
+      bytes += sizeOf(view.observation);
+      if (bytes > MAX_OBSERVATION_BYTES) throw tooMuchSeen(opened.length);
+      return view;
+    });
   } catch (error) {
     for (const session of opened) sessions.discard(session);
     throw error;
   }
+}
+
+function tooMuchSeen(count: number): Problem {
+  return new Problem(
+    'body_too_large',
+    `the first observations of ${count} sessions take more than the ${MAX_OBSERVATION_BYTES} bytes that one reply may have; nothing was opened: ask for fewer at once`,
+  );
 }
 
 export function sessionDetail(session: LiveSession): SessionDetail {

@@ -161,6 +161,9 @@ function refusedSeed(pointer: string, detail: string): Problem {
   return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }
 
+/** Most that a trajectory may take in memory, by estimate: there may be ten thousand large observations. */
+const MAX_TRAJECTORY_BYTES = 32 * 1024 * 1024;
+
 /**
  * Plays an episode again from its beginning and actions; others have their turn meanwhile.
  * @throws Problem `unsupported` when it comes out differently, which means that the environment does not keep to its seed
@@ -181,7 +184,9 @@ async function replay(
   let state = restart ? restart.state : await environment.reset(variant.config, random, episode.options);
   if (!restart && episode.dynamicsSeed !== undefined) random = Random.fromSeed(episode.dynamicsSeed);
   let step = restart?.step ?? 0;
-  const records: TrajectoryRecord[] = [{ type: 'reset', step, ...observe(state), info: {} }];
+  const first: TrajectoryRecord = { type: 'reset', step, ...observe(state), info: {} };
+  const records = [first];
+  let bytes = sizeOf(first);
   const actions = actionsOf(episode.log);
   let sliceEnd = performance.now() + SLICE_MS;
   for (const action of actions) {
@@ -191,7 +196,7 @@ async function replay(
     }
     const transition = await environment.step(state, action, random);
     state = transition.state;
-    records.push({
+    const record: TrajectoryRecord = {
       type: 'step',
       step: ++step,
       action,
@@ -200,7 +205,15 @@ async function replay(
       terminated: transition.terminated,
       truncated: isTruncated(variant, transition, step),
       info: transition.info,
-    });
+    };
+    bytes += sizeOf(record);
+    if (bytes > MAX_TRAJECTORY_BYTES) {
+      throw new Problem(
+        'unsupported',
+        `the first ${records.length} of ${actions.length} steps take more than the ${MAX_TRAJECTORY_BYTES} bytes that a trajectory may have`,
+      );
+    }
+    records.push(record);
   }
   if (JSON.stringify(state) !== JSON.stringify(episode.state)) {
     throw new Problem(

@@ -10,6 +10,7 @@ import { securePages } from '../access/security.ts';
 import { revalidateReplies } from '../replies/revalidation.ts';
 import { openApiDocument } from '../rest/openapi.ts';
 import { JSON_TYPE } from '../rest/route.ts';
+import { DOCS_THEME } from './docs-theme.ts';
 import { METRICS_TYPE } from './metrics.ts';
 
 const RETRY_AFTER_SECONDS = 5;
@@ -53,6 +54,6 @@ export async function addPages(
       mode: 'static',
       specification: { document: document as unknown as Parameters<typeof JSON.stringify>[0] },
     });
-    await pages.register(swaggerUi, { routePrefix: '/docs' });
+    await pages.register(swaggerUi, { routePrefix: '/docs', theme: DOCS_THEME });
   });
 }

@@ -64,27 +64,38 @@ export async function metricsText(own: Registry, siblings: SiblingWorkers | unde
   return AggregatorRegistry.aggregate([await own.getMetricsAsJSON(), ...(all as object[])]).metrics();
 }
 
-/**
- * The registry behind `/metrics`.
- * @param restarts of this process, where it is one of several
- * @param persistence of a server that has a data folder
- */
-export function createMetrics(
-  services: Services,
-  problemHandler: ProblemHandler,
-  requests: Iterable<RequestCount>,
-  sockets: () => number,
-  restarts?: number,
-  persistence?: PersistenceHealth,
-): Registry {
+/** What the metrics are read from. */
+export interface MetricSources {
+  readonly services: Pick<Services, 'sessions' | 'catalog'>;
+  readonly problemHandler: ProblemHandler;
+  readonly requests: Iterable<RequestCount>;
+  /** Open WebSocket connections. */
+  readonly sockets: () => number;
+  /** Of this process, where it is one of several. */
+  readonly restarts?: number;
+  /** Of a server that has a data folder. */
+  readonly persistence?: PersistenceHealth;
+}
+
+/** The registry behind `/metrics`. */
+export function createMetrics(sources: MetricSources): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const { sessions, catalog } = services;
-  const perEnvironment = (value: (counters: EnvironmentCounters) => number) => (): Sample[] =>
-    [...catalog.allCounters()].map(counters => ({
-      labels: { env_id: counters.envId },
-      value: value(counters),
-    }));
+  addProcessMetrics(registry, sources);
+  const { services, problemHandler, requests, persistence } = sources;
+  const metrics = [
+    ...sessionMetrics(services),
+    ...requestMetrics(problemHandler, requests),
+    ...latencyMetrics(services.catalog),
+    ...(persistence ? persistenceMetrics(persistence) : []),
+  ];
+  for (const metric of metrics) registry.registerMetric(metric);
+  return registry;
+}
+
+/** The version, the workers, and what this process holds at the moment. */
+function addProcessMetrics(registry: Registry, { services, sockets, restarts }: MetricSources): void {
+  const { sessions } = services;
   const gauge = (name: string, help: string, value: () => number) =>
     new Gauge({
       name,
@@ -123,7 +134,15 @@ export function createMetrics(
     () => sessions.bytes.used,
   );
   gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes);
-  const metrics = [
+}
+
+function sessionMetrics({ sessions, catalog }: MetricSources['services']): Metric[] {
+  const perEnvironment = (value: (counters: EnvironmentCounters) => number) => (): Sample[] =>
+    [...catalog.allCounters()].map(counters => ({
+      labels: { env_id: counters.envId },
+      value: value(counters),
+    }));
+  return [
     readMetric(
       'ragen_sessions_unsaved_total',
       'Sessions that turned out not to be storable.',
@@ -157,6 +176,11 @@ export function createMetrics(
     readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
       Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
     ),
+  ];
+}
+
+function requestMetrics(problemHandler: ProblemHandler, requests: Iterable<RequestCount>): Metric[] {
+  return [
     readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
       [...problemHandler.counts].map(([code, value]) => ({
         labels: { code, status: PROBLEMS[code].status },
@@ -173,6 +197,11 @@ export function createMetrics(
           value: count,
         })),
     ),
+  ];
+}
+
+function latencyMetrics(catalog: Services['catalog']): Metric[] {
+  return [
     readMetric(
       'ragen_operation_seconds',
       'Time of operations on sessions, by environment.',
@@ -198,10 +227,7 @@ export function createMetrics(
           histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
         ),
     ),
-    ...(persistence ? persistenceMetrics(persistence) : []),
   ];
-  for (const metric of metrics) registry.registerMetric(metric);
-  return registry;
 }
 
 /** How writes to the data folder fare. */

@@ -66,15 +66,21 @@ export function operationRoute(dispatcher: Dispatcher, compiled: CompiledOperati
 }
 
 /** Makes the reply of an operation's result. Texts of JSON end with a line break, so that the shell prompt after curl starts a new line. */
-function replier({ operation, serialize }: CompiledOperation): (result: unknown) => RestReply {
+function replier({ operation, serialize }: CompiledOperation): (result: unknown) => MaybePromise<RestReply> {
   const { status } = operation;
   if (status === NO_CONTENT) return () => ({ status, contentType: undefined, body: undefined });
-  return result => {
-    const representation = operation.represent?.(plainResult(result));
-    return representation
-      ? { status, contentType: representation.contentType, body: representation.body }
-      : { status, contentType: JSON_TYPE, body: `${serialize(result)}\n` };
-  };
+  const json = (result: unknown): RestReply => ({
+    status,
+    contentType: JSON_TYPE,
+    body: `${serialize(result)}\n`,
+  });
+  if (!operation.represent) return json;
+  return result =>
+    chain(operation.represent?.(plainResult(result)), representation =>
+      representation
+        ? { status, contentType: representation.contentType, body: representation.body }
+        : json(result),
+    );
 }
 
 /** Puts parameters, query, body and request key of a request into one object, as frames have it. */

@@ -3,8 +3,20 @@ import { type Address, formatAddress, parseAddress } from './address.ts';
 
 t.test('an address survives its way through a link', t => {
   const addresses: Address[] = [
-    { view: 'play', envId: 'me/Crossing-v0', preset: 'a b', seed: 0 },
-    { view: 'play', envId: 'Sokoban-v0', preset: undefined, seed: undefined },
+    { view: 'play', envId: 'me/Crossing-v0', preset: 'a b', seed: 0, format: undefined },
+    { view: 'play', envId: 'Sokoban-v0', preset: undefined, seed: undefined, format: undefined },
+    {
+      view: 'play',
+      envId: 'Sokoban-v0',
+      preset: undefined,
+      seed: 7,
+      format: 'structured',
+      config: { dim_room: [6, 6] },
+      wrappers: [{ name: 'time_limit' }],
+      options: { layout: '#?&=' },
+      actions: ['Up', 1, { x: null }],
+    },
+    { view: 'environments' },
     { view: 'watch', sessionId: 's1' },
     { view: 'watch', sessionId: undefined },
     { view: 'register', envId: 'me/Crossing-v0' },
@@ -19,5 +31,10 @@ t.test('anything else is the play view', t => {
     t.match(parseAddress(hash), { view: 'play', envId: undefined });
   t.match(parseAddress('#/play/%E0%A4%A'), { envId: '%E0%A4%A' }, 'a broken escape is left as it is');
   t.match(parseAddress('#/play/X-v0?seed=-1'), { seed: undefined });
+  t.match(parseAddress('#/play/X-v0?config=[1]&actions={}&options=%'), {
+    config: undefined,
+    actions: undefined,
+    options: undefined,
+  });
   t.end();
 });

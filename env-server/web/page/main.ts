@@ -1,18 +1,19 @@
 import { render } from 'preact';
-import { fill, h } from '../../../shared/web/element.ts';
+import { SiteHeader, type SitePage } from '../../../shared/web/header.ts';
 import { html } from '../../../shared/web/html.ts';
-import { ThemeButton } from '../../../shared/web/theme.ts';
-import { type Address, formatAddress, parseAddress } from './address.ts';
+import { type Address, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
 import { connectionBadge, connectionBanner } from './components/connection-badge.ts';
 import { tokenBar } from './components/token-bar.ts';
+import { EnvironmentsView } from './environments/environments-view.ts';
 import { PlayView } from './play/play-view.ts';
 import { RegisterView } from './register/register-view.ts';
 import { WatchView } from './watch/watch-view.ts';
 
-const NAMES: { readonly [view in Address['view']]: string } = {
+const NAMES: { readonly [view in Address['view']]: SitePage } = {
   play: 'Play',
   watch: 'Watch',
+  environments: 'Environments',
   register: 'Register',
 };
 
@@ -24,25 +25,23 @@ const announce = (text: string) => {
 };
 const views = {
   play: new PlayView(client, announce),
-  watch: new WatchView(client, request => {
-    history.pushState(null, '', formatAddress({ view: 'play', envId: request.envId }));
-    turnTo('play');
-    views.play.playOn(request);
-  }),
+  watch: new WatchView(client),
+  environments: new EnvironmentsView(client),
   register: new RegisterView(client),
 };
 let current: Address['view'] | undefined;
+const badge = connectionBadge(client.connection);
 
 /** Puts a view onto the page. */
 function turnTo(view: Address['view']): void {
   if (current !== undefined && current !== view) views[current].hide();
-  if (current !== view) fill(place('view'), views[view].element);
+  if (current !== view) place('view').replaceChildren(views[view].element);
+  if (current !== undefined && current !== view) scrollTo(0, 0);
   current = view;
   document.title = `${NAMES[view]} · ragen`;
-  for (const link of Array.from(place('views').querySelectorAll('a'))) {
-    if (link.dataset.view === view) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
-  }
+  const { runs } = document.documentElement.dataset;
+  render(html`<${SiteHeader} current=${NAMES[view]} server="" runs=${runs} />`, place('head'));
+  place('head').querySelector('.tools')?.prepend(badge);
 }
 
 function show(first: boolean): void {
@@ -55,28 +54,22 @@ function show(first: boolean): void {
     case 'watch':
       views.watch.show(address, first);
       break;
+    case 'environments':
+      views.environments.show(address, first);
+      break;
     case 'register':
       views.register.show(address, first);
   }
 }
 
-fill(
-  place('views'),
-  ...Object.entries(NAMES).map(([view, name]) =>
-    h('a', { href: formatAddress({ view: view as Address['view'] }), 'data-view': view }, name),
-  ),
-);
-const themePlace = h('span', {});
-render(html`<${ThemeButton} />`, themePlace);
-place('tools').append(connectionBadge(client.connection), themePlace);
 place('notices').append(
   connectionBanner(client.connection),
   tokenBar(client, () => show(true)),
 );
-
 place('skip').addEventListener('click', event => {
   event.preventDefault();
-  place('view').focus();
+  if (current === 'play') views.play.focus();
+  else place('view').focus();
 });
 let wasAway = false;
 client.connection.addEventListener('change', () => {

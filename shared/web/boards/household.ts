@@ -4,6 +4,7 @@ import { type BoardKind, has } from './board-kind.ts';
 import { actionButtons } from './panel.ts';
 
 interface HouseholdState {
+  readonly task: { readonly type: string; readonly thing: string; readonly receptacle: string };
   readonly room: string;
   /** The piece of furniture where the player stands; null in the middle of the room. */
   readonly at: string | null;
@@ -19,10 +20,12 @@ const GO_TO = 'go to ';
 /** A room of a household: its furniture, where the player is, what is in hand; furniture and actions are clickable. */
 export const household: BoardKind<HouseholdState> = {
   name: 'household',
-  fits: state => has(state, 'room', 'at', 'carries', 'receptacles', 'admissible'),
-  draw({ room, at, carries, report, receptacles, admissible }, context) {
+  fits: state => has(state, 'task', 'room', 'at', 'carries', 'receptacles', 'admissible'),
+  draw({ task, room, at, carries, report, receptacles, admissible }, context) {
+    const told = /^Task: (.+)$/m.exec(context.text ?? '')?.[1];
     const others = admissible.filter(action => !action.startsWith(GO_TO));
     return html`<div class="board-panel household">
+      <p class="question">${told ?? `${task.type.replaceAll('_', ' ')}: ${task.thing}, ${task.receptacle}`}</p>
       <p class="household-where">
         <span><span class="shop-label">Room</span> ${room}</span>
         <span><span class="shop-label">At</span> ${at ?? 'the middle of the room'}</span>

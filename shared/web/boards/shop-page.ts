@@ -76,7 +76,7 @@ function SearchBox({ act }: { readonly act: Act }): VNode {
   };
   return html`<form class="shop-search" role="search" onSubmit=${send}>
     <input
-      type="search" aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
+      type="search" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
       value=${words} onInput=${(event: InputEvent) => write((event.target as HTMLInputElement).value)}
       autocomplete="off"
     />

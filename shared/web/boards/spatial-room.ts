@@ -48,7 +48,9 @@ function map({ room: { size, things }, position: { row, col }, facing, question 
   const children = html`
     <rect class="joint" width=${size * CELL} height=${size * CELL} />
     <path class="floor" d=${squares(cellsOf(size, size), 0.5)} />
-    <path class="sight" d=${sight(size, x, y, facing)} />
+    <svg width=${size * CELL} height=${size * CELL} overflow="hidden">
+      <path class="sight" d=${sight(size, x, y, facing)} />
+    </svg>
     ${things.map(thing => html`<g key=${thing.name} class="thing">${label(thing)}</g>`)}
     <g class="piece" style=${{ transform: `translate(${x}px, ${y}px) rotate(${ANGLES[facing]}deg)` }}>
       <path class="arrow" d="M0-14 11 11 0 6.5-11 11z" />

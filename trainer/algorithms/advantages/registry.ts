@@ -51,6 +51,11 @@ export interface AdvantageSupport {
   readonly contextMode: 'full' | 'limited_multi_turn' | 'single_turn';
 }
 
+/** Whether an estimator takes episodes of one sequence alone. */
+export function needsWholeEpisodes(name: string): boolean {
+  return advantageEstimator(name).needs.includes('states');
+}
+
 /**
  * Refuses an estimator that the run cannot feed.
  * @throws RangeError with the reason and what would be right

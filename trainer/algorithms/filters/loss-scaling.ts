@@ -1,8 +1,8 @@
 import { FILTER_LOSS_SCALINGS, type FilterLossScaling } from './settings.ts';
 
 /**
- * Factor on the loss of a filtered batch, so that a step on few groups does not move as far as one on all of them:
- * none 1 · linear kept ratio · sqrt √(kept ratio). Goes into the sequences' `weight`.
+ * Factor on the advantages of a filtered batch, so that a step on few groups does not move as far as one on all of them:
+ * none 1 · linear kept ratio · sqrt √(kept ratio). Regularizers and value loss stay as they are.
  *
  * Source: RAGEN V2 `filter_loss_scaling`.
  * @throws RangeError for an unknown mode, listing the valid ones

@@ -7,6 +7,7 @@ const settings = {
   order: 'largest',
   mass: 'linear',
   includeZero: true,
+  epsilon: 0.01,
 } as const;
 
 t.test('groups within a factor of the best are kept', async t => {

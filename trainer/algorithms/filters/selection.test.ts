@@ -8,6 +8,7 @@ const settings: SelectionSettings = {
   order: 'largest',
   mass: 'linear',
   includeZero: true,
+  epsilon: 0.01,
 };
 
 t.test('defaults keep everything, zero scores go only when told', async t => {

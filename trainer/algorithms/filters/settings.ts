@@ -36,6 +36,7 @@ export const DEFAULT_FILTER_SETTINGS: FilterSettings = {
   order: 'largest',
   mass: 'linear',
   includeZero: true,
+  epsilon: 0.01,
 };
 
 /**

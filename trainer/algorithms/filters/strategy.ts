@@ -11,6 +11,8 @@ export interface StrategySettings {
   readonly order: FilterOrder;
   /** What p is a share of in `top_p`: the sum of the scores, or of their softmax. */
   readonly mass: FilterMass;
+  /** How far under p of the sum the groups kept by `top_p` may stay. */
+  readonly epsilon: number;
 }
 
 /**

@@ -7,6 +7,7 @@ const settings = {
   order: 'largest',
   mass: 'linear',
   includeZero: true,
+  epsilon: 0.01,
 } as const;
 
 t.test('a share counts all groups, also those dropped for a score of zero', async t => {

@@ -7,6 +7,7 @@ const linear = {
   order: 'largest',
   mass: 'linear',
   includeZero: true,
+  epsilon: 0.01,
 } as const;
 const softmax = { ...linear, mass: 'softmax' } as const;
 

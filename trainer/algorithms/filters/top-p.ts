@@ -1,11 +1,8 @@
 import { sortedPositions } from './sorting.ts';
 import type { StrategySettings } from './strategy.ts';
 
-/** How far under p·Σ the kept sum may stay, so that rounding does not demand one group more. */
-const LINEAR_SLACK = 0.01;
-
 /**
- * Nucleus selection of groups. `linear`: best first, keep adding until the kept scores reach p·Σ − 0.01; stops at a
+ * Nucleus selection of groups. `linear`: best first, keep adding until the kept scores reach p·Σ − ε; stops at a
  * score ≤ 0, and keeps none if the sum was not reached by then. `softmax`: the smallest set of best groups whose
  * softmax mass reaches p. p ≥ 1 keeps all.
  *
@@ -16,8 +13,8 @@ export function topP(scores: readonly number[], settings: StrategySettings): num
   return settings.mass === 'softmax' ? softmaxMass(scores, settings) : linearMass(scores, settings);
 }
 
-function linearMass(scores: readonly number[], { value, order }: StrategySettings): number[] {
-  const threshold = value * scores.reduce((sum, score) => sum + score, 0) - LINEAR_SLACK;
+function linearMass(scores: readonly number[], { value, order, epsilon }: StrategySettings): number[] {
+  const threshold = value * scores.reduce((sum, score) => sum + score, 0) - epsilon;
   const kept: number[] = [];
   let sum = 0;
   for (const position of sortedPositions(scores, order)) {

@@ -43,7 +43,7 @@ function checkOffPolicy({ name, kind }: PolicyLoss, offPolicy: OffPolicySettings
       `loss.off_policy.kind is ${offPolicy.kind}, but ${name} learns from given tokens and has no behavior policy: use none`,
     );
   }
-  if (offPolicy.kind === 'tis') {
+  if (offPolicy.kind === 'tis' || offPolicy.kind === 'sequence_tis') {
     if (!(offPolicy.cap > 0)) {
       throw new RangeError(`loss.off_policy.cap is ${offPolicy.cap}; it must be above 0 (2 is usual)`);
     }

@@ -12,6 +12,7 @@ const weights = (settings: Parameters<typeof offPolicyWeights>[1]) =>
 t.test('each correction bounds the weights its own way', async t => {
   t.same(weights({ kind: 'none' }), [2, 0.5, 0, 1]);
   t.same(weights({ kind: 'tis', cap: 1.5 }), [1.5, 0.5, 0, 1]);
+  t.same(weights({ kind: 'sequence_tis', cap: 1.5 }), [1, 1, 0, 1]);
   t.same(weights({ kind: 'icepop', low: 0.6, high: 3 }), [2, 0, 0, 1]);
 });
 
@@ -27,6 +28,7 @@ t.test('on-policy data has weight 1', async t => {
   for (const settings of [
     { kind: 'none' },
     { kind: 'tis', cap: 2 },
+    { kind: 'sequence_tis', cap: 2 },
     { kind: 'icepop', low: 0.5, high: 2 },
     { kind: 'geometric_mask', low: 0.9, high: 1.1 },
   ] as const) {

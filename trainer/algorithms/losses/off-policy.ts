@@ -17,6 +17,7 @@ export interface OffPolicyInput {
  * |---|---|---|
  * | `none` | w | AReaL (Fu et al., 2025), decoupled PPO |
  * | `tis` | min(w, cap) | truncated importance sampling (Yao et al., 2025) |
+ * | `sequence_tis` | min(Π w over the sequence, cap), for all its tokens | verl, `rollout_is_level: sequence` |
  * | `icepop` | w where low ≤ w ≤ high, else 0 | IcePop (Ring-1T, 2025) |
  * | `geometric_mask` | w, but 0 for the whole sequence if its geometric mean leaves low … high | verl, sequence rejection |
  *
@@ -33,6 +34,10 @@ export function offPolicyWeights(input: OffPolicyInput, settings: OffPolicySetti
     weights[t] = tokenWeight(Math.exp(logRatio), settings);
     logSum += logRatio;
     count++;
+  }
+  if (settings.kind === 'sequence_tis') {
+    const weight = Math.min(Math.exp(clampLogRatio(logSum)), settings.cap);
+    for (let t = 0; t < lossMask.length; t++) if (lossMask[t]) weights[t] = weight;
   }
   if (settings.kind === 'geometric_mask' && count > 0) {
     const mean = Math.exp(logSum / count);

@@ -6,12 +6,13 @@ export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 export const KL_ESTIMATORS = ['k1', 'k2', 'k3', 'abs'] as const;
 
 export type OffPolicyKind = (typeof OFF_POLICY_KINDS)[number];
-export const OFF_POLICY_KINDS = ['none', 'tis', 'icepop', 'geometric_mask'] as const;
+export const OFF_POLICY_KINDS = ['none', 'tis', 'sequence_tis', 'icepop', 'geometric_mask'] as const;
 
 /** Correction for tokens sampled by an older policy; see off-policy.ts. */
 export type OffPolicySettings =
   | { readonly kind: 'none' }
   | { readonly kind: 'tis'; readonly cap: number }
+  | { readonly kind: 'sequence_tis'; readonly cap: number }
   | { readonly kind: 'icepop'; readonly low: number; readonly high: number }
   | { readonly kind: 'geometric_mask'; readonly low: number; readonly high: number };
 

@@ -29,6 +29,8 @@ const FilterConfig = Type.Object(
     order: choice(FILTER_ORDERS, FILTER.order),
     mass: choice(FILTER_MASSES, FILTER.mass),
     include_zero: flag(FILTER.includeZero),
+    /** How far under p of the sum the groups kept by `top_p` may stay, so that rounding does not demand one more. */
+    selection_eps: notNegative(FILTER.epsilon),
     loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
     /** What makes the batch whole again; `none` trains on what is left. */
     fill: choice(['none', ...FILTER_FILLS], 'none'),
@@ -42,9 +44,9 @@ export const AlgorithmSettings = Type.Object(
   {
     advantage: choice(ADVANTAGES, 'gae'),
     gamma: share(ADVANTAGE.gamma),
-    /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`). */
+    /** λ between tokens of a turn, and λ from the end of one turn to the next (`gae`); null: the same. */
     lambda: share(ADVANTAGE.lambda),
-    turn_lambda: share(ADVANTAGE.lambda),
+    turn_lambda: orNull(share(ADVANTAGE.lambda)),
     high_level_gamma: share(ADVANTAGE.highLevelGamma),
     /** Weight of the step advantage in `gigpo`. */
     step_weight: notNegative(ADVANTAGE.stepWeight),
@@ -62,6 +64,8 @@ export const AlgorithmSettings = Type.Object(
     /** Episodes with a response that was cut off have no part in the loss. */
     overlong_mask: flag(false),
     reward_scale: notNegative(1),
+    /** Where the reward of a turn stands: at its last token, or with all others at the last token of the episode. */
+    reward_at: choice(['turns', 'last_turn'], 'turns'),
     reward_normalization: Type.Object(
       { grouping: choice(REWARD_GROUPINGS, 'state'), method: choice(REWARD_METHODS, 'identity') },
       section,
@@ -100,7 +104,7 @@ export const LossConfig = Type.Object(
     off_policy: Type.Object(
       {
         kind: choice(['auto', ...OFF_POLICY_KINDS], 'auto'),
-        /** Largest weight under `tis`. */
+        /** Largest weight under `tis` and `sequence_tis`. */
         cap: aboveZero(2),
         /** Range of weights under `icepop`, of their geometric mean under `geometric_mask`. */
         low: notNegative(0.5),

@@ -22,6 +22,8 @@ export const PolicySettings = Type.Object(
     initializer_range: aboveZero(0.02),
     /** Values are estimated: by a head on the trunk, or by the critic where there is one. */
     value_head: flag(true),
+    /** Reinforcement learning goes on with the optimizer's moments of the warm start, or of the checkpoint in `init`. */
+    keep_optimizer: flag(false),
     /** Estimates values with separate weights; null: the policy's trunk does. */
     critic: orNull(CriticSection),
     /** Learns adapters next to the model of `init`, which stays as it is; null: all weights. */

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import {
+  aboveZero,
   choice,
   count,
   flag,
@@ -94,6 +95,8 @@ export const ValidationSettings = Type.Object(
 export const TrackingSettings = Type.Object(
   {
     tensorboard: flag(true),
+    /** Floating-point operations that the machine can do, in 10¹² per second: what `perf/mfu` is a share of; null: no such metric. */
+    peak_tflops: orNull(aboveZero(1)),
     /** An offline run of Weights & Biases in the run's folder, for `wandb sync`. */
     wandb: orNull(
       Type.Object(

@@ -1,3 +1,4 @@
+import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -40,6 +41,7 @@ export class PlannedSource implements EpisodeSource {
   async #play(step: number, tags: ReturnType<typeof groupsPerTag>): Promise<PlayedGroups> {
     const { rollout, seed } = this.#settings;
     const groups = planGroups({
+      whole: needsWholeEpisodes(this.#settings.algorithm.advantage),
       tags,
       groupSize: rollout.group_size,
       firstSeed: this.#position.nextSeed,

@@ -1,3 +1,4 @@
+import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -32,6 +33,7 @@ export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan 
     const iteration = Math.floor(n / env_groups);
     if (known?.iteration !== iteration) {
       const groups = planGroups({
+        whole: needsWholeEpisodes(settings.algorithm.advantage),
         tags: groupsPerTag(settings, iteration + 1),
         groupSize: group_size,
         firstSeed: start_seed + iteration * env_groups,
@@ -119,6 +121,7 @@ export class StreamedSource implements EpisodeSource {
       'rollouter/environment_wait_s': perEpisode(counts.waits.environment),
       'rollouter/replayed_episodes': counts.replayedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
+      'rollouter/too_long_groups': counts.tooLongGroups,
       errored_rollouts: counts.erroredEpisodes,
       'rollouter/stale_groups_dropped': counts.staleGroups,
       'rollouter/idle_ratio': counts.idleShare,

@@ -74,7 +74,7 @@ export async function checkEpisode(
   watch.looks(state, true);
   findings.at(where);
   if (environment.spec.seedable !== false) {
-    await checkReplay(environment, settings, start, actions, results, findings);
+    await checkReplay(environment, settings, { start, actions, results }, findings);
   }
   await watch.call('no_exceptions', 'dispose', () => environment.dispose?.(state), 'dispose');
   return actions.length;
@@ -92,13 +92,17 @@ function shownState(environment: AnyEnvironment, state: Json): Json {
     : [environment.observe(state, 'text'), environment.observe(state, 'structured')];
 }
 
+interface PlayedEpisode {
+  readonly start: Json;
+  readonly actions: readonly Json[];
+  readonly results: readonly Transition<Json>[];
+}
+
 /** Plays the same actions again from the seed. */
 async function checkReplay(
   environment: AnyEnvironment,
   { config, options, seed, until = Number.POSITIVE_INFINITY }: EpisodeSettings,
-  start: Json,
-  actions: readonly Json[],
-  results: readonly Transition<Json>[],
+  { start, actions, results }: PlayedEpisode,
   findings: Findings,
 ): Promise<void> {
   const rng = Random.fromSeed(seed);

@@ -1,16 +1,13 @@
 import { Connection } from './connection.ts';
-import { curlLine } from './curl.ts';
+import type { CurlRequest } from './curl.ts';
 import type { ProblemReply, Schemas } from './wire.ts';
 
 /** A request and its reply, as the page shows them. */
 export interface Exchange {
-  readonly method: string;
-  readonly url: string;
-  readonly curl: string;
+  readonly request: CurlRequest;
   readonly status: number;
   readonly milliseconds: number;
-  /** Undefined for a reply without text. */
-  readonly reply: string | undefined;
+  readonly reply: string;
 }
 
 /** The server refused a request, or failed. */
@@ -70,18 +67,13 @@ export class Client extends EventTarget {
 
   /** @throws RequestFailed, ServerAway */
   async json<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
-    const { text } = await this.#send(method, path, options);
-    return text === undefined || text === '' ? (undefined as T) : JSON.parse(text);
+    const text = await this.#send(method, path, options);
+    return text === '' ? (undefined as T) : JSON.parse(text);
   }
 
   /** @throws RequestFailed, ServerAway */
   async text(path: string, options: RequestOptions = {}): Promise<string> {
-    return (await this.#send('GET', path, options)).text ?? '';
-  }
-
-  /** A picture; @throws RequestFailed, ServerAway */
-  async blob(path: string): Promise<Blob> {
-    return (await this.#send('GET', path, { quiet: true })).blob!;
+    return await this.#send('GET', path, options);
   }
 
   /**
@@ -96,21 +88,29 @@ export class Client extends EventTarget {
     return results;
   }
 
+  /** A WebSocket of this server, with the token where there is one. */
+  socket(): WebSocket {
+    const url = new URL('v1/ws', document.baseURI);
+    url.protocol = url.protocol.replace('http', 'ws');
+    const bytes = new TextEncoder().encode(this.token);
+    const token = btoa(String.fromCharCode(...bytes))
+      .replaceAll('+', '-')
+      .replaceAll('/', '_')
+      .replaceAll('=', '');
+    return new WebSocket(url, ['ragen.json', ...(token === '' ? [] : [`ragen.bearer.${token}`])]);
+  }
+
   #url(path: string): string {
     return new URL(path, document.baseURI).href;
   }
 
-  async #send(
-    method: string,
-    path: string,
-    { body, quiet, keepalive }: RequestOptions,
-  ): Promise<{ text?: string; blob?: Blob }> {
+  async #send(method: string, path: string, { body, quiet, keepalive }: RequestOptions): Promise<string> {
     const url = this.#url(path);
     const { token } = this;
     const text = body === undefined ? undefined : JSON.stringify(body);
     const started = performance.now();
     let response: Response;
-    let content: Blob;
+    let reply: string;
     try {
       response = await fetch(url, {
         method,
@@ -122,19 +122,15 @@ export class Client extends EventTarget {
           ...(token !== '' && { authorization: `Bearer ${token}` }),
         },
       });
-      content = await response.blob();
+      reply = await response.text();
     } catch (cause) {
       this.connection.lost();
       throw new ServerAway(cause);
     }
     this.connection.answered();
-    const isText = !content.type.startsWith('image/');
-    const reply = isText ? await content.text() : undefined;
     if (!quiet) {
       const exchange: Exchange = {
-        method,
-        url,
-        curl: curlLine({ method, url, body: text, authorized: token !== '' }),
+        request: { method, url, body: text, authorized: token !== '' },
         status: response.status,
         milliseconds: performance.now() - started,
         reply,
@@ -143,9 +139,9 @@ export class Client extends EventTarget {
     }
     if (!response.ok) {
       if (response.status === UNAUTHORIZED) this.dispatchEvent(new Event('unauthorized'));
-      throw new RequestFailed(problemOf(response, reply ?? ''));
+      throw new RequestFailed(problemOf(response, reply));
     }
-    return isText ? { text: reply } : { blob: content };
+    return reply;
   }
 }
 

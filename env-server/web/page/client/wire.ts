@@ -7,6 +7,7 @@ export type Environment = Schemas['Environment'];
 export type EnvironmentSummary = Schemas['EnvironmentSummary'];
 export type Session = Schemas['Session'];
 export type SessionDetail = Schemas['SessionDetail'];
+export type Replay = Schemas['Replay'];
 export type StepResult = Schemas['StepResult'];
 export type TrajectoryRecord = Schemas['TrajectoryRecord'];
 export type Observation = Schemas['Observation'];
@@ -19,3 +20,25 @@ export type ProblemReply = Pick<Schemas['Problem'], 'title' | 'detail' | 'status
 
 /** One thing that is wrong, with a JSON pointer to it in what was sent. */
 export type Violation = NonNullable<Schemas['Problem']['errors']>[number];
+
+/** A session as the WebSocket operation `watch` sends it. */
+export interface SessionCard {
+  readonly session_id: string;
+  readonly env_id: string;
+  readonly group_id: string | null;
+  readonly client: string;
+  readonly episode_id: string;
+  readonly step: number;
+  readonly max_episode_steps: number;
+  readonly return: number;
+  readonly terminated: boolean;
+  readonly truncated: boolean;
+  readonly failed: boolean;
+  readonly success: boolean;
+  /** The last one. */
+  readonly action?: unknown;
+  readonly text: string;
+  readonly structured?: unknown;
+  /** How the session ended; null while it is open. */
+  readonly ended: string | null;
+}

@@ -65,10 +65,18 @@ export class EnvironmentPicker {
       const isCurrent = link.dataset.env === envId;
       if (isCurrent) link.setAttribute('aria-current', 'page');
       else link.removeAttribute('aria-current');
-      if (isCurrent) link.scrollIntoView({ block: 'nearest' });
+      if (isCurrent) this.#reveal(link);
     }
     this.#summary.textContent = envId ?? 'Environments';
     if (!WIDE.matches) this.element.open = false;
+  }
+
+  /** Scrolls the list, and never the page, to a link. */
+  #reveal(link: HTMLElement): void {
+    const list = this.element.getBoundingClientRect();
+    const place = link.getBoundingClientRect();
+    if (place.bottom > list.bottom) this.element.scrollTop += place.bottom - list.bottom;
+    else if (place.top < list.top) this.element.scrollTop += place.top - list.top;
   }
 
   /** Asks the server for the list; what it gave, or undefined when it failed or somebody asked again meanwhile. */

@@ -2,6 +2,15 @@ import { fill, h } from '../../../../shared/web/element.ts';
 import { RequestFailed } from '../client/client.ts';
 import type { Violation } from '../client/wire.ts';
 
+/** What to do on this page about a problem, where the server's own words speak of its routes. */
+const PAGE_ADVICE: { readonly [code: string]: string } = {
+  environment_exists:
+    'An environment has this id already. Press Replace to put your definition in its place, or choose another id.',
+  builtin_environment: 'This id belongs to a built-in environment. Choose another id for yours.',
+  environment_in_use:
+    'Sessions of this environment are open. Wait until they end (Watch shows them), then press the button again.',
+};
+
 /** Where the checker names a line of a script. */
 export const LINE = /line (\d+)/;
 
@@ -54,7 +63,7 @@ export class ProblemNote {
     fill(
       this.element,
       h('p', { class: 'problem-title' }, title),
-      h('p', {}, detail),
+      h('p', {}, (code !== undefined && PAGE_ADVICE[code]) || detail),
       items.length > 0 && h('ul', {}, ...items),
       wait !== undefined && h('p', {}, `Try again in ${wait} s.`),
       h('p', { class: 'fine' }, `${status}${code ? ` ${code}` : ''}${trace ? ` · trace ${trace}` : ''}`),

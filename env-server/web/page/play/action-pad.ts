@@ -25,6 +25,8 @@ type ActionSpace = DiscreteSpace | TextSpace | { readonly type: 'Dict' | 'Json' 
 /** Ways to act, as the action space has them: buttons with keys, a field for text, or JSON. */
 export class ActionPad {
   readonly element: HTMLElement;
+  /** A field for any JSON, folded away; absent where the pad is one. */
+  readonly anything: HTMLElement | undefined;
   /** What the keys do, by their names. */
   readonly keys = new Map<string, Json>();
   readonly #act: (action: Json) => void;
@@ -38,7 +40,7 @@ export class ActionPad {
       { class: 'pad', role: 'group', 'aria-label': 'Actions' },
       this.#main(space, environment),
     );
-    if (space.type === 'Discrete' || space.type === 'Text') this.element.append(this.#anything(environment));
+    if (space.type === 'Discrete' || space.type === 'Text') this.anything = this.#anything(environment);
   }
 
   /** Where typing an action begins; undefined where actions are buttons. */

@@ -1,21 +1,15 @@
 import type { Json } from '../../../../shared/json.ts';
-import { h } from '../../../../shared/web/element.ts';
+import { fill, h } from '../../../../shared/web/element.ts';
+import type { PlayAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import type { Environment } from '../client/wire.ts';
+import type { Environment, WrapperChoice } from '../client/wire.ts';
 import { aboutEnvironment, rulesOf } from '../components/about-environment.ts';
-import { Episode, type PlaySetup } from './episode.ts';
+import { DEFAULT_SETUP, Episode, type PlaySetup } from './episode.ts';
 import { SetupPanel } from './setup-panel.ts';
 import { StartBar } from './start-bar.ts';
 
 /** What is to be played, and from where. */
-export interface PlayRequest {
-  readonly envId: string;
-  readonly preset?: string;
-  readonly seed?: number;
-  readonly setup?: PlaySetup;
-  /** Taken at once: an episode that was begun elsewhere. */
-  readonly actions?: readonly Json[];
-}
+export type PlayRequest = Omit<PlayAddress, 'view' | 'envId'> & { readonly envId: string };
 
 interface EnvironmentIntroOptions {
   /** The page's title, which focus may be on. */
@@ -31,19 +25,26 @@ export class EnvironmentIntro {
   readonly #envId: string;
   readonly #panel: SetupPanel;
   readonly #bar: StartBar;
-  readonly element: HTMLElement;
+  readonly #title: HTMLElement;
+  readonly #about = h('div', {});
+  readonly #rules = h('div', {});
+  readonly element = h('div', { class: 'lobby' });
+  /** Rules and settings, folded away. */
+  readonly more = h('div', { class: 'folded' });
+  #actions: readonly Json[];
 
   constructor(
     client: Client,
     environment: Environment,
-    { preset, seed, setup }: PlayRequest,
+    request: PlayRequest,
     { title, startOver, reset }: EnvironmentIntroOptions,
   ) {
     this.#client = client;
     this.#envId = environment.env_id;
+    this.#actions = request.actions ?? [];
+    this.#title = title;
     this.#panel = new SetupPanel(client, environment, () => startOver(this.#bar.seed));
-    this.#panel.preset = preset;
-    if (setup) this.#panel.adopt(setup);
+    this.#panel.adopt(setupOf(request));
     this.#bar = new StartBar(environment, {
       choose: name => {
         this.#panel.preset = name;
@@ -51,20 +52,39 @@ export class EnvironmentIntro {
       },
       reset,
     });
-    this.#bar.preset = preset ?? (setup?.config.preset as string | undefined);
-    this.#bar.seed = seed;
-    this.element = h(
-      'div',
-      { class: 'lobby' },
-      aboutEnvironment(environment, title),
-      this.#bar.element,
-      h('div', { class: 'folded' }, rulesOf(environment), this.#panel.element),
-    );
+    this.#bar.preset = request.preset;
+    this.#bar.seed = request.seed;
+    this.describe(environment);
+    fill(this.element, this.#about, this.#bar.element);
+    fill(this.more, this.#rules, this.#panel.element);
   }
 
-  /** Where this start can be found again. */
-  get address() {
-    return { view: 'play' as const, envId: this.#envId, preset: this.#bar.preset, seed: this.#bar.seed };
+  /** Tells the task as it is under the configuration that is played. */
+  describe(environment: Environment): void {
+    fill(this.#about, aboutEnvironment(environment, this.#title));
+    fill(this.#rules, rulesOf(environment));
+  }
+
+  /** The start is another one: what was done before belongs to it no more. */
+  forgetActions(): void {
+    this.#actions = [];
+  }
+
+  /** Where this start can be found again, with the actions that were taken before the visitor came. */
+  get address(): PlayAddress {
+    const { config, wrappers, options, format } = this.#panel.setup;
+    const { preset: _preset, ...changes } = config;
+    return {
+      view: 'play',
+      envId: this.#envId,
+      preset: this.#bar.preset,
+      seed: this.#bar.seed,
+      config: changes,
+      wrappers: wrappers as unknown as Json[],
+      options,
+      format: format === DEFAULT_SETUP.format ? undefined : format,
+      actions: this.#actions,
+    };
   }
 
   /** The seed of the episode that is played. */
@@ -89,4 +109,13 @@ export class EnvironmentIntro {
     if (actions.length > 0) await episode.repeat(actions);
     return episode;
   }
+}
+
+function setupOf({ preset, config = {}, wrappers = [], options = {}, format }: PlayRequest): PlaySetup {
+  return {
+    config: preset === undefined ? config : { preset, ...config },
+    wrappers: wrappers as unknown as WrapperChoice[],
+    options,
+    format: format ?? DEFAULT_SETUP.format,
+  };
 }

@@ -4,10 +4,11 @@ import { formatAddress } from '../address.ts';
 import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
 import { SerialQueue } from '../client/serial-queue.ts';
 import type { Environment } from '../client/wire.ts';
-import { Board } from '../components/board.ts';
+import { BoardView } from '../components/board.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { stepReport } from '../components/step-report.ts';
 import { ActionPad } from './action-pad.ts';
+import { EndBanner } from './end-banner.ts';
 import { EnvironmentIntro, type PlayRequest } from './environment-intro.ts';
 import type { Episode, PlayedStep } from './episode.ts';
 import { keyOf } from './keys.ts';
@@ -31,13 +32,33 @@ interface EpisodeViewOptions {
   readonly onchange: (moves: readonly PlayedStep[]) => void;
 }
 
+/** After so long without a reply the page says that it waits, in milliseconds. */
+const PENDING_AFTER_MS = 250;
+/** What has keys that mean something else. */
+const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable]';
+/** Boards that are as wide as there is room, with the controls below. */
+const WIDE_BOARDS: ReadonlySet<string> = new Set([
+  'shop-page',
+  'household',
+  'sudoku',
+  'spatial-room',
+  'choice-question',
+  'tried-question',
+  'searched-question',
+  'countdown',
+  'proof',
+  'program',
+  'bandit',
+  'plain-text',
+]);
+
 /** Where an environment is played. Owns the episode that is under way. */
 export class EpisodeView {
   readonly #client: Client;
   readonly #options: EpisodeViewOptions;
   readonly #title = h('h1', { tabindex: -1 });
   readonly #note = new ProblemNote();
-  readonly #board = new Board();
+  readonly #board = new BoardView();
   readonly #undo = h(
     'button',
     { type: 'button', 'aria-keyshortcuts': UNDO_KEY, onclick: () => this.#goBack() },
@@ -45,42 +66,50 @@ export class EpisodeView {
     h('kbd', { 'aria-hidden': 'true' }, '⌫'),
   );
   readonly #undoProblem = h('p', { class: 'hint', id: newId() });
-  readonly #actions = h('div', {});
+  readonly #actions = h('div', { class: 'pad-place' });
+  readonly #end = h('div', { class: 'end-place' });
+  readonly #anything = h('div', {});
   readonly #guidance = h('div', {});
+  readonly #pending = h('p', { class: 'pending', role: 'status' });
+  readonly #loading = h('div', { class: 'play loading', hidden: true }, h('p', {}, 'Opening a session …'));
   readonly #play = h(
     'div',
     { class: 'play', hidden: true },
-    this.#board.element,
-    this.#actions,
+    this.#board.figures,
+    h(
+      'div',
+      { class: 'play-body' },
+      this.#board.focusTarget,
+      h('div', { class: 'controls' }, this.#actions, this.#end),
+    ),
+    h('div', { class: 'turns' }, this.#undo, this.#guidance, this.#pending),
     this.#note.element,
-    this.#board.infoElement,
-    h('div', { class: 'turns' }, this.#undo, this.#guidance),
     this.#undoProblem,
-    h('p', { class: 'hint' }, 'Keys act while the focus is in this part of the page and not in a field.'),
   );
   readonly #before = h('div', {});
+  readonly #after = h('div', { class: 'stage-more' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
-    {
-      class: 'stage',
-      'aria-label': 'Play',
-      tabindex: -1,
-      onkeydown: (event: KeyboardEvent) => this.#press(event),
-    },
-    this.#loadNote.element,
+    { class: 'stage', 'aria-label': 'Play', tabindex: -1 },
     this.#before,
+    this.#loadNote.element,
+    this.#loading,
     this.#play,
+    this.#after,
   );
   #lobby: EnvironmentIntro | undefined;
   #pad: ActionPad | undefined;
   #guide: PolicyControls | undefined;
+  #banner: EndBanner | undefined;
   #episode: Episode | undefined;
   /** The session ended on the server; the next start opens another one. */
   #gone = false;
   /** Episodes that the server was asked for; the last one counts. */
   #beginning = 0;
   #waiting = 0;
+  /** Things under way that the visitor waits for. */
+  #underWay = 0;
   readonly #queue = new SerialQueue();
   #turn = 0;
 
@@ -99,7 +128,9 @@ export class EpisodeView {
     const turn = this.#turn;
     this.#title.textContent = request.envId;
     fill(this.#before, this.#title);
+    fill(this.#after);
     this.#loadNote.clear();
+    this.#loading.hidden = false;
     try {
       const path = environmentPath(request.envId);
       const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
@@ -110,11 +141,13 @@ export class EpisodeView {
         reset: seed => this.#reset(seed),
       });
       fill(this.#before, this.#lobby.element);
+      fill(this.#after, this.#board.textElement, this.#board.infoElement, this.#anything, this.#lobby.more);
       await this.#begin(this.#lobby, request.seed, request.actions);
     } catch (error) {
       if (turn === this.#turn) this.#loadNote.show(error);
     }
-    if (focus && turn === this.#turn) this.#focus();
+    if (turn === this.#turn) this.#loading.hidden = true;
+    if (focus && turn === this.#turn) this.focus();
   }
 
   /** Ends the episode and its session. */
@@ -126,7 +159,9 @@ export class EpisodeView {
     this.#lobby = undefined;
     this.#pad = undefined;
     this.#play.hidden = true;
+    this.#loading.hidden = true;
     fill(this.#actions);
+    fill(this.#end);
     if (episode && !this.#gone) {
       // The session would expire anyway, and the visitor has left it.
       episode.close().catch(() => {});
@@ -134,8 +169,9 @@ export class EpisodeView {
   }
 
   /** To where it is played, or to the title of what cannot be. */
-  #focus(): void {
-    const target = this.#episode ? (this.#pad?.field ?? this.#board.focusTarget) : this.#title;
+  focus(): void {
+    const onBoard = this.#board.focusTarget.querySelector<HTMLElement>('[data-board-focus]:not(:disabled)');
+    const target = this.#episode ? (onBoard ?? this.#pad?.field ?? this.#board.focusTarget) : this.#title;
     target.focus({ preventScroll: true });
   }
 
@@ -182,13 +218,28 @@ export class EpisodeView {
       say: this.#options.announce,
       fail: error => this.#fail(error),
     });
+    this.#banner = new EndBanner(environment, {
+      again: () => this.#startAgain(undefined),
+      sameLevel: () => this.#startAgain(this.#episode?.session.seed ?? undefined),
+      nextSeed: () => this.#startAgain((this.#episode?.session.seed ?? -1) + 1),
+    });
+    this.#lobby!.describe(environment);
     fill(this.#actions, this.#pad.element);
+    fill(this.#anything, this.#pad.anything);
+    fill(this.#end, this.#banner.element);
     fill(this.#guidance, this.#guide.element);
     this.#play.hidden = false;
     this.#refresh();
   }
 
+  /** From the end of an episode to the next one, with the focus where it is played. */
+  async #startAgain(seed: number | undefined): Promise<void> {
+    await this.#reset(seed);
+    this.focus();
+  }
+
   async #reset(seed: number | undefined): Promise<void> {
+    this.#lobby?.forgetActions();
     if (this.#gone || !this.#episode || this.#beginning > 0) {
       await this.#startOver(seed);
       return;
@@ -200,10 +251,12 @@ export class EpisodeView {
 
   /** Takes an action when those before it are done; true while the episode goes on. */
   #act(action: Json): Promise<boolean> {
-    if (this.#waiting >= MAX_WAITING) return Promise.resolve(false);
+    // A key that comes late, or is held down, is no mistake.
+    if (this.#waiting >= MAX_WAITING || this.#episode?.isOver) return Promise.resolve(false);
     this.#waiting++;
     return this.#queue.take(async () => {
       this.#waiting--;
+      if (this.#episode?.isOver) return false;
       const before = this.#episode?.moves.length;
       if (!(await this.#attempt(episode => episode.step(action)))) return false;
       if (this.#episode) this.#options.announce(stepReport(this.#episode));
@@ -226,11 +279,14 @@ export class EpisodeView {
   async #attempt(work: (episode: Episode) => Promise<void>): Promise<boolean> {
     const episode = this.#episode;
     if (!episode) return false;
+    const done = this.#wait();
     try {
       await work(episode);
     } catch (error) {
       if (episode === this.#episode) this.#fail(error);
       return false;
+    } finally {
+      done();
     }
     if (episode !== this.#episode) return false;
     this.#note.clear();
@@ -245,11 +301,25 @@ export class EpisodeView {
     this.#note.element.append(h('p', {}, 'Reset opens a new session.'));
   }
 
-  #press(event: KeyboardEvent): void {
+  /** Says that the page waits, if it takes long. @returns to be called when it is done */
+  #wait(): () => void {
+    this.#underWay++;
+    const timer = setTimeout(() => {
+      this.#pending.textContent = 'Waiting for the server …';
+    }, PENDING_AFTER_MS);
+    return () => {
+      clearTimeout(timer);
+      this.#underWay--;
+      if (this.#underWay === 0) this.#pending.textContent = '';
+    };
+  }
+
+  /** A key that was pressed anywhere on the page. */
+  press(event: KeyboardEvent): void {
     const { target } = event;
-    if (target instanceof Element && target.matches('input, textarea, select, summary')) return;
+    if (event.defaultPrevented || (target instanceof Element && target.closest(OWN_KEYS))) return;
     const name = keyOf(event);
-    if (name === undefined) return;
+    if (name === undefined || !this.#episode) return;
     const action = this.#pad?.keys.get(name);
     if (action !== undefined) this.#act(action);
     else if (name === UNDO_KEY) this.#goBack();
@@ -262,28 +332,29 @@ export class EpisodeView {
     const episode = this.#episode!;
     const { environment, session, moves } = episode;
     const last = moves.at(-1);
+    const hadFocus = this.element.contains(document.activeElement);
     this.#board.show({
       step: moves.length,
       steps: environment.max_episode_steps,
       observation: episode.observation,
+      structured: episode.structured,
       totalReward: episode.totalReward,
       info: {},
       ...last,
+      ...(!episode.isOver && { act: action => void this.#act(action) }),
     });
+    this.#play.dataset.wide = String(WIDE_BOARDS.has(this.#board.kind));
+    this.#actions.inert = episode.isOver;
+    this.#guidance.inert = episode.isOver;
+    this.#play.dataset.over = String(episode.isOver);
+    if (episode.isOver) this.#banner?.show(episode, episode.isDefault, hadFocus);
+    else this.#banner?.hide();
     this.#lobby!.seed = session.seed ?? undefined;
     history.replaceState(null, '', formatAddress(this.#lobby!.address));
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);
-    this.#paint(episode);
-  }
-
-  async #paint(episode: Episode): Promise<void> {
-    const picture = episode.environment.capabilities.render ? episode.picture() : undefined;
-    try {
-      await this.#board.paint(episode.moves.length, picture);
-    } catch (error) {
-      if (episode === this.#episode) this.#fail(error);
-    }
+    // What had the focus on the board is there no more: it stays in the board.
+    if (hadFocus && document.activeElement === document.body) this.focus();
   }
 }

@@ -51,6 +51,8 @@ export class Episode {
   readonly environment: Environment;
   readonly #setup: PlaySetup;
   session: Session;
+  /** The state as plain data. */
+  structured: unknown;
   moves: PlayedStep[] = [];
   /** Snapshots by the number of steps taken before them; undefined where there is none. */
   #snapshots: Promise<string | undefined>[] = [];
@@ -79,6 +81,7 @@ export class Episode {
     const session = await create(client, environment.env_id, setup, seed);
     const episode = new Episode(client, environment, setup, session);
     episode.#rememberHere();
+    await episode.#look();
     return episode;
   }
 
@@ -104,6 +107,7 @@ export class Episode {
     if (result.step === this.moves.length + 1) this.moves.push({ ...result, action });
     else await this.#catchUp();
     this.#rememberHere();
+    await this.#look();
   }
 
   /** Goes back by one step. */
@@ -117,6 +121,7 @@ export class Episode {
     this.moves.length = before;
     this.#snapshots.length = before + 1;
     this.session = before === 0 ? session : { ...session, observation: this.session.observation };
+    await this.#look();
   }
 
   /** @param seed drawn by the server when absent */
@@ -136,6 +141,7 @@ export class Episode {
     this.moves = [];
     this.#snapshots = [];
     this.#rememberHere();
+    await this.#look();
   }
 
   /** Takes actions that were taken before, unseen. @throws RequestFailed when one is refused */
@@ -148,6 +154,7 @@ export class Episode {
     }
     await this.#catchUp();
     this.#rememberHere();
+    await this.#look();
   }
 
   /** What a reference policy would do now; undefined when nothing useful is left. */
@@ -159,9 +166,30 @@ export class Episode {
     return actions[0] as Json | undefined;
   }
 
-  /** The state as a PNG. */
-  picture(): Promise<Blob> {
-    return this.#client.blob(this.#path('render?mode=png'));
+  /** Whether it takes no more actions. */
+  get isOver(): boolean {
+    const last = this.moves.at(-1);
+    return last !== undefined && (last.terminated || last.truncated) && !this.#goesOn;
+  }
+
+  /** Under the wrapper that begins the next episode by itself nothing ends. */
+  get #goesOn(): boolean {
+    return this.#setup.wrappers.some(({ name }) => name === 'auto_reset');
+  }
+
+  /** Whether it is played as the environment comes, so that it compares with what others reach. */
+  get isDefault(): boolean {
+    const { config, wrappers, options } = this.#setup;
+    return isEmpty(config) && wrappers.length === 0 && isEmpty(options);
+  }
+
+  get setup(): PlaySetup {
+    return this.#setup;
+  }
+
+  /** Asks how the state is as plain data. */
+  async #look(): Promise<void> {
+    this.structured = await this.#client.json('GET', this.#path('render?mode=structured'), { quiet: true });
   }
 
   /** The episode so far as JSON Lines. */
@@ -220,7 +248,7 @@ export async function readTrajectory(client: Client, sessionId: string): Promise
 }
 
 /** A record of a trajectory as a step that was taken. */
-export function moveOf(record: TrajectoryRecord): PlayedStep {
+export function moveOf(record: Pick<TrajectoryRecord, keyof PlayedStep>): PlayedStep {
   const { action, observation, reward = 0, terminated = false, truncated = false, info } = record;
   return { action: action as Json, observation, reward, terminated, truncated, info };
 }

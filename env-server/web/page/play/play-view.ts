@@ -1,12 +1,11 @@
 import { h } from '../../../../shared/web/element.ts';
-import type { Address } from '../address.ts';
+import type { PlayAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
 import { EnvironmentPicker } from '../components/environment-picker.ts';
-import { exchangePanel } from '../components/exchange-panel.ts';
 import { ProblemNote } from '../components/problem-note.ts';
+import { requestLog } from '../components/request-log.ts';
 import { Transcript } from '../components/transcript.ts';
 import type { View } from '../view.ts';
-import type { PlayRequest } from './environment-intro.ts';
 import { EpisodeView } from './episode-view.ts';
 
 /** Pick an environment, play it, see what went over the wire. */
@@ -28,12 +27,12 @@ export class PlayView implements View<'play'> {
     this.element = h(
       'div',
       { class: 'play-view' },
-      this.#picker.element,
       this.#episodeView.element,
+      this.#picker.element,
       h(
         'div',
         { class: 'side' },
-        exchangePanel(client),
+        requestLog(client),
         h(
           'section',
           { class: 'panel', 'aria-labelledby': 'steps-title' },
@@ -55,30 +54,28 @@ export class PlayView implements View<'play'> {
     addEventListener('pagehide', () => this.#episodeView.close());
   }
 
-  async show({ envId, preset, seed }: Address & { view: 'play' }, first: boolean): Promise<void> {
+  async show({ view: _view, envId, ...start }: PlayAddress, _first: boolean): Promise<void> {
+    document.addEventListener('keydown', this.#press);
     const turn = ++this.#turn;
     const listed = this.#picker.load();
     const chosen = envId ?? (await listed)?.[0]?.env_id;
-    if (chosen !== undefined && turn === this.#turn)
-      await this.#play({ envId: chosen, preset, seed }, !first);
-  }
-
-  /** Goes on with an episode that was begun elsewhere. */
-  async playOn(request: PlayRequest): Promise<void> {
-    this.#turn++;
-    await Promise.all([this.#picker.load(), this.#play(request, true)]);
+    if (chosen === undefined || turn !== this.#turn) return;
+    this.#picker.current = chosen;
+    await this.#episodeView.open({ envId: chosen, ...start }, true);
   }
 
   hide(): void {
+    document.removeEventListener('keydown', this.#press);
     this.#turn++;
     this.#episodeView.close();
   }
 
-  /** @param focus whether the visitor asked for it */
-  async #play(request: PlayRequest, focus: boolean): Promise<void> {
-    this.#picker.current = request.envId;
-    await this.#episodeView.open(request, focus);
+  /** To the board. */
+  focus(): void {
+    this.#episodeView.focus();
   }
+
+  readonly #press = (event: KeyboardEvent): void => this.#episodeView.press(event);
 
   async #save(): Promise<void> {
     await this.#saveNote.around(async () => {

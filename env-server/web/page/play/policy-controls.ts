@@ -2,8 +2,8 @@ import type { Json } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
 import type { Environment } from '../client/wire.ts';
 
-/** Slow enough to follow with the eye. */
-const PACE_MS = 350;
+/** Pauses between two steps, in milliseconds. */
+const SPEEDS = { slow: 900, normal: 350, fast: 90 } as const;
 
 interface Player {
   /** What a policy would do now; undefined when nothing useful is left. */
@@ -20,6 +20,11 @@ export class PolicyControls {
   readonly #policies: HTMLSelectElement;
   readonly #once: HTMLButtonElement;
   readonly #on: HTMLButtonElement;
+  readonly #speeds = h(
+    'select',
+    { id: newId() },
+    ...Object.keys(SPEEDS).map(name => h('option', { selected: name === 'normal' }, name)),
+  );
   readonly element: HTMLElement;
   #playing = false;
 
@@ -48,6 +53,8 @@ export class PolicyControls {
             this.#policies,
             this.#once,
             this.#on,
+            h('label', { for: this.#speeds.id }, 'Speed'),
+            this.#speeds,
           );
     this.stop();
   }
@@ -62,10 +69,14 @@ export class PolicyControls {
     this.#on.textContent = 'Play on';
   }
 
+  get #pauseMs(): number {
+    return SPEEDS[this.#speeds.value as keyof typeof SPEEDS];
+  }
+
   async #play(): Promise<void> {
     this.#playing = true;
     this.#on.textContent = 'Stop';
-    while (this.#playing && (await this.#step())) await new Promise(done => setTimeout(done, PACE_MS));
+    while (this.#playing && (await this.#step())) await new Promise(done => setTimeout(done, this.#pauseMs));
     this.stop();
   }
 

@@ -3,9 +3,9 @@ import type { Address } from '../address.ts';
 import { type Client, environmentPath } from '../client/client.ts';
 import { SerialQueue } from '../client/serial-queue.ts';
 import type { Registration, Schemas } from '../client/wire.ts';
-import { exchangePanel } from '../components/exchange-panel.ts';
 import { NotJson } from '../components/json-field.ts';
 import { ProblemNote } from '../components/problem-note.ts';
+import { requestLog } from '../components/request-log.ts';
 import type { View } from '../view.ts';
 import { type DefinitionDraft, DefinitionEditor } from './definition-editor.ts';
 import { registrationReport } from './registration-report.ts';
@@ -100,7 +100,7 @@ export class RegisterView implements View<'register'> {
           this.#report,
           this.#problem.element,
         ),
-        exchangePanel(client),
+        requestLog(client),
       ),
     );
   }

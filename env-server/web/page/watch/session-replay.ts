@@ -1,36 +1,36 @@
-import type { Json, JsonObject } from '../../../../shared/json.ts';
+import type { Json } from '../../../../shared/json.ts';
 import { h, newId } from '../../../../shared/web/element.ts';
-import { formatAddress } from '../address.ts';
+import { formatAddress, type PlayAddress } from '../address.ts';
 import { type Client, environmentPath, sessionPath } from '../client/client.ts';
-import { Poll } from '../client/poll.ts';
-import type { Environment, SessionDetail, TrajectoryRecord } from '../client/wire.ts';
-import { Board } from '../components/board.ts';
+import { SessionFeed } from '../client/session-feed.ts';
+import type { Environment, Replay } from '../client/wire.ts';
+import { BoardView } from '../components/board.ts';
 import { formatNumber, formatValue } from '../components/format.ts';
 import { ProblemNote } from '../components/problem-note.ts';
 import { Transcript } from '../components/transcript.ts';
-import type { PlayRequest } from '../play/environment-intro.ts';
-import { moveOf, readTrajectory } from '../play/episode.ts';
-import { ReplayFrames } from './replay-frames.ts';
+import { moveOf } from '../play/episode.ts';
 
-const LOOK_MS = 1000;
-const PACE_MS = 500;
+const PACE_MS = 600;
+/** Between two questions for new steps, in milliseconds. */
+const LOOK_MS = 700;
 
-/** A session that somebody plays: followed live, or stepped through. */
+type ReplayRecord = Replay['records'][number];
+
+/** One session step by step: live as it is played, or through its past, for a minute after its end, too. */
 export class SessionReplay {
   readonly #client: Client;
   readonly #sessionId: string;
-  readonly #playOnHere: (request: PlayRequest) => void;
-  readonly #board = new Board();
-  readonly #transcript = new Transcript();
-  readonly #note = new ProblemNote();
-  readonly #pictureNote = new ProblemNote();
   readonly #title = h('h1', { tabindex: -1 });
   readonly #about = h('p', { class: 'fine' });
+  readonly #note = new ProblemNote();
+  readonly #board = new BoardView();
+  readonly #said = h('pre', { class: 'said', tabindex: 0, role: 'region', 'aria-label': 'Action in full' });
+  readonly #transcript = new Transcript();
   readonly #follow = h('input', {
     id: newId(),
     type: 'checkbox',
     checked: true,
-    onchange: () => this.#goTo(this.#last),
+    onchange: () => this.#follow.checked && this.#goTo(this.#last),
   });
   readonly #slider = h('input', {
     id: newId(),
@@ -45,28 +45,33 @@ export class SessionReplay {
     { type: 'button', onclick: () => (this.#timer ? this.#pause() : this.#playOn()) },
     'Replay',
   );
-  readonly #carryOver = h(
-    'button',
-    { type: 'button', disabled: true, onclick: () => this.#playOnHere(this.#carriedOver()) },
-    'Play on from here',
-  );
-  readonly #poll = new Poll(LOOK_MS, () => this.#look());
+  readonly #carryOver = h('a', { class: 'button primary' }, 'Play on from here');
+  readonly #feed: SessionFeed;
   readonly element: HTMLElement;
-  #session: SessionDetail | undefined;
-  #hasPictures = false;
-  #records: readonly TrajectoryRecord[] = [];
+  #session: Replay['session'] | undefined;
+  #records: ReplayRecord[] = [];
   #position = 0;
-  #film: ReplayFrames | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
+  #looking = false;
+  #again = false;
+  #stopped = false;
 
-  /** @param playOn carries an episode over into a session of the visitor's own */
-  constructor(client: Client, sessionId: string, playOn: (request: PlayRequest) => void) {
+  constructor(client: Client, sessionId: string) {
     this.#client = client;
     this.#sessionId = sessionId;
-    this.#playOnHere = playOn;
-    this.#title.textContent = `Session ${sessionId}`;
+    this.#title.textContent = 'Session';
+    this.#feed = new SessionFeed(
+      client,
+      cards => {
+        const card = cards.find(({ session_id: id }) => id === sessionId);
+        const { episode_id: episode, step, ended } = this.#session ?? {};
+        if (card && (card.episode_id !== episode || card.step !== step || card.ended !== ended)) this.#look();
+      },
+      () => {},
+    );
     const button = (text: string, position: () => number) =>
       h('button', { type: 'button', onclick: () => this.#choose(position()) }, text);
+    this.#carryOver.hidden = true;
     this.element = h(
       'section',
       { class: 'replay', 'aria-label': 'Session' },
@@ -80,8 +85,8 @@ export class SessionReplay {
         h(
           'div',
           { class: 'play' },
-          this.#board.element,
-          this.#pictureNote.element,
+          this.#board.figures,
+          this.#board.focusTarget,
           h('div', { class: 'slider' }, h('label', { for: this.#slider.id }, 'Step'), this.#slider),
           h(
             'div',
@@ -92,69 +97,88 @@ export class SessionReplay {
             button('Next', () => this.#position + 1),
             button('Last', () => this.#last),
             h('span', { class: 'check' }, this.#follow, h('label', { for: this.#follow.id }, 'Follow live')),
-          ),
-          this.#board.infoElement,
-          h('p', {}, this.#carryOver),
-          h(
-            'p',
-            { class: 'hint' },
-            'In a session of your own; this one stays as it is. Watching keeps it from expiring.',
+            this.#carryOver,
           ),
         ),
         h(
-          'section',
-          { class: 'panel', 'aria-labelledby': 'replay-steps' },
-          h('div', { class: 'panel-head' }, h('h2', { id: 'replay-steps' }, 'Steps up to here')),
-          this.#transcript.element,
+          'div',
+          { class: 'side' },
+          h('section', { class: 'panel', 'aria-label': 'Action' }, h('h2', {}, 'Action'), this.#said),
+          h(
+            'section',
+            { class: 'panel', 'aria-labelledby': 'replay-steps' },
+            h('div', { class: 'panel-head' }, h('h2', { id: 'replay-steps' }, 'Steps up to here')),
+            this.#transcript.element,
+          ),
+          this.#board.textElement,
+          this.#board.infoElement,
         ),
       ),
     );
   }
 
   start(): void {
-    this.#poll.start();
+    this.#look().then(() => {
+      const { env_id, group_id } = this.#session ?? {};
+      if (!this.#stopped && this.#session?.ended === null)
+        this.#feed.start({ env_id, group_id: group_id ?? undefined });
+    });
   }
 
   stop(): void {
-    this.#poll.stop();
+    this.#stopped = true;
+    this.#feed.stop();
     this.#pause();
-    this.#film?.close();
   }
 
   get #last(): number {
     return Math.max(0, this.#records.length - 1);
   }
 
+  /** Asks for the steps that are new; one question at a time, with a pause after it. */
   async #look(): Promise<void> {
-    await this.#note.around(async () => {
-      const session = await this.#client.json<SessionDetail>('GET', sessionPath(this.#sessionId), {
-        quiet: true,
-      });
-      const known = this.#session;
-      if (known?.episode_id === session.episode_id && known.step === session.step) return;
-      if (!known) await this.#introduce(session);
-      this.#records = await readTrajectory(this.#client, this.#sessionId);
-      if (known?.episode_id !== session.episode_id) {
-        this.#film?.close();
-        this.#film = new ReplayFrames(this.#client, session);
-        this.#position = 0;
-      }
-      this.#session = session;
-      this.#carryOver.disabled = false;
-      this.#goTo(this.#follow.checked ? this.#last : Math.min(this.#position, this.#last));
+    if (this.#looking) {
+      this.#again = true;
+      return;
+    }
+    this.#looking = true;
+    await this.#note.around(() => this.#read());
+    setTimeout(() => {
+      this.#looking = false;
+      if (!this.#again || this.#stopped) return;
+      this.#again = false;
+      this.#look();
+    }, LOOK_MS);
+  }
+
+  async #read(): Promise<void> {
+    const known = this.#session;
+    let replay = await this.#ask(this.#records.length === 0 ? 0 : this.#records.at(-1)!.step + 1);
+    if (known && replay.session.episode_id !== known.episode_id) {
+      this.#records = [];
+      this.#position = 0;
+      replay = await this.#ask(0);
+    }
+    if (!known) await this.#introduce(replay.session);
+    this.#session = replay.session;
+    this.#records.push(...replay.records);
+    while (replay.next !== null) {
+      replay = await this.#ask(replay.next);
+      this.#records.push(...replay.records);
+    }
+    this.#goTo(this.#follow.checked ? this.#last : Math.min(this.#position, this.#last));
+  }
+
+  #ask(from: number): Promise<Replay> {
+    return this.#client.json('GET', `${sessionPath(this.#sessionId, 'replay')}?from=${from}`, {
+      quiet: true,
     });
   }
 
-  async #introduce(session: SessionDetail): Promise<void> {
-    const path = environmentPath(session.env_id);
-    const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
-    this.#hasPictures = environment.capabilities.render;
+  async #introduce({ env_id: envId, session_id: id }: Replay['session']): Promise<void> {
+    const environment = await this.#client.json<Environment>('GET', environmentPath(envId), { quiet: true });
     this.#title.textContent = environment.title;
-    this.#about.replaceChildren(
-      h('code', {}, session.env_id),
-      ' session ',
-      h('code', {}, session.session_id),
-    );
+    this.#about.replaceChildren(h('code', {}, envId), ' session ', h('code', {}, id));
   }
 
   /** Goes where the visitor wants to look, and stays there. */
@@ -166,29 +190,38 @@ export class SessionReplay {
 
   #goTo(position: number): void {
     const session = this.#session;
-    if (!session) return;
+    if (!session || this.#records.length === 0) return;
     this.#position = Math.max(0, Math.min(position, this.#last));
     const record = this.#records[this.#position];
     const moves = this.#records.slice(1, this.#position + 1).map(moveOf);
     const totalReward = moves.reduce((sum, { reward }) => sum + reward, 0);
     this.#slider.max = String(this.#last);
     this.#slider.value = String(this.#position);
+    const isStart = this.#position === 0;
     this.#slider.setAttribute(
       'aria-valuetext',
-      record.type === 'reset'
+      isStart
         ? 'the start'
         : `${this.#position} of ${this.#last}: ${formatValue(record.action)}, reward ${formatNumber(record.reward ?? 0)}`,
     );
-    this.#board.show({ ...record, steps: session.max_episode_steps, seed: session.seed, totalReward });
+    this.#said.textContent = isStart ? 'The start.' : formatValue(record.action, 2);
+    const { observation, structured, action, reward, terminated, truncated, info, step } = record;
+    this.#board.show({
+      observation,
+      structured,
+      action,
+      reward,
+      terminated,
+      truncated,
+      info,
+      step,
+      steps: session.max_episode_steps,
+      seed: session.seed,
+      totalReward,
+    });
     this.#transcript.show(moves);
-    this.#paint(this.#position);
-  }
-
-  async #paint(position: number): Promise<void> {
-    if (!this.#hasPictures) return;
-    await this.#pictureNote.around(() =>
-      this.#board.paint(position, this.#film!.frame(position, this.#records)),
-    );
+    this.#carryOver.hidden = false;
+    this.#carryOver.href = formatAddress(this.#carriedOver(session));
   }
 
   #playOn(): void {
@@ -207,17 +240,15 @@ export class SessionReplay {
     this.#run.textContent = 'Replay';
   }
 
-  #carriedOver(): PlayRequest {
-    const { env_id, config, wrappers, options, observation_format, seed } = this.#session!;
+  /** The address that opens a session of the visitor's in the state that is looked at. */
+  #carriedOver({ env_id, config, wrappers, options, seed }: Replay['session']): PlayAddress {
     return {
+      view: 'play',
       envId: env_id,
       seed: seed ?? undefined,
-      setup: {
-        config: config as JsonObject,
-        wrappers,
-        options: options as JsonObject,
-        format: observation_format,
-      },
+      config: config as PlayAddress['config'],
+      wrappers: wrappers as unknown as Json[],
+      options: options as PlayAddress['options'],
       actions: this.#records.slice(1, this.#position + 1).map(({ action }) => action as Json),
     };
   }

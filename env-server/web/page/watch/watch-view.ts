@@ -1,40 +1,37 @@
 import { fill, h } from '../../../../shared/web/element.ts';
 import type { Address } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import type { PlayRequest } from '../play/environment-intro.ts';
 import type { View } from '../view.ts';
-import { SessionList } from './session-list.ts';
 import { SessionReplay } from './session-replay.ts';
+import { SessionWall } from './session-wall.ts';
 
-/** The open sessions, and one of them at a time. */
+/** A wall of live sessions, or one of them. */
 export class WatchView implements View<'watch'> {
   readonly element = h('div', { class: 'watch-view' });
   readonly #client: Client;
-  readonly #list: SessionList;
-  readonly #playOn: (request: PlayRequest) => void;
+  readonly #wall: SessionWall;
   #replay: SessionReplay | undefined;
 
-  constructor(client: Client, playOn: (request: PlayRequest) => void) {
+  constructor(client: Client) {
     this.#client = client;
-    this.#list = new SessionList(client);
-    this.#playOn = playOn;
+    this.#wall = new SessionWall(client);
   }
 
   async show({ sessionId }: Address & { view: 'watch' }, first: boolean): Promise<void> {
     this.hide();
     if (sessionId === undefined) {
-      fill(this.element, this.#list.element);
-      this.#list.start();
+      fill(this.element, this.#wall.element);
+      this.#wall.start();
     } else {
-      this.#replay = new SessionReplay(this.#client, sessionId, this.#playOn);
+      this.#replay = new SessionReplay(this.#client, sessionId);
       fill(this.element, this.#replay.element);
       this.#replay.start();
     }
-    if (!first) this.element.querySelector('h1')?.focus();
+    if (!first) this.element.querySelector('h1')?.focus({ preventScroll: true });
   }
 
   hide(): void {
-    this.#list.stop();
+    this.#wall.stop();
     this.#replay?.stop();
     this.#replay = undefined;
   }

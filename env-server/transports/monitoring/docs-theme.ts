@@ -1,0 +1,50 @@
+/** Address of each page of the site from its root, as in `shared/web/header.ts`. */
+const PAGES = [
+  ['Play', '#/play'],
+  ['Watch', '#/watch'],
+  ['Environments', '#/environments'],
+  ['Register', '#/register'],
+  ['Docs', 'docs/'],
+] as const;
+
+/** Puts the header of the site above the reference, so that there is a way to the other pages. */
+const SCRIPT = `
+const root = location.pathname.replace(/docs(\\/.*)?$/, '');
+const header = document.createElement('header');
+header.className = 'site-header';
+const nav = document.createElement('nav');
+nav.setAttribute('aria-label', 'Site');
+const link = (text, address) => {
+  const a = document.createElement('a');
+  a.href = root + address;
+  a.textContent = text;
+  return a;
+};
+const brand = link('ragen', '');
+brand.className = 'site-brand';
+for (const [name, address] of ${JSON.stringify(PAGES)}) {
+  const a = link(name, address);
+  if (name === 'Docs') a.setAttribute('aria-current', 'page');
+  nav.append(a);
+}
+header.append(brand, nav);
+document.body.prepend(header);
+`;
+
+const STYLE = `
+.swagger-ui .topbar { display: none; }
+.site-header { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1.5rem; padding: 0.5rem 1.5rem;
+  border-bottom: 1px solid #e0dbd0; background: #fff; font: 15px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
+.site-header a { padding: 0.375rem 0.75rem; border-radius: 0.5rem; color: #5e5a51; font-weight: 560; text-decoration: none; }
+.site-header nav { display: flex; flex-wrap: wrap; gap: 0.25rem; }
+.site-header a:hover { background: #f2efe8; }
+.site-header a[aria-current] { background: #e4f0ec; color: #17705f; }
+.site-header .site-brand { color: #23211d; font-size: 1.125rem; font-weight: 680; }
+`;
+
+/** The reference as a part of the site. */
+export const DOCS_THEME = {
+  title: 'Reference · ragen',
+  js: [{ filename: 'site-header.js', content: SCRIPT }],
+  css: [{ filename: 'site-header.css', content: STYLE }],
+};

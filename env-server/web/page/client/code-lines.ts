@@ -1,0 +1,68 @@
+import { type CurlRequest, curlLine } from './curl.ts';
+
+/** Languages that requests are shown in. */
+export const LANGUAGES = ['curl', 'Python', 'TypeScript'] as const;
+export type Language = (typeof LANGUAGES)[number];
+
+const quoted = (text: string): string => JSON.stringify(text);
+
+/** What has to stand before the requests. */
+export function preamble(language: Language, origin: string, authorized: boolean): string {
+  switch (language) {
+    case 'curl':
+      return '';
+    case 'Python':
+      return [
+        ...(authorized ? ['import os'] : []),
+        'import requests  # pip install requests',
+        '',
+        'api = requests.Session()',
+        ...(authorized ? ['api.headers["authorization"] = f"Bearer {os.environ[\'RAGEN_TOKEN\']}"'] : []),
+        `url = ${quoted(origin)}`,
+      ].join('\n');
+    case 'TypeScript':
+      return [
+        `const url = ${quoted(origin)};`,
+        'async function ask(method: string, path: string, body?: unknown) {',
+        '  const response = await fetch(url + path, {',
+        '    method,',
+        authorized
+          ? "    headers: { 'content-type': 'application/json', authorization: 'Bearer ' + process.env.RAGEN_TOKEN },"
+          : "    headers: { 'content-type': 'application/json' },",
+        '    body: JSON.stringify(body),',
+        '  });',
+        '  const text = await response.text();',
+        "  return text === '' ? undefined : JSON.parse(text);",
+        '}',
+      ].join('\n');
+  }
+}
+
+/** One request, after the preamble of its language. */
+export function codeLine(language: Language, request: CurlRequest, origin: string): string {
+  const { method, url, body } = request;
+  const path = url.startsWith(origin) ? url.slice(origin.length) : url;
+  switch (language) {
+    case 'curl':
+      return curlLine(request);
+    case 'Python': {
+      const data = body === undefined ? '' : `, json=${pythonValue(JSON.parse(body))}`;
+      return `api.${method.toLowerCase()}(url + ${quoted(path)}${data})`;
+    }
+    case 'TypeScript':
+      return `await ask(${quoted(method)}, ${quoted(path)}${body === undefined ? '' : `, ${body}`});`;
+  }
+}
+
+/** JSON as Python writes it. */
+function pythonValue(value: unknown): string {
+  if (value === null) return 'None';
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (Array.isArray(value)) return `[${value.map(pythonValue).join(', ')}]`;
+  if (typeof value === 'object') {
+    return `{${Object.entries(value as object)
+      .map(([key, member]) => `${quoted(key)}: ${pythonValue(member)}`)
+      .join(', ')}}`;
+  }
+  return JSON.stringify(value);
+}
