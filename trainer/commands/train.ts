@@ -6,6 +6,7 @@ import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
+import { findServer } from '../training/setup/find-server.ts';
 import { dryRun } from './dry-run.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
@@ -71,6 +72,12 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     return 0;
   }
   const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
+  try {
+    await findServer(settings, progress.warn, stop);
+  } catch (error) {
+    if (!stop.aborted) throw error;
+    return INTERRUPTED_STATUS;
+  }
   const run = openRun();
   const summary = await trainRun(run, settings, progress, stop);
   if (!summary) {
