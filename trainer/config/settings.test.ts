@@ -169,6 +169,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
       /kl_in_reward: KL stands in the reward and in/,
     ],
+    [
+      'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',
+      /entropy_on: is `actions`, but only the `compact` prompt has tokens/,
+    ],
     ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
     ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],
     [
