@@ -91,7 +91,8 @@ export async function evaluate(
   const table = evaluationTable(rows);
   for (const row of usage) note(usageText(row));
   if (output !== undefined) {
-    const { seed, episodes } = settings.validation;
+    const { seed } = validationPlan(settings);
+    const { episodes } = settings.validation;
     const document = { target, seed, levels: episodes, attempts, rows, usage };
     writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
     writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
