@@ -2,8 +2,13 @@ import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import fastifyWebsocket, { type WebsocketPluginOptions } from '@fastify/websocket';
 import Fastify, { type FastifyInstance, LogController } from 'fastify';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
+import { RunReader } from '../shared/dashboard/reader/run-reader.ts';
+import { addDashboard } from '../shared/dashboard/routes.ts';
+import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
+import { REPLY_HEADERS, securePages, secureReplies } from '../shared/http/page-security.ts';
 import type { Json } from '../shared/json.ts';
+import { outputLog } from '../shared/log-text.ts';
 import type { ClusterMembership } from './cluster/membership.ts';
 import { requestHandlers } from './cluster/request-handlers.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
@@ -30,9 +35,7 @@ import { openSessionPersistence } from './sessions/storage/session-persistence.t
 import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Authenticator } from './transports/access/auth.ts';
 import { ConnectionLimit, connectionsByFiles } from './transports/access/connection-limit.ts';
-import { AllowedHosts } from './transports/access/hosts.ts';
 import { AllowedOrigins, shareWithOrigins } from './transports/access/origins.ts';
-import { REPLY_HEADERS, securePages, secureReplies } from './transports/access/security.ts';
 import { addCompatibleTransports, authorizationOf } from './transports/compatible.ts';
 import { addPages } from './transports/monitoring/health.ts';
 import { logRequests } from './transports/monitoring/log-requests.ts';
@@ -103,7 +106,8 @@ const REQUEST_TIMEOUT_MS = 60_000;
 /** How often Node looks for those that take longer; its default is half a minute. */
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
-const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
+const OPEN =
+  /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|runs(\/(assets\/[^?]*|site\.json)?)?(\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
 /**
  * Puts a server together; it listens nowhere yet.
@@ -114,10 +118,10 @@ const OPEN = /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|compat\/open
  */
 export async function createApp(given: Partial<Settings> = {}, parts: AppParts = {}): Promise<App> {
   const settings: Settings = { ...DEFAULT_SETTINGS, ...given };
-  const log = parts.log ?? pino({ level: settings.logLevel });
+  const log = parts.log ?? outputLog(settings.logLevel);
   const tracing = await openTracing(log);
   const authenticator = new Authenticator(settings.tokens);
-  const hosts = new AllowedHosts(settings);
+  const hosts = new AllowedHosts(settings, (code, detail) => new Problem(code, detail));
   const origins = new AllowedOrigins(settings.corsOrigins);
   const counts = new RequestCounts();
   const problemHandler = new ProblemHandler(log);
@@ -290,6 +294,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   await server.register(async pages => {
     await securePages(pages);
     addPlayground(pages);
+    if (settings.runs !== '') {
+      addDashboard(pages, { reader: new RunReader(settings.runs), site: { server: '../', api: '../' } });
+    }
   });
   const metrics = createMetrics({
     services: dispatcher.services,

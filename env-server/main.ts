@@ -21,7 +21,7 @@ function command(): Command {
   const program = new Command('ragen-env-server')
     .description('Serves environments for reinforcement learning over HTTP and WebSocket.')
     .version(VERSION)
-    .showHelpAfterError();
+    .showHelpAfterError('(ragen-env-server --help lists the settings)');
   program.command('serve', { isDefault: true, hidden: true }).action(async (_options, self: Command) => {
     const { config } = program.opts<{ config?: string }>();
     if (config !== undefined) takeFrom(config, program);

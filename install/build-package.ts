@@ -11,7 +11,7 @@ const DIST = join(ROOT, 'dist');
 /** Folders whose files programs read where they lie. */
 const FOLDERS = ['configs', 'env-server', 'shared', 'trainer'];
 /** The server strips types off the sources of its pages, and does so here, too. */
-const PAGES = /^(env-server\/web\/page|shared\/web)\/.*(?<!\.test(-data)?)\.ts$/;
+const PAGES = /^(env-server\/web\/page|shared\/dashboard\/page|shared\/web)\/.*(?<!\.test(-data)?)\.ts$/;
 const NOT_READ = /\.(ts|md)$|\.test-data\./;
 /** Files that a program names by URL, which the compiler leaves as they are. */
 const URL_OF_SOURCE = /(new URL\('[^']+)\.ts(', import\.meta\.url\))/g;

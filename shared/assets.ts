@@ -28,7 +28,10 @@ const LIBRARIES: ReadonlyMap<string, string> = new Map([
   ['htm', 'libraries/htm.js'],
   ['preact', 'libraries/preact.js'],
   ['preact/hooks', 'libraries/preact-hooks.js'],
+  ['uplot', 'libraries/uplot.js'],
 ]);
+/** Where a library's module for browsers is not what Node would load. */
+const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
@@ -82,7 +85,10 @@ async function makeAsset(path: string): Promise<Asset> {
   const ending = endingOf(path);
   let body: string;
   if (library !== undefined) {
-    body = withPaths(readFileSync(fileURLToPath(import.meta.resolve(library)), 'utf8'), path);
+    body = withPaths(
+      readFileSync(fileURLToPath(import.meta.resolve(MODULES[library] ?? library)), 'utf8'),
+      path,
+    );
   } else {
     const source = readFileSync(join(ROOT, path), 'utf8');
     body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;

@@ -1,24 +1,6 @@
 import type { Json, JsonObject } from '../shared/json.ts';
 import type { Random } from '../shared/random.ts';
-
-/** As much of JSON Schema as configurations use. */
-export interface Schema {
-  readonly type?: string;
-  readonly const?: Json;
-  readonly default?: Json;
-  readonly anyOf?: readonly Schema[];
-  readonly enum?: readonly Json[];
-  readonly properties?: { readonly [key: string]: Schema };
-  readonly required?: readonly string[];
-  readonly items?: Schema;
-  readonly minItems?: number;
-  readonly maxItems?: number;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly exclusiveMinimum?: number;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-}
+import type { Schema } from './json-schema.test-data.ts';
 
 const WORDS = [
   'P',

@@ -7,6 +7,8 @@ import { type ImportGraph, importCircles, readImports } from './import-graph.tes
  */
 const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
+  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*'],
+  'shared/dashboard/page': ['shared/json.ts', 'shared/web', 'shared/dashboard'],
   'env-server': ['env-server', 'shared', 'openapi/schema.d.ts'],
   'env-server/scheduling': [],
   'env-server/environments': ['env-server/problems.ts', 'env-server/scheduling', 'shared'],
@@ -111,6 +113,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/tensor/runtime/*',
     'shared',
   ],
+  'trainer/dashboard': ['shared'],
   'trainer/tracking': ['trainer/config', 'trainer/rollout', 'shared'],
   'trainer/data': [
     'trainer/algorithms',

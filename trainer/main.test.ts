@@ -24,7 +24,7 @@ t.test('help names the commands there are', async t => {
   t.equal(status, 0);
   t.same(
     [...out.matchAll(/^ {2}(\w+) .*(?:\[|<).*$/gm)].map(match => match[1]),
-    ['train', 'demonstrations', 'sft', 'sweep', 'evaluate', 'help'],
+    ['train', 'demonstrations', 'sft', 'serve', 'sweep', 'dashboard', 'evaluate', 'diagnose', 'help'],
   );
 });
 
@@ -61,5 +61,7 @@ t.test('wrong settings, files and policies are refused with what would be right'
   t.match(await refused('evaluate', config), /there is no checkpoint; give a run folder, or name who plays/);
   t.match(await refused('evaluate', 'nowhere'), /does not exist/);
   t.match(await refused('sft', config, 'warm_start=null'), /has no `warm_start`/);
-  t.match(await refused('export'), /unknown command/);
+  const unknown = await refused('export');
+  t.match(unknown, /unknown command 'export'[\s\S]*\(ragen --help lists the commands\)/);
+  t.ok(unknown.split('\n').length < 6, 'one hint, not the whole help');
 });

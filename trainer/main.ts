@@ -2,6 +2,7 @@ import { Command, Option } from 'commander';
 import { ConfigError } from '../shared/config.ts';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS } from '../shared/log.ts';
 import { VERSION } from '../shared/version.ts';
+import { dashboard } from './commands/dashboard.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { diagnose } from './commands/diagnose.ts';
 import { evaluate } from './commands/evaluate.ts';
@@ -16,7 +17,7 @@ const OVERRIDES_HELP = 'settings to change, e.g. seed=1';
 const program = new Command('ragen')
   .description('Trains language-model policies as agents in environments that a server holds.')
   .version(VERSION)
-  .showHelpAfterError()
+  .showHelpAfterError('(ragen --help lists the commands)')
   .addHelpText(
     'after',
     [
@@ -29,7 +30,7 @@ const program = new Command('ragen')
       '  ragen diagnose runs/sokoban-seed-1',
       '  ragen evaluate runs/sokoban-seed-1 --policy checkpoint --policy random --policy optimal',
       '',
-      'An environment server must be running (ragen-env-server, or npm run env-server); where, says `servers`.',
+      'An environment server must be running (ragen-env-server, or npm run env-server); set its address with `servers`.',
     ].join('\n'),
   );
 
@@ -116,6 +117,20 @@ program
   .option('--dry-run', 'list the runs and stop')
   .action(async (file: string, overrides: string[], options) => {
     process.exitCode = await sweep(file, overrides, options);
+  });
+
+program
+  .command('dashboard')
+  .description('show runs in the browser: how good they are, what they do, whether they are healthy')
+  .argument('[runs]', 'folder of run folders', 'runs')
+  .option('--server <url>', 'environment server whose pages are linked and in which episodes are played on')
+  .option('--port <port>', 'port to listen on (default: 8090, or a free one)', Number)
+  .option('--host <address>', 'loopback address to listen on', '127.0.0.1')
+  .option('--allowed-hosts <names>', 'names that requests may be for besides those of this machine', '')
+  .option('--export <folder>', 'write the pages as files that any web server can serve, and stop')
+  .option('--leaderboard <file>', 'YAML or JSON list of published results, each with its source')
+  .action(async (runs: string, options) => {
+    process.exitCode = await dashboard(runs, options);
   });
 
 program

@@ -58,7 +58,8 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
       else for (const child of children) child.kill();
     });
   }
-  const server = await startEnvServer();
+  const server = await startEnvServer(['--runs', resolve(RUNS)]);
+  const page = `${server.url}/runs/#/run/${encodeURIComponent(basename(run))}`;
   children.push(server.child);
   try {
     if (asked > 0) return INTERRUPTED_STATUS;
@@ -66,7 +67,8 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
       `1. environment server  ${server.url}  (process ${server.child.pid}; play and watch: ${server.url}/#/watch)`,
     );
     console.log(`2. trainer             configs/quickstart.yaml → ${relative('.', run)}`);
-    console.log('   Ctrl-C stops both with a checkpoint; npm start then goes on.');
+    console.log(`3. the run, live       ${page}`);
+    console.log('   Ctrl-C stops all with a checkpoint; npm start then goes on.');
     console.log();
     const where = [`servers=[{url: "${server.url}"}]`];
     const trainer = startTrainer(
@@ -76,7 +78,17 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     );
     children.push(trainer);
     const status = await trainer.ended;
-    if (status === 0) printSummary(run);
+    if (status !== 0) return status;
+    printSummary(run);
+    if (process.stdout.isTTY) {
+      console.log(`\nSee how it plays, what it does wrong and whether training was healthy: ${page}`);
+      console.log('The page stays until you press Ctrl-C.');
+      children.splice(0, children.length, server.child);
+      await server.child.ended;
+    } else {
+      console.log(`\nSee how it plays, what it does wrong and whether training was healthy:`);
+      console.log(`  npm run trainer -- dashboard    # opens http://127.0.0.1:8090/runs/`);
+    }
     return status;
   } finally {
     server.child.stop();

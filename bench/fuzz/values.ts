@@ -1,5 +1,6 @@
 import fc, { type Arbitrary } from 'fast-check';
-import type { Contract, Schema } from './contract.ts';
+import type { Schema } from '../../test/json-schema.test-data.ts';
+import type { Contract } from './contract.ts';
 
 /**
  * Values for requests: such as fit a schema, such as fit none, and ways to spoil one that fits. Texts may hold the

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
+import { outputLog } from '../../shared/log-text.ts';
 import type { Settings } from '../config/settings.ts';
 import { newRun } from '../persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from '../persistence/lock.ts';
@@ -52,7 +53,7 @@ export class Supervisor {
 
   constructor(settings: Settings) {
     this.#settings = settings;
-    this.#log = pino({ level: settings.logLevel });
+    this.#log = outputLog(settings.logLevel);
     this.#limitAccounting = new LimitAccounting(settings);
     this.#heartbeats = new HeartbeatMonitor(settings.workerSilenceSeconds, performance.now());
     this.#lock = settings.data === '' ? undefined : lockFolder(settings.data);

@@ -39,6 +39,8 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly checkpointSeconds: number;
   readonly durability: Durability;
   readonly journalMaxMb: number;
+  /** Folder of training runs whose pages are served at `/runs/`; empty for none. */
+  readonly runs: string;
   readonly workers: number;
   readonly workerSilenceSeconds: number;
 }
@@ -111,6 +113,10 @@ export const SETTINGS: Declarations<Settings> = {
   data: {
     default: '',
     help: 'folder that keeps custom environments and sessions over a restart; without it they are lost when the server stops',
+  },
+  runs: {
+    default: '',
+    help: 'folder of training runs to show at /runs/, read-only, e.g. ./runs; none unless given',
   },
   workers: {
     ...count(1, 'processes that serve the port together; more than one for more than one core'),

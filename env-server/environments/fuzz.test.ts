@@ -1,7 +1,8 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import { fitting, type Schema, spoilt } from '../../test/fuzz-values.test-data.ts';
+import { fitting, spoilt } from '../../test/fuzz-values.test-data.ts';
+import type { Schema } from '../../test/json-schema.test-data.ts';
 import { checkEpisode } from './core/checker/episode-rules.ts';
 import { Findings } from './core/checker/report.ts';
 import { type AnyEnvironment, InvalidConfig, InvalidOptions } from './core/environment.ts';

@@ -9,35 +9,19 @@ import { openDatabase } from './database.ts';
 import { openJournal as openTestJournal, replayed, systemError } from './journal/journal.test-data.ts';
 import { PersistenceHealth } from './persistence-health.ts';
 import { fill, smallDisk } from './small-disk.test-data.ts';
-import { type AuditEntry, SqliteStore, type StoredEnvironment } from './store.ts';
+import { MAZE, REGISTERED } from './store.test-data.ts';
+import { SqliteStore } from './store.ts';
 import { inTransaction } from './transaction.ts';
 
 /** Disks that are full, read-only or broken. */
 
 const PAGE_BYTES = 4096;
 
-function environment(envId: string, length: number): StoredEnvironment {
-  return {
-    envId,
-    kind: 'tabular',
-    definition: { text: 'x'.repeat(length) },
-    facts: {},
-    owner: 'ann',
-    revision: 1,
-    registeredAt: 1000,
-    replacedAt: null,
-  };
-}
-
-const entry: AuditEntry = {
-  at: 1000,
-  principal: 'ann',
-  action: 'register',
-  envId: 'me/Maze-v0',
-  kind: 'tabular',
-  sha256: 'ab',
-  outcome: 'accepted',
-};
+const environment = (envId: string, length: number) => ({
+  ...MAZE,
+  envId,
+  definition: { text: 'x'.repeat(length) },
+});
 
 /** A store whose database may not grow until `grow` is called. */
 function fullStore(folder: string) {
@@ -57,7 +41,7 @@ t.test('a full database refuses with storage_full, and the store goes on when th
   const { store, health, grow } = fullStore(t.testdir());
   t.teardown(() => store.close());
   const large = environment('me/Large-v0', 10 * PAGE_BYTES);
-  t.throws(() => store.putEnvironment(large, entry), {
+  t.throws(() => store.putEnvironment(large, REGISTERED), {
     code: 'storage_full',
     status: 507,
     message: 'nothing was changed: no space is left for the database (SQLITE_FULL)',
@@ -66,14 +50,14 @@ t.test('a full database refuses with storage_full, and the store goes on when th
   t.match(health.report(), { state: 'degraded', reason: /SQLITE_FULL/ });
   grow();
   await until(() => !health.degraded);
-  t.equal(store.putEnvironment(large, entry), true);
+  t.equal(store.putEnvironment(large, REGISTERED), true);
 });
 
 t.test('refused attempts that cannot be noted are noted when there is room', async t => {
   const { store, health, grow } = fullStore(t.testdir());
   t.teardown(() => store.close());
   const refused = (i: number) => ({
-    ...entry,
+    ...REGISTERED,
     outcome: 'check_failed',
     envId: `me/No${i}-v0`,
     sha256: 'a'.repeat(64),
@@ -212,7 +196,7 @@ t.test('a real full disk: journal and database go on when there is room', async 
   journal.append('step', 'sA', 1, 'Left');
   journal.flush();
   const free = fill(folder);
-  t.throws(() => store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), entry), {
+  t.throws(() => store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), REGISTERED), {
     code: 'storage_full',
   });
   for (let n = 2; n <= 40; n++) journal.append('step', 'sA', n, 'x'.repeat(PAGE_BYTES));
@@ -220,7 +204,7 @@ t.test('a real full disk: journal and database go on when there is room', async 
   t.ok(journalHealth.degraded);
   free();
   await until(() => !health.degraded && !journalHealth.degraded);
-  t.equal(store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), entry), true);
+  t.equal(store.putEnvironment(environment('me/Large-v0', 20 * PAGE_BYTES), REGISTERED), true);
   const { records, findings } = await replayed(journalFolder);
   t.same(
     records.map(record => Number(record.split(' ')[2])),

@@ -2,38 +2,19 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { DATABASE_FILE } from './database.ts';
-import { type AuditEntry, openStore, type StoredEnvironment } from './store.ts';
-
-const maze: StoredEnvironment = {
-  envId: 'me/Maze-v0',
-  kind: 'tabular',
-  definition: { kind: 'tabular', title: 'Maze' },
-  facts: {},
-  owner: 'ann',
-  revision: 1,
-  registeredAt: 1000,
-  replacedAt: null,
-};
-const entry: AuditEntry = {
-  at: 1000,
-  principal: 'ann',
-  action: 'register',
-  envId: 'me/Maze-v0',
-  kind: 'tabular',
-  sha256: 'ab',
-  outcome: 'accepted',
-};
+import { MAZE, REGISTERED } from './store.test-data.ts';
+import { type AuditEntry, openStore } from './store.ts';
 
 t.test('environments and the audit log are there when the database is opened again', async t => {
   const folder = join(t.testdir(), 'made', 'on demand');
   const store = openStore(folder);
   t.equal(store.durable, true);
-  store.putEnvironment(maze, entry);
+  store.putEnvironment(MAZE, REGISTERED);
   store.putEnvironment(
-    { ...maze, envId: 'me/Other-v0', registeredAt: 900 },
-    { ...entry, envId: 'me/Other-v0' },
+    { ...MAZE, envId: 'me/Other-v0', registeredAt: 900 },
+    { ...REGISTERED, envId: 'me/Other-v0' },
   );
-  store.putEnvironment({ ...maze, revision: 2, replacedAt: 2000 }, { ...entry, action: 'replace' });
+  store.putEnvironment({ ...MAZE, revision: 2, replacedAt: 2000 }, { ...REGISTERED, action: 'replace' });
   store.close();
 
   const again = openStore(folder);
@@ -42,22 +23,22 @@ t.test('environments and the audit log are there when the database is opened aga
     again.environments().map(environment => environment.envId),
     ['me/Other-v0', 'me/Maze-v0'],
   );
-  t.same(again.environments()[1], { ...maze, revision: 2, replacedAt: 2000 });
-  again.removeEnvironment('me/Maze-v0', { ...entry, action: 'remove' });
+  t.same(again.environments()[1], { ...MAZE, revision: 2, replacedAt: 2000 });
+  again.removeEnvironment('me/Maze-v0', { ...REGISTERED, action: 'remove' });
   t.equal(again.environments().length, 1);
   t.same(
     again.audit().map(({ action }) => action),
     ['register', 'register', 'replace', 'remove'],
   );
-  t.same(again.audit()[0], entry);
+  t.same(again.audit()[0], REGISTERED);
 });
 
 t.test('what was committed is there although the database was never closed', async t => {
   const folder = t.testdir();
-  openStore(folder).putEnvironment(maze, entry);
+  openStore(folder).putEnvironment(MAZE, REGISTERED);
   const again = openStore(folder);
   t.teardown(() => again.close());
-  t.same(again.environments(), [maze]);
+  t.same(again.environments(), [MAZE]);
 });
 
 t.test('an id is added once', async t => {
@@ -67,11 +48,11 @@ t.test('an id is added once', async t => {
     one.close();
     other.close();
   });
-  t.equal(one.putEnvironment(maze, entry), true);
-  t.equal(other.putEnvironment({ ...maze, owner: 'bob' }, entry), false);
+  t.equal(one.putEnvironment(MAZE, REGISTERED), true);
+  t.equal(other.putEnvironment({ ...MAZE, owner: 'bob' }, REGISTERED), false);
   t.equal(other.environments()[0].owner, 'ann');
   t.equal(other.audit().length, 1);
-  t.equal(other.putEnvironment({ ...maze, revision: 2 }, entry), true);
+  t.equal(other.putEnvironment({ ...MAZE, revision: 2 }, REGISTERED), true);
 });
 
 t.test('a process sees that another one has written', async t => {
@@ -82,10 +63,10 @@ t.test('a process sees that another one has written', async t => {
     other.close();
   });
   t.equal(one.changedElsewhere(), false);
-  other.putEnvironment(maze, entry);
+  other.putEnvironment(MAZE, REGISTERED);
   t.equal(one.changedElsewhere(), true);
   t.equal(one.changedElsewhere(), false);
-  one.removeEnvironment(maze.envId, entry);
+  one.removeEnvironment(MAZE.envId, REGISTERED);
   t.equal(one.changedElsewhere(), false, 'its own writes are none of others');
 });
 
@@ -93,8 +74,8 @@ t.test('a write that fails leaves neither the environment nor its note', async t
   const store = openStore();
   t.teardown(() => store.close());
   t.equal(store.durable, false);
-  const broken = { ...entry, sha256: null } as unknown as AuditEntry;
-  t.throws(() => store.putEnvironment(maze, broken), /NOT NULL/);
+  const broken = { ...REGISTERED, sha256: null } as unknown as AuditEntry;
+  t.throws(() => store.putEnvironment(MAZE, broken), /NOT NULL/);
   t.same(store.environments(), []);
   t.same(store.audit(), []);
 });

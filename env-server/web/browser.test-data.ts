@@ -9,7 +9,7 @@ import type { Settings } from '../config/settings.ts';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 /** What a busy machine may need for one thing to show up. */
-const PATIENCE_MS = 120_000;
+export const PATIENCE_MS = 120_000;
 
 function findChromium(): string | undefined {
   const folders = (process.env.PATH ?? '').split(delimiter);
@@ -32,7 +32,7 @@ export const skip = executable === undefined && 'no chromium on this machine: ap
 let running: Promise<Browser> | undefined;
 
 /** One browser for the tests of a file. */
-function browser(): Promise<Browser> {
+export function browser(): Promise<Browser> {
   running ??= chromium.launch({
     executablePath: executable,
     args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],

@@ -113,6 +113,8 @@ export interface TrajectoryRecord {
   readonly group_id: number;
   readonly member: number;
   readonly seed: number;
+  /** Seeds what happens in it besides its level; absent where `seed` does. */
+  readonly dynamics_seed?: number;
   readonly server: string;
   readonly success: boolean;
   readonly terminated: boolean;

@@ -1,6 +1,6 @@
 import { validateConfig } from '../../shared/config.ts';
 import { readLogLevel } from '../../shared/log.ts';
-import { splitGroups } from '../config/derived.ts';
+import { levelSeeds, splitGroups } from '../config/derived.ts';
 import { loadRunSettings } from '../config/load.ts';
 import { WarmStart } from '../config/sections/training.ts';
 import { demonstrate } from '../data/demonstrations.ts';
@@ -40,7 +40,7 @@ export async function demonstrations(
     const plans = planGroups({
       tags: splitGroups(settings.train_tags, player.episodes),
       groupSize: 1,
-      firstSeed: player.start_seed,
+      firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
     });
     const { episodes } = await demonstrate(
       context.collector,

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { readLogLine } from '../../shared/log-text.ts';
 import { type ChildProgram, childOf } from './child-process.ts';
 
 const ENV_SERVER = fileURLToPath(new URL('../../env-server/main.ts', import.meta.url));
@@ -22,6 +23,8 @@ export async function startEnvServer(
     createInterface({ input: server.stdout! }).on('line', line => {
       const match = LISTENING.exec(line);
       if (match) found(match[1]);
+      const record = readLogLine(line);
+      if (record?.isWarning) process.stderr.write(`\r\x1b[Kserver ${record.text}\n`);
     });
     child.ended.then(status =>
       reject(new Error(`the environment server ended with status ${status}; see above`)),

@@ -107,6 +107,12 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
     0,
   );
   const rows = JSON.parse(printed()[0].args[0]) as EvaluationRow[];
+  const [kept] = readdirSync(run.evaluations);
+  t.match(JSON.parse(readFileSync(join(run.evaluations, kept), 'utf8')), {
+    command: 'evaluate run --policy checkpoint',
+    trained: { step: 0 },
+    rows: [{ tag: 'Lake' }],
+  });
   t.same(
     rows.map(({ mode, episodes }) => [mode, episodes]),
     [

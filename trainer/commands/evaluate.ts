@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { readLogLevel } from '../../shared/log.ts';
 import { loadRunSettings, overriddenSettings, type SettingsPurpose } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -8,7 +8,7 @@ import { writeAtomically } from '../tracking/atomic-file.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { writeEpisodes } from '../tracking/trajectories.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
-import { openRunFolder } from '../training/run-folder.ts';
+import { openRunFolder, type RunFolder } from '../training/run-folder.ts';
 import { agentRollouts } from '../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../training/validation.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
@@ -54,7 +54,12 @@ export async function evaluate(
     throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
   }
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
-  const { settings, checkpoint } = readTarget(target, overrides, names.some(hasWeights) ? 'train' : 'play');
+  const startedAt = performance.now();
+  const { settings, checkpoint, run } = readTarget(
+    target,
+    overrides,
+    names.some(hasWeights) ? 'train' : 'play',
+  );
   const stop = stopSignal(() => progress.note('stopping'));
   const note = progress.note.bind(progress);
   const rows: EvaluationRow[] = [];
@@ -86,11 +91,13 @@ export async function evaluate(
   const table = evaluationTable(rows);
   for (const row of usage) note(usageText(row));
   if (output !== undefined) {
-    const { seed, episodes } = settings.validation;
+    const { seed } = validationPlan(settings);
+    const { episodes } = settings.validation;
     const document = { target, seed, levels: episodes, attempts, rows, usage };
     writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
     writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
   }
+  if (run) saveEvaluation(run, { names, rows, seconds: (performance.now() - startedAt) / 1000 });
   console.log(options.json ? JSON.stringify(rows, null, 1) : table);
   return 0;
 }
@@ -99,7 +106,7 @@ function readTarget(
   target: string,
   overrides: readonly string[],
   purpose: SettingsPurpose,
-): { settings: RunSettings; checkpoint?: string } {
+): { settings: RunSettings; checkpoint?: string; run?: RunFolder } {
   if (!existsSync(target)) {
     throw new Error(`${target} does not exist; evaluate takes a run folder or a config file`);
   }
@@ -108,7 +115,32 @@ function readTarget(
   return {
     settings: overriddenSettings(settings, overrides, run.config, purpose),
     checkpoint: latestCheckpoint(run)?.policy,
+    run,
   };
+}
+
+/** Keeps the result in the run's folder, where the leaderboard finds it. */
+function saveEvaluation(
+  run: RunFolder,
+  evaluation: {
+    readonly names: readonly string[];
+    readonly rows: readonly EvaluationRow[];
+    readonly seconds: number;
+  },
+): void {
+  const state = latestCheckpoint(run)?.state;
+  const date = new Date().toISOString();
+  const { names, rows, seconds } = evaluation;
+  mkdirSync(run.evaluations, { recursive: true });
+  const document = {
+    date,
+    command: `evaluate ${basename(run.path)} ${names.map(name => `--policy ${name}`).join(' ')}`,
+    seconds,
+    trained: state && { step: state.step, sampled_tokens: state.sampledTokens, seconds: state.seconds },
+    rows,
+  };
+  const file = join(run.evaluations, `${date.replaceAll(':', '-')}.json`);
+  writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
 }
 
 function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage): UsageRow {

@@ -154,6 +154,7 @@ function clientSettings(endpoint: EndpointSection) {
     attempts: endpoint.attempts,
     timeoutMs: 1000 * endpoint.timeout_s,
     sendStopStrings: endpoint.send_stop_strings,
+    continueFinalMessage: endpoint.continue_final_message,
     maxTokensKey: endpoint.max_tokens_key,
     extra: endpoint.extra,
   };

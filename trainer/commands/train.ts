@@ -5,7 +5,8 @@ import type { RunSettings } from '../config/settings.ts';
 import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
-import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
+import { createRunFolder, openRunFolder, type RunFolder, removeUnused } from '../training/run-folder.ts';
+import { findServer } from '../training/setup/find-server.ts';
 import { dryRun } from './dry-run.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
@@ -71,8 +72,17 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     return 0;
   }
   const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
+  try {
+    await findServer(settings, progress.warn, stop);
+  } catch (error) {
+    if (!stop.aborted) throw error;
+    return INTERRUPTED_STATUS;
+  }
   const run = openRun();
-  const summary = await trainRun(run, settings, progress, stop);
+  const summary = await trainRun(run, settings, progress, stop).catch(error => {
+    if (options.resume === undefined) removeUnused(run);
+    throw error;
+  });
   if (!summary) {
     progress.note(`stopped before the first step; go on with: npm run trainer -- train --resume ${run.path}`);
     return INTERRUPTED_STATUS;

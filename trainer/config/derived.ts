@@ -31,6 +31,23 @@ export function splitGroups(
   ).map((count, i) => ({ tag: tags[i], groups: count }));
 }
 
+/** Levels of runs with different seeds lie so far apart. */
+const SEED_STRIDE = 100_000_000;
+
+/** First seeds of the levels of a run: each kind has its own range, moved by the run's seed. */
+export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: RunSettings): {
+  readonly training: number;
+  readonly validation: number;
+  readonly demonstrations: number;
+} {
+  const moved = SEED_STRIDE * seed;
+  return {
+    training: rollout.start_seed + moved,
+    validation: seeds.validation ?? validation.seed + moved,
+    demonstrations: (warm_start?.start_seed ?? 0) + moved,
+  };
+}
+
 /** How tokens are drawn. */
 export function samplingDistribution(section: {
   readonly temperature: number;

@@ -9,6 +9,7 @@ import {
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { type SettingConflict, settingConflicts } from './combinations.ts';
+import { levelSeeds } from './derived.ts';
 import { RunSettings } from './settings.ts';
 
 /** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
@@ -117,17 +118,18 @@ export function checkRunSettings(
 /** Seeds of levels that two of training, validation and warm start would share. */
 function overlappingSeeds(settings: RunSettings): SettingConflict[] {
   const { rollout, training, validation, warm_start, algorithm } = settings;
+  const first = levelSeeds(settings);
   const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
   const ahead = rollout.asynchronous ? rollout.asynchronous.max_staleness + 1 : 0;
   const ranges = [
-    { key: 'validation.seed', first: validation.seed, count: validation.episodes },
+    { key: 'validation.seed', first: first.validation, count: validation.episodes },
     {
       key: 'rollout.start_seed',
-      first: rollout.start_seed,
+      first: first.training,
       count: rollout.env_groups * (rounds * training.steps + ahead),
     },
     ...(warm_start && warm_start.files.length === 0
-      ? [{ key: 'warm_start.start_seed', first: warm_start.start_seed, count: warm_start.episodes }]
+      ? [{ key: 'warm_start.start_seed', first: first.demonstrations, count: warm_start.episodes }]
       : []),
   ];
   return ranges.flatMap((a, i) =>

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
 import { optimizerSettings } from '../training/schedule.ts';
-import { groupsPerTag, lossSettings } from './derived.ts';
+import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
 import { loraConfig } from './sections/lora.ts';
 
@@ -169,6 +169,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
       /kl_in_reward: KL stands in the reward and in/,
     ],
+    [
+      'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',
+      /entropy_on: is `actions`, but only the `compact` prompt has tokens/,
+    ],
     ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
     ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],
     [
@@ -210,3 +214,16 @@ t.test('combinations that cannot work are refused with the reason', async t => {
   );
   t.equal(refusal('frozenlake-grpo', 'loss.policy=gspo', 'loss.aggregation=seq_mean_token_mean'), '');
 });
+
+t.test(
+  "a run's seed moves the levels of training, demonstrations and validation; validation can be pinned",
+  async t => {
+    const seeds = (...overrides: string[]) =>
+      levelSeeds(loadRunSettings(`${configs}quickstart.yaml`, overrides));
+    t.same(seeds(), { training: 10_000, validation: 123, demonstrations: 1_000_000 });
+    const moved = seeds('seed=2');
+    t.same(moved, { training: 200_010_000, validation: 200_000_123, demonstrations: 201_000_000 });
+    t.same(seeds('seed=2', 'seeds.validation=7'), { ...moved, validation: 7 });
+    t.match(problemsOf('seeds.validation=10000'), [{ key: 'rollout.start_seed' }]);
+  },
+);

@@ -11,7 +11,16 @@ import { TrackingSettings, TrainingSettings, ValidationSettings, WarmStart } fro
 /** Everything a run depends on: what YAML configs are validated against. Keys are RAGEN's and verl's where they have one. */
 export const RunSettings = Type.Object(
   {
+    /** Moves all that is drawn: weights, tokens, orders, and the levels of training, demonstrations and validation. */
     seed: count(0),
+    /** Seeds that stay where they are, whatever `seed` is. */
+    seeds: Type.Object(
+      {
+        /** First seed of the validation's levels and its draws; null: `validation.seed`, moved by `seed`. */
+        validation: orNull(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+      },
+      section,
+    ),
     /** Recipes of `configs/recipes` that the settings are built on; where they are named they are already in. */
     recipe: Type.Array(Type.String(), { default: [] }),
     run: Type.Object(

@@ -145,6 +145,11 @@ export class EnvironmentSession {
     if (this.#closed) await this.close();
   }
 
+  /** Seeds what happens in the episode besides its level; undefined where the level's seed does. */
+  get dynamicsSeed(): number | undefined {
+    return this.#spec.dynamicsSeed;
+  }
+
   /** How often the episode had to be moved to a new session. */
   get moves(): number {
     return this.#moves;

@@ -49,6 +49,8 @@ export interface Episode {
   /** Position in the group, from 0. */
   readonly member?: number;
   readonly seed: number;
+  /** Seeds what happens in it besides its level; absent where `seed` does. */
+  readonly dynamicsSeed?: number;
   readonly server: string;
   readonly turns: readonly Turn[];
   /** The episode ended and its last `info.success` was true. */

@@ -168,7 +168,7 @@ class Play {
   episode(samples: readonly EpisodeSample[]): Episode {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
-    const { structured } = this.#session;
+    const { structured, dynamicsSeed } = this.#session;
     return {
       episodeId: `${tag.name}/${seed}/${groupId}.${this.#member}`,
       environmentId: tag.environmentId,
@@ -176,6 +176,7 @@ class Play {
       groupId,
       member: this.#member,
       seed,
+      ...(dynamicsSeed === undefined ? {} : { dynamicsSeed }),
       server: this.#session.server,
       turns: this.turns,
       success: this.over && this.#success,

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import t from 'tap';
-import { openProgress, plainProgress, shownCount, shownDuration, shownShare } from './progress.ts';
+import { barLine, openProgress, plainProgress, shownCount, shownDuration, shownShare } from './progress.ts';
 
 t.test('plain lines come every few seconds, and the last unit is never left out', async t => {
   let time = 0;
@@ -54,4 +54,18 @@ t.test('numbers are shown short', async t => {
   t.same([45.4, 200, 3720].map(shownDuration), ['45 s', '3 min 20 s', '1 h 02 min']);
   t.same([0.004, 0.666].map(shownShare), ['0.4 %', '67 %']);
   t.same([950, 1234, 45_600, 1_230_000].map(shownCount), ['950', '1.2k', '46k', '1.2M']);
+});
+
+t.test('a short line keeps the time left, then the bar shrinks', async t => {
+  const numbers = ['left 3 min 20 s', 'success 41 %', 'return 0.40', 'tokens/s 4.1k'];
+  const line = (columns: number, colored = false) =>
+    barLine({ progress: 0.5, value: 50, total: 100, stage: 'training', numbers, columns, colored });
+  t.equal(
+    line(120),
+    'training ████████████░░░░░░░░░░░░ 50/100 · left 3 min 20 s · success 41 % · return 0.40 · tokens/s 4.1k',
+  );
+  t.match(line(60), /left 3 min 20 s · success 41 %$/);
+  t.match(line(40), /^training [█░▌]+ 50\/100 · left 3 min 20 s$/);
+  for (let columns = 45; columns < 120; columns++) t.ok(line(columns).length < columns, String(columns));
+  t.ok(line(100, true).includes('\u001b[32m█'));
 });

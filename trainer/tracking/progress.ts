@@ -3,7 +3,14 @@ import type { LogLevel } from '../../shared/log.ts';
 
 /** Seconds between two plain lines of a stage that is not finished. */
 const PLAIN_INTERVAL_S = 5;
-const BAR = '{stage} [{bar}] {value}/{total} {numbers}';
+const BAR_CELLS = 24;
+const MIN_BAR_CELLS = 8;
+const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+const SEPARATOR = ' · ';
+const DEFAULT_COLUMNS = 80;
+const GREEN = '\x1b[32m';
+const DIM = '\x1b[2;39m';
+const PLAIN = '\x1b[0m';
 
 /** Shows how far a run is. Stages follow one another; notes appear between. */
 export interface Progress {
@@ -20,6 +27,9 @@ export interface Progress {
 
 export interface ProgressStream {
   readonly isTTY?: boolean;
+  /** Width of the terminal. */
+  readonly columns?: number;
+  hasColors?(): boolean;
   write(text: string): unknown;
 }
 
@@ -70,16 +80,23 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
 
 function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
   let bar: SingleBar | undefined;
-  let at: { stage: string; total: number; done: number; numbers: string } | undefined;
+  let at: { stage: string; total: number; done: number; numbers: readonly string[] } | undefined;
+  const colored = hasColors(stream);
   const start = () => {
     if (!at) return;
     bar = new SingleBar({
-      format: BAR,
+      format: (_options, { progress, value, total }, { stage, numbers }) =>
+        barLine({
+          progress,
+          value,
+          total,
+          stage,
+          numbers,
+          columns: stream.columns ?? DEFAULT_COLUMNS,
+          colored,
+        }),
       stream,
       hideCursor: true,
-      barsize: 24,
-      barCompleteChar: '#',
-      barIncompleteChar: '-',
       gracefulExit: false,
     });
     bar.start(at.total, at.done, { stage: at.stage, numbers: at.numbers });
@@ -96,12 +113,12 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
   return {
     begin(stage, total, done) {
       stop();
-      at = { stage, total, done, numbers: '' };
+      at = { stage, total, done, numbers: [] };
       start();
     },
     update(done, numbers) {
       if (!at) return;
-      at = { ...at, done, numbers: shown(numbers) };
+      at = { ...at, done, numbers: labelled(numbers) };
       bar?.update(done, { stage: at.stage, numbers: at.numbers });
     },
     end() {
@@ -113,10 +130,59 @@ function barProgress(stream: ProgressStream & NodeJS.WritableStream): Progress {
   };
 }
 
+/** What a line with a bar says. */
+export interface BarLine {
+  /** Share that is done, from 0 to 1. */
+  readonly progress: number;
+  readonly value: number;
+  readonly total: number;
+  readonly stage: string;
+  /** The most important first. */
+  readonly numbers: readonly string[];
+  /** Width of the terminal. */
+  readonly columns: number;
+  readonly colored: boolean;
+}
+
+/** A line with a bar of blocks. Where it is short the last numbers go first, then the bar shrinks; the first number stays. */
+export function barLine({ progress, value, total, stage, numbers, columns, colored }: BarLine): string {
+  const head = stage === '' ? '' : `${stage} `;
+  const count = ` ${value}/${total}`;
+  const room = Math.max(0, columns - 1);
+  const fixed = (shown: number, cells: number) =>
+    head.length +
+    cells +
+    count.length +
+    numbers.slice(0, shown).reduce((sum, text) => sum + SEPARATOR.length + text.length, 0);
+  let shown = numbers.length;
+  let cells = BAR_CELLS;
+  while (shown > 1 && fixed(shown, MIN_BAR_CELLS) > room) shown--;
+  while (cells > 0 && fixed(shown, cells) > room) cells--;
+  const text = [count, ...numbers.slice(0, shown)].join(SEPARATOR);
+  return `${head}${blocks(progress, cells, colored)}${text}`.trimEnd();
+}
+
+/** A bar of so many cells, filled to an eighth of a cell. */
+function blocks(progress: number, cells: number, colored: boolean): string {
+  const eighths = Math.round(8 * cells * Math.min(1, Math.max(0, progress)));
+  const full = Math.floor(eighths / 8);
+  const part = EIGHTHS[eighths % 8];
+  const done = '█'.repeat(full) + part;
+  const left = '░'.repeat(Math.max(0, cells - full - part.length));
+  return colored ? `${GREEN}${done}${DIM}${left}${PLAIN}` : done + left;
+}
+
+/** Whether a terminal shows colors; not where the user sets `NO_COLOR` (https://no-color.org). */
+function hasColors(stream: ProgressStream): boolean {
+  return !process.env.NO_COLOR && (stream.hasColors?.() ?? false);
+}
+
+function labelled(numbers: { readonly [label: string]: string }): string[] {
+  return Object.entries(numbers).map(([label, value]) => `${label} ${value}`);
+}
+
 function shown(numbers: { readonly [label: string]: string }): string {
-  return Object.entries(numbers)
-    .map(([label, value]) => `${label} ${value}`)
-    .join(' · ');
+  return labelled(numbers).join(SEPARATOR);
 }
 
 /** `1 h 02 min`, `3 min 20 s` or `45 s`. */

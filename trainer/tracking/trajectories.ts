@@ -91,6 +91,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     group_id: episode.groupId,
     member: episode.member ?? 0,
     seed: episode.seed,
+    ...(episode.dynamicsSeed === undefined ? {} : { dynamics_seed: episode.dynamicsSeed }),
     server: episode.server,
     success: episode.success,
     terminated: episode.terminated,

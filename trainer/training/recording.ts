@@ -13,7 +13,7 @@ import type { TrajectoryWriter } from '../tracking/trajectories.ts';
 import type { RunFolder } from './run-folder.ts';
 
 /** Tokens whose entropies are computed for the record alone; further episodes are written without. */
-const SCORED_TOKENS = 16_384;
+const SCORED_TOKENS = 4096;
 
 export interface RecordingParts {
   readonly settings: RunSettings;

@@ -1,4 +1,5 @@
 import type { EarlyStopType } from '../algorithms/filters/early-stopping.ts';
+import { levelSeeds } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
@@ -120,7 +121,7 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
     `${shownCount(summary.sampled_tokens)} tokens sampled and ${shownCount(summary.trained_tokens)} trained on in ` +
       `${shownDuration(summary.seconds)}; seed ${settings.seed}.`,
     '',
-    `Success on ${validation.episodes} validation episodes (seeds from ${validation.seed}, temperature ` +
+    `Success on ${validation.episodes} validation episodes (seeds from ${levelSeeds(settings).validation}, temperature ` +
       `${validation.temperature}), with the 95 % interval:`,
     '',
     `| step | time | ${tags.join(' | ')} |`,

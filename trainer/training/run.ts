@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { needsReference } from '../config/derived.ts';
+import { levelSeeds, needsReference } from '../config/derived.ts';
 import { criticShape } from '../config/model-shape.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { runSizes } from '../config/sizes.ts';
@@ -102,7 +102,7 @@ async function trainTracked({
   const context = await unlessStopped(stop, openRunContext(settings, folder, progress.warn, stop));
   if (!context) return undefined;
   try {
-    const checked = checkFirstPrompts(context, settings.rollout.start_seed, stop).then(() => true);
+    const checked = checkFirstPrompts(context, levelSeeds(settings).training, stop).then(() => true);
     if (!(await unlessStopped(stop, checked))) return undefined;
     const actor = await openPolicy(settings, context, folder);
     let policy: LocalPolicy | ActorCritic = actor;
@@ -198,7 +198,7 @@ async function begin(parts: RunStart): Promise<TrainerState> {
   if (settings.warm_start) await runSupervision(parts, new Set(validationLevels));
   const seconds = (performance.now() - startedAt) / 1000;
   if (needsReference(settings) && settings.policy.reference === null) await policy.save(run.reference);
-  return { ...initialState(settings.rollout.start_seed), validationLevels, seconds };
+  return { ...initialState(levelSeeds(settings).training), validationLevels, seconds };
 }
 
 async function firstCheckpoint(

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { wilsonInterval } from '../algorithms/wilson-interval.ts';
-import { samplingDistribution, splitGroups } from '../config/derived.ts';
+import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { batchMetrics, groupBy, lengthMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import type { Metrics } from '../data/metrics.ts';
@@ -92,7 +92,7 @@ export function validationPlan(settings: RunSettings): ValidationPlan {
   const { validation } = settings;
   return {
     tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
-    seed: validation.seed,
+    seed: levelSeeds(settings).validation,
     ...samplingDistribution(validation),
   };
 }

@@ -2,8 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { WebSocket } from 'ws';
+import { isLoopback } from '../../../shared/http/loopback.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
-import { Authenticator, hashToken, isLoopback, refuseOpenServer } from './auth.ts';
+import { Authenticator, hashToken, refuseOpenServer } from './auth.ts';
 
 const TOKENS = JSON.stringify([
   { name: 'ann', sha256: hashToken('secret-a'), scopes: ['play'] },

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { isIPv4 } from 'node:net';
 import { type Static, Type } from 'typebox';
+import { isLoopback } from '../../../shared/http/loopback.ts';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import { Problem } from '../../problems.ts';
 import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';
@@ -79,11 +79,6 @@ function readTokens(source: string): TokenList {
   }
   compileCheck(TokenList, what)(list);
   return list as TokenList;
-}
-
-/** Whether only this machine can reach an address. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
 }
 
 /** @throws Error when a server without tokens would be reachable from outside */

@@ -1,11 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
+import { AllowedHosts, type HostSettings } from '../../../shared/http/allowed-hosts.ts';
 import { isProblem } from '../../../test/app.test-data.ts';
 import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';
+import { Problem } from '../../problems.ts';
 import { hashToken } from './auth.ts';
-import { AllowedHosts } from './hosts.ts';
 
+const hostsOf = (settings: HostSettings) =>
+  new AllowedHosts(settings, (code, detail) => new Problem(code, detail));
 const LOOPBACK = { host: '127.0.0.1', allowedHosts: '' };
 
 /** A request as far as its host goes. */
@@ -24,7 +27,7 @@ function requestFor(
 }
 
 t.test('a server on loopback answers to the names of this machine', t => {
-  const hosts = new AllowedHosts(LOOPBACK);
+  const hosts = hostsOf(LOOPBACK);
   for (const host of [
     '127.0.0.1',
     '127.0.0.1:8080',
@@ -69,7 +72,7 @@ t.test('what is no host is malformed, wherever the server listens', t => {
     { host: '0.0.0.0', allowedHosts: '' },
     { host: '::', allowedHosts: '*' },
   ]) {
-    const hosts = new AllowedHosts(settings);
+    const hosts = hostsOf(settings);
     for (const host of [
       '',
       ' ',
@@ -103,9 +106,9 @@ t.test('what is no host is malformed, wherever the server listens', t => {
 });
 
 t.test('a server that others can reach answers to any name, and with a list to those in it', t => {
-  const open = new AllowedHosts({ host: '0.0.0.0', allowedHosts: '' });
+  const open = hostsOf({ host: '0.0.0.0', allowedHosts: '' });
   t.ok(open.accepts(requestFor('anything.example:8080')));
-  const listed = new AllowedHosts({
+  const listed = hostsOf({
     host: '0.0.0.0',
     allowedHosts: 'Env.example, *.pods.example,[2001:db8::1]',
   });
@@ -125,8 +128,8 @@ t.test('a server that others can reach answers to any name, and with a list to t
   t.ok(listed.accepts(requestFor('10.0.0.1:8080', { localAddress: '10.0.0.1' })));
   t.ok(listed.accepts(requestFor('10.0.0.1:8080', { localAddress: '::ffff:10.0.0.1' })));
   t.ok(listed.accepts(requestFor('localhost')));
-  t.ok(new AllowedHosts({ host: '127.0.0.1', allowedHosts: '*' }).accepts(requestFor('anything.example')));
-  t.ok(new AllowedHosts({ host: 'lab.example', allowedHosts: 'x' }).accepts(requestFor('lab.example')));
+  t.ok(hostsOf({ host: '127.0.0.1', allowedHosts: '*' }).accepts(requestFor('anything.example')));
+  t.ok(hostsOf({ host: 'lab.example', allowedHosts: 'x' }).accepts(requestFor('lab.example')));
   t.end();
 });
 

@@ -1,7 +1,7 @@
 import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { entriesOf } from '../../../shared/http/allowed-hosts.ts';
 import { Problem } from '../../problems.ts';
-import { entriesOf } from './hosts.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'];
 /** What clients send besides what any page may. */

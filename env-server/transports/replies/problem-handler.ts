@@ -3,9 +3,9 @@ import { maxHeaderSize } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
-import { REPLY_HEADERS } from '../access/security.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
 import { lingeringClose } from './lingering-close.ts';
 

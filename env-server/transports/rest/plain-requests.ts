@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AllowedHosts } from '../../../shared/http/allowed-hosts.ts';
+import { REPLY_HEADERS } from '../../../shared/http/page-security.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Authenticator } from '../access/auth.ts';
-import type { AllowedHosts } from '../access/hosts.ts';
-import { REPLY_HEADERS } from '../access/security.ts';
 import type { RequestCount, RequestCounts } from '../monitoring/request-counts.ts';
 import { traceIdIn } from '../monitoring/trace-requests.ts';
 import { parseJson } from '../replies/json.ts';

@@ -4,7 +4,7 @@ import { type FoundRun, openRunFile } from './run-folders.ts';
 
 const MAX_ROW_BYTES = 4 * 1024 * 1024;
 /** Points that a series keeps; twice as many are thinned out to as many. */
-const MAX_POINTS = 16_384;
+const MAX_POINTS = 8192;
 const MAX_NAMES = 4000;
 const MAX_NAME_LENGTH = 300;
 

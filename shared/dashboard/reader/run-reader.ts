@@ -5,7 +5,7 @@ import { objectOn, readLines } from './lines.ts';
 import { MetricsTable, type SeriesPoints } from './metrics-table.ts';
 import { Recent } from './recent.ts';
 import { type FoundRun, openRunFile, RunFolders, readRunText } from './run-folders.ts';
-import { type RunRow, RunsTable, withLife } from './runs-table.ts';
+import { type RunRow, RunsTable } from './runs-table.ts';
 import {
   type EpisodeDigest,
   type EpisodeReply,
@@ -30,6 +30,8 @@ export interface RunDetail {
   readonly notes: readonly { readonly time: string; readonly text: string }[];
   readonly config: unknown;
   readonly metrics: readonly string[];
+  /** First byte of the metrics file that was not read: where live rows go on. */
+  readonly offset: number;
   readonly files: readonly TrajectoryFile[];
 }
 
@@ -95,12 +97,19 @@ export class RunReader {
       this.#trajectories.files(run),
       this.table(run),
     ]);
-    return { row, notes: row.notes ?? [], config: yamlOf(text), metrics: metrics.names, files };
+    return {
+      row,
+      notes: row.notes ?? [],
+      config: yamlOf(text),
+      metrics: metrics.names,
+      offset: metrics.offset,
+      files,
+    };
   }
 
   /** The row of a run as it is now. */
-  async row(run: FoundRun): Promise<RunRow> {
-    return withLife(await this.#table.row(run));
+  row(run: FoundRun): Promise<RunRow> {
+    return this.#table.row(run);
   }
 
   /** The metrics of a run, up to date. */

@@ -42,7 +42,7 @@ export interface RunRow {
 /** The table of runs: status files are read again only when they have changed. */
 export class RunsTable {
   readonly #folders: RunFolders;
-  readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<RunRow> }>();
+  readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<OwnedRow> }>();
 
   constructor(folders: RunFolders) {
     this.#folders = folders;
@@ -57,10 +57,15 @@ export class RunsTable {
     for (const id of this.#known.keys()) if (!found.has(id)) this.#known.delete(id);
     const latest = [...found.values()].sort((a, b) => b.changedMs - a.changedMs);
     const rows = await mapped(latest.slice(0, most), run => this.row(run));
-    return { total: latest.length, rows: rows.map(row => ({ ...withLife(row), notes: undefined })) };
+    return { total: latest.length, rows: rows.map(row => ({ ...row, notes: undefined })) };
   }
 
-  row(run: FoundRun): Promise<RunRow> {
+  /** The row of a run as it is now. */
+  async row(run: FoundRun): Promise<RunRow> {
+    return withLife(await this.#read(run));
+  }
+
+  #read(run: FoundRun): Promise<OwnedRow> {
     const known = this.#known.get(run.id);
     if (known?.changedMs === run.changedMs) return known.row;
     const row = run.hasStatus ? rowOfStatus(run) : rowOfConfig(run);
@@ -69,13 +74,14 @@ export class RunsTable {
   }
 }
 
+/** A row with the process that wrote it. */
+type OwnedRow = RunRow & { readonly pid?: number; readonly host?: string };
+
 /** The state of a run, seen now: one that says it runs may have died. */
-export function withLife<Row extends Pick<RunRow, 'state' | 'updated'>>(row: Row, now = Date.now()): Row {
-  const { state, updated } = row;
-  if (state !== 'running') return row;
-  const { pid, host } = row as Row & { readonly pid?: number; readonly host?: string };
+function withLife({ pid, host, ...row }: OwnedRow): RunRow {
+  if (row.state !== 'running') return row;
   const here = host === hostname() && pid !== undefined;
-  const alive = here ? isAlive(pid) : now - updated < SILENT_MS;
+  const alive = here ? isAlive(pid) : Date.now() - row.updated < SILENT_MS;
   return alive ? row : { ...row, state: 'stalled' };
 }
 
@@ -88,7 +94,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-async function rowOfStatus(run: FoundRun): Promise<RunRow> {
+async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
   const status = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status)) as
     | Partial<RunStatus>
     | undefined;
@@ -109,7 +115,7 @@ async function rowOfStatus(run: FoundRun): Promise<RunRow> {
     notes: list(status.notes).flatMap(item => note(item) ?? []),
     pid: count(status.pid),
     host: text(status.host),
-  } as RunRow;
+  };
 }
 
 /** Of a run without `status.json`, which an earlier version wrote. */
@@ -165,10 +171,10 @@ function emptyRow(run: FoundRun): RunRow {
 }
 
 function description(run: FoundRun, value: unknown): RunDescription {
-  const given = value as { readonly [key in keyof RunDescription]?: unknown };
+  const given = (value ?? {}) as { readonly [key in keyof RunDescription]?: unknown };
   return {
     name: text(given.name) || run.id,
-    recipe: list(given.recipe).map(text),
+    recipe: list(given.recipe).map(item => text(item)),
     advantage: text(given.advantage),
     seed: count(given.seed),
     model: text(given.model),

@@ -1,5 +1,6 @@
-import { RUN_FILES, type SampleRecord, type TrajectoryRecord, type TurnRecord } from '../run-files.ts';
-import { type Line, objectOn, readLines } from './lines.ts';
+import { RUN_FILES, type TrajectoryRecord } from '../run-files.ts';
+import { episodeOn } from './episode-record.ts';
+import { type Line, readLines } from './lines.ts';
 import { Recent } from './recent.ts';
 import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 
@@ -100,9 +101,9 @@ export class Trajectories {
     try {
       const bytes = Buffer.alloc(place.end - place.start);
       await file.handle.read(bytes, 0, bytes.length, place.start);
-      const episode = objectOn({ bytes, ...place }) as TrajectoryRecord | undefined;
+      const episode = episodeOn({ bytes, ...place });
       if (!episode) return undefined;
-      const ids = new Set((episode.samples ?? []).flatMap(sample => sample.token_ids ?? []));
+      const ids = new Set(episode.samples.flatMap(sample => sample.token_ids));
       const texts = await this.#textsOf(run).of(ids);
       const count = (await this.#list(run, name))!.places.length;
       return { file: name, index, count, episode, texts };
@@ -120,7 +121,7 @@ export class Trajectories {
     const texts = await this.#textsOf(run).all();
     let index = 0;
     await this.#scan(run, name, line => {
-      const record = objectOn(line) as TrajectoryRecord | undefined;
+      const record = episodeOn(line);
       if (!record) return;
       const at = index++;
       if (hits.length >= most) return;
@@ -140,7 +141,7 @@ export class Trajectories {
       const digests: EpisodeDigest[] = [];
       const places: { start: number; end: number }[] = [];
       await this.#scan(run, name, line => {
-        const record = objectOn(line) as TrajectoryRecord | undefined;
+        const record = episodeOn(line);
         if (!record) return;
         digests.push(digestOf(record, digests.length));
         places.push({ start: line.start, end: line.end });
@@ -204,39 +205,33 @@ function parsed(text: string): unknown {
   }
 }
 
-/** An episode in short. Values of the wrong type count as nothing. */
+/** An episode in short. */
 export function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest {
-  const turns: readonly TurnRecord[] = Array.isArray(record.turns) ? record.turns : [];
-  const samples: readonly SampleRecord[] = Array.isArray(record.samples) ? record.samples : [];
+  const { turns, samples, filter } = record;
   let advantage = 0;
   let trained = 0;
   let tokens = 0;
-  for (const sample of samples) {
-    (sample.mask ?? []).forEach((on, t) => {
-      if (!on) return;
+  for (const { mask, advantages } of samples) {
+    for (let t = 0; t < mask.length; t++) {
+      if (!mask[t]) continue;
       tokens++;
-      if (!sample.advantages) return;
-      advantage += sample.advantages[t] ?? 0;
+      if (!advantages) continue;
+      advantage += advantages[t];
       trained++;
-    });
+    }
   }
+  const { env_id, tag, group_id, member, seed, success, terminated } = record;
   return {
     index,
-    env_id: String(record.env_id),
-    tag: String(record.tag),
-    group_id: Number(record.group_id) || 0,
-    member: Number(record.member) || 0,
-    seed: Number(record.seed) || 0,
-    success: record.success === true,
-    terminated: record.terminated === true,
-    return: Number(record.return) || 0,
-    penalty: turns.reduce((sum, turn) => sum + (Number(turn.penalty) || 0), 0),
+    ...{ env_id, tag, group_id, member, seed, success, terminated },
+    return: record.return,
+    penalty: turns.reduce((sum, turn) => sum + turn.penalty, 0),
     turns: turns.length,
-    invalid: turns.filter(turn => !Array.isArray(turn.actions) || turn.actions.length === 0).length,
+    invalid: turns.filter(turn => turn.actions.length === 0).length,
     tokens,
     cut: turns.some(turn => turn.finish_reason === 'length' || turn.finish_reason === 'context'),
     ...(trained > 0 ? { advantage: advantage / trained } : {}),
-    ...(record.filter ? { filter: record.filter } : {}),
+    ...(filter ? { filter } : {}),
   };
 }
 
@@ -246,12 +241,11 @@ export function findIn(
   wanted: string,
   texts: ReadonlyMap<number, string>,
 ): Pick<SearchHit, 'turn' | 'where' | 'snippet'> | undefined {
-  const turns = Array.isArray(record.turns) ? record.turns : [];
-  for (const [turn, { state, llm_raw_response: response }] of turns.entries()) {
-    const prompt = promptText(record, turn, texts) ?? String(state);
+  for (const [turn, { state, llm_raw_response: response }] of record.turns.entries()) {
+    const prompt = promptText(record, turn, texts) ?? state;
     for (const [where, text] of [
       ['prompt', prompt],
-      ['response', String(response)],
+      ['response', response],
     ] as const) {
       const at = text.toLowerCase().indexOf(wanted);
       if (at === -1) continue;
@@ -268,11 +262,11 @@ export function promptText(
   turn: number,
   texts: ReadonlyMap<number, string>,
 ): string | undefined {
-  const { sample: index = 0, tokens } = turns[turn];
-  const ids = samples?.[index]?.token_ids;
-  if (!ids || !tokens || tokens[1] === 0 || texts.size === 0) return undefined;
+  const { sample, tokens } = turns[turn];
+  const ids = samples[sample]?.token_ids;
+  if (!ids || tokens[1] === 0 || texts.size === 0) return undefined;
   const before = turns[turn - 1];
-  const start = before && (before.sample ?? 0) === index ? before.tokens[1] : 0;
+  const start = before?.sample === sample ? before.tokens[1] : 0;
   return ids
     .slice(start, tokens[0])
     .map(id => texts.get(id) ?? `<${id}>`)

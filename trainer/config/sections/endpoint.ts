@@ -21,6 +21,11 @@ export const EndpointSection = Type.Object(
      * SGLang); else what follows one is cut off here.
      */
     send_stop_strings: flag(false),
+    /**
+     * Begins responses as rollouts do (`<think>`), with an open last message that the endpoint continues (ragen, vLLM). Without
+     * it a policy that was trained on primed responses is asked for what it never had to say.
+     */
+    continue_final_message: flag(false),
     max_tokens_key: choice(['max_tokens', 'max_completion_tokens'], 'max_tokens'),
     /** Price of a million tokens, in any currency. */
     price_per_million: Type.Object({ prompt: notNegative(0), completion: notNegative(0) }, section),

@@ -45,6 +45,7 @@ async function endpoint(
       attempts: 3,
       timeoutMs: 30_000,
       sendStopStrings: false,
+      continueFinalMessage: false,
       maxTokensKey: 'max_tokens',
       extra: {},
       ...part,

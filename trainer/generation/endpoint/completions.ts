@@ -19,6 +19,8 @@ export interface EndpointSettings {
   readonly timeoutMs: number;
   /** Sends stop strings along, to an endpoint that says which one ended a response. */
   readonly sendStopStrings: boolean;
+  /** Sends the beginning of a response as an open last message, to an endpoint that continues it (ragen, vLLM). */
+  readonly continueFinalMessage: boolean;
   /** Key of the request that limits the response, `max_tokens` or `max_completion_tokens`. */
   readonly maxTokensKey: string;
   /** Further keys of every request. */
@@ -27,6 +29,8 @@ export interface EndpointSettings {
 
 export interface CompletionRequest {
   readonly messages: readonly ChatMessage[];
+  /** What the response is to begin with, where the endpoint continues messages. */
+  readonly prime?: string;
   readonly maxTokens: number;
   readonly temperature: number;
   readonly topP: number;
@@ -114,7 +118,12 @@ export class Completions {
     return this.#usage;
   }
 
-  /** @throws EndpointError */
+  /** Whether responses go on from the {@link CompletionRequest.prime} that they are given. */
+  get primes(): boolean {
+    return this.#settings.continueFinalMessage;
+  }
+
+  /** @returns what was said after the prime. @throws EndpointError */
   async complete(completion: CompletionRequest): Promise<Completion> {
     await this.#enter();
     try {
@@ -163,10 +172,12 @@ export class Completions {
 
   #body(completion: CompletionRequest): string {
     const { model, maxTokensKey, sendStopStrings, extra } = this.#settings;
-    const { stopStrings } = completion;
+    const { stopStrings, prime = '' } = completion;
+    const open = this.primes && prime !== '';
     return JSON.stringify({
       model,
-      messages: completion.messages,
+      messages: open ? [...completion.messages, { role: 'assistant', content: prime }] : completion.messages,
+      ...(open ? { add_generation_prompt: false, continue_final_message: true } : {}),
       temperature: completion.temperature,
       ...(completion.topP < 1 ? { top_p: completion.topP } : {}),
       ...(completion.topK > 0 ? { top_k: completion.topK } : {}),

@@ -169,11 +169,13 @@ export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Pr
     app.post<{ Body: { model_path: string; weight_version: string } }>(
       '/update_weights_from_disk',
       async ({ body }) => {
+        const done = { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
+        if (whole === body.weight_version) return done;
         const last = whole;
         await models.load(body.weight_version, body.model_path);
         whole = body.weight_version;
         if (last !== undefined) await models.unload(last);
-        return { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
+        return done;
       },
     );
     app.post<{ Body: Record<string, never> }>('/generate', async ({ body }, reply) => {

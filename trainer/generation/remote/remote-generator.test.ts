@@ -9,7 +9,9 @@ import { EnginesAwayError, RemoteGenerator, type RemoteGeneratorOptions } from '
 import { SglangEngine } from './sglang-engine.ts';
 
 const ADAPTER = goldenFolder('qwen2-tiny/lora');
-const TIMEOUT_MS = 2_000;
+const TIMEOUT_MS = 30_000;
+/** For engines that hang. */
+const SHORT_TIMEOUT_MS = 1_000;
 
 const request = (
   sequenceId: number,
@@ -21,8 +23,8 @@ const request = (
   seed: 40 + sequenceId,
 });
 
-const vllm = (url: string) => new CompletionsEngine({ url, timeoutMs: TIMEOUT_MS });
-const sglang = (url: string) => new SglangEngine({ url, timeoutMs: TIMEOUT_MS }, true);
+const vllm = (url: string, timeoutMs = TIMEOUT_MS) => new CompletionsEngine({ url, timeoutMs });
+const sglang = (url: string, timeoutMs = TIMEOUT_MS) => new SglangEngine({ url, timeoutMs }, true);
 
 function generatorOf(
   t: { teardown(work: () => Promise<void>): void },
@@ -34,7 +36,7 @@ function generatorOf(
     maxSequenceLength: 128,
     vocabularySize: 512,
     grammars: {},
-    patienceMs: 10_000,
+    patienceMs: 60_000,
     olderVersions: 1,
     note: () => {},
     ...options,
@@ -101,7 +103,7 @@ for (const [name, open, client] of [
     for (const fault of [{ failures: 100 }, { hangs: true }, { short: true }]) {
       const [bad, good] = [await open(t, fault), await open(t)];
       const notes: string[] = [];
-      const generator = generatorOf(t, [client(bad.url), client(good.url)], {
+      const generator = generatorOf(t, [client(bad.url, SHORT_TIMEOUT_MS), client(good.url)], {
         note: text => notes.push(text),
       });
       await generator.publish(1, 'run-v1', ADAPTER);

@@ -1,12 +1,13 @@
 import type { Completions } from '../../generation/endpoint/completions.ts';
 import type { Agent } from './agent.ts';
 
-/** Answers with a chat model behind an endpoint: whole responses, since such models cannot be primed. */
-export function endpointAgent(endpoint: Pick<Completions, 'complete'>): Agent {
+/** Answers with a chat model behind an endpoint: whole responses, unless the endpoint continues those that are begun. */
+export function endpointAgent(endpoint: Pick<Completions, 'complete' | 'primes'>): Agent {
   return {
-    async respond({ messages, sampling, seed }) {
+    async respond({ messages, sampling, seed, prime }) {
       const { text, finishReason } = await endpoint.complete({
         messages: messages(),
+        prime,
         maxTokens: sampling.maxNewTokens,
         temperature: sampling.temperature,
         topP: sampling.topP,
@@ -14,7 +15,7 @@ export function endpointAgent(endpoint: Pick<Completions, 'complete'>): Agent {
         seed,
         stopStrings: sampling.stopStrings ?? [],
       });
-      return { text, rawResponse: text, finishReason };
+      return { text, rawResponse: endpoint.primes ? prime + text : text, finishReason };
     },
     release() {},
   };

@@ -240,6 +240,7 @@ class SchemaWriter {
   }
 
   #referred(reference: Json): Json {
+    if (reference === '#') return this.#root;
     const path =
       typeof reference === 'string' && reference.startsWith('#/') ? reference.slice(2).split('/') : null;
     let value: Json | undefined = path === null ? undefined : this.#root;

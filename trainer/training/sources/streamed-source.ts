@@ -1,6 +1,6 @@
 import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
-import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
+import { groupsPerTag, levelSeeds, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Collector } from '../../rollout/collector.ts';
@@ -27,7 +27,8 @@ export interface StreamedParts {
  * another, each with its own seeds and samples.
  */
 export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
-  const { env_groups, group_size, start_seed } = settings.rollout;
+  const { env_groups, group_size } = settings.rollout;
+  const start = levelSeeds(settings).training;
   let known: { readonly iteration: number; readonly groups: readonly GroupPlan[] } | undefined;
   return n => {
     const iteration = Math.floor(n / env_groups);
@@ -36,7 +37,7 @@ export function numberedGroups(settings: RunSettings): (n: number) => GroupPlan 
         whole: needsWholeEpisodes(settings.algorithm.advantage),
         tags: groupsPerTag(settings, iteration + 1),
         groupSize: group_size,
-        firstSeed: start_seed + iteration * env_groups,
+        firstSeed: start + iteration * env_groups,
         recorded: recordsTrajectories(settings, iteration + 1) ? env_groups : 0,
       });
       known = { iteration, groups };
@@ -68,7 +69,10 @@ export class StreamedSource implements EpisodeSource {
       groupSize: rollout.group_size,
       maxStaleness: rollout.asynchronous?.max_staleness ?? 0,
       concurrency: rollout.concurrency,
-      start: { next: start.nextSeed - rollout.start_seed, pending: start.pendingGroups ?? [] },
+      start: {
+        next: start.nextSeed - levelSeeds(parts.settings).training,
+        pending: start.pendingGroups ?? [],
+      },
       onDropped: (plan, error) =>
         parts.note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`),
     });
@@ -77,7 +81,7 @@ export class StreamedSource implements EpisodeSource {
 
   get position(): SourcePosition {
     const { next, pending } = this.#stream.position;
-    return { nextSeed: this.#parts.settings.rollout.start_seed + next, pendingGroups: pending };
+    return { nextSeed: levelSeeds(this.#parts.settings).training + next, pendingGroups: pending };
   }
 
   collect(): Promise<PlayedGroups> {

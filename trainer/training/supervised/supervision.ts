@@ -1,5 +1,5 @@
 import { mean } from '../../algorithms/statistics.ts';
-import { splitGroups } from '../../config/derived.ts';
+import { levelSeeds, splitGroups } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { type Demonstration, demonstrate } from '../../data/demonstrations.ts';
 import { readExamples, splitExamples } from '../../data/examples.ts';
@@ -106,7 +106,7 @@ async function played(
   const plans = planGroups({
     tags: splitGroups(settings.train_tags, warm.episodes),
     groupSize: 1,
-    firstSeed: warm.start_seed,
+    firstSeed: levelSeeds(settings).demonstrations,
   });
   const { episodes } = await demonstrate(
     context.collector,

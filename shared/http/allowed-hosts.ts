@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP, isIPv6 } from 'node:net';
-import { Problem } from '../../problems.ts';
-import { isLoopback } from './auth.ts';
+import { isLoopback } from './loopback.ts';
 
 export interface HostSettings {
   /** Address the server listens on. */
@@ -9,6 +8,9 @@ export interface HostSettings {
   /** Names separated by commas; `*.example.org` for all below it, `*` for all; empty for the default. */
   readonly allowedHosts: string;
 }
+
+/** Makes the error of a refusal. */
+export type HostProblem = (code: 'bad_request' | 'host_not_allowed', detail: string) => Error;
 
 const HOST_NAME = /^(?!-)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/;
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(\d{0,5}))?$/;
@@ -30,8 +32,14 @@ export class AllowedHosts {
   readonly #below: readonly string[];
   readonly #read = new Map<string, string | undefined>();
 
-  /** @throws Error for an entry that is no host name */
-  constructor({ host, allowedHosts }: HostSettings) {
+  readonly #problem: HostProblem;
+
+  /**
+   * @param problem makes what {@link check} throws
+   * @throws Error for an entry that is no host name
+   */
+  constructor({ host, allowedHosts }: HostSettings, problem: HostProblem) {
+    this.#problem = problem;
     const listed = entriesOf(allowedHosts);
     for (const entry of listed) requireHostName(entry);
     // A server that others can reach has tokens, which a page of others does not know.
@@ -46,35 +54,35 @@ export class AllowedHosts {
     return host !== undefined && !hasTwoHosts(request) && this.#verdict(host, request) === undefined;
   }
 
-  /** @throws Problem `bad_request` for what is no host, `host_not_allowed` for another server's */
+  /** @throws the problem `bad_request` for what is no host, `host_not_allowed` for another server's */
   check(request: IncomingMessage): void {
     const { host } = request.headers;
     if (host === undefined) {
       if (request.httpVersionMinor === 0 && request.httpVersionMajor === 1) return;
-      throw new Problem('bad_request', 'the header Host is missing');
+      throw this.#problem('bad_request', 'the header Host is missing');
     }
-    if (hasTwoHosts(request)) throw new Problem('bad_request', 'there is more than one header Host');
+    if (hasTwoHosts(request)) throw this.#problem('bad_request', 'there is more than one header Host');
     const problem = this.#verdict(host, request);
     if (problem) throw problem;
     const target = ABSOLUTE.exec(request.url ?? '')?.[1];
     if (target !== undefined && target.toLowerCase() !== host.toLowerCase()) {
-      throw new Problem(
+      throw this.#problem(
         'bad_request',
         `the request is for ${shown(target)}, but its header Host is ${shown(host)}: they must be the same`,
       );
     }
   }
 
-  #verdict(host: string, request: IncomingMessage): Problem | undefined {
+  #verdict(host: string, request: IncomingMessage): Error | undefined {
     const name = this.#nameIn(host);
     if (name === undefined) {
-      return new Problem(
+      return this.#problem(
         'bad_request',
         `the header Host is ${shown(host)}: it must be a host name or address, and a port where it is not the usual one`,
       );
     }
     if (!this.#checked || this.#isAllowed(name, request)) return undefined;
-    return new Problem(
+    return this.#problem(
       'host_not_allowed',
       `the header Host names ${name}, which this server does not answer to; if it is a name of this server, start it with --allowed-hosts ${name} (RAGEN_ALLOWED_HOSTS)`,
     );

@@ -1,0 +1,24 @@
+import type { AuditEntry, StoredEnvironment } from './store.ts';
+
+/** A registered environment that nobody could play. */
+export const MAZE: StoredEnvironment = {
+  envId: 'me/Maze-v0',
+  kind: 'tabular',
+  definition: { kind: 'tabular', title: 'Maze' },
+  facts: {},
+  owner: 'ann',
+  revision: 1,
+  registeredAt: 1000,
+  replacedAt: null,
+};
+
+/** Its registration in the audit log. */
+export const REGISTERED: AuditEntry = {
+  at: 1000,
+  principal: 'ann',
+  action: 'register',
+  envId: MAZE.envId,
+  kind: 'tabular',
+  sha256: 'ab',
+  outcome: 'accepted',
+};

@@ -1,0 +1,62 @@
+import { createContext } from 'preact';
+import { useContext, useEffect, useState } from 'preact/hooks';
+import { RunStore } from './run-store.ts';
+import type { Query, Source } from './source.ts';
+
+export const SourceContext = createContext<Source | undefined>(undefined);
+
+/** Where this page gets its data. */
+export function useSource(): Source {
+  return useContext(SourceContext)!;
+}
+
+/** What a request came to. */
+export interface Loaded<T> {
+  readonly value?: T;
+  readonly error?: string;
+}
+
+/** Asks for data whenever the query changes; what was there stays until the new is. */
+export function useData<T>(name: string | undefined, query: Query = {}): Loaded<T> {
+  const source = useSource();
+  const [loaded, setLoaded] = useState<Loaded<T>>({});
+  const key = `${name} ${JSON.stringify(query)}`;
+  // The key stands for name and query.
+  useEffect(() => {
+    if (name === undefined) return setLoaded({});
+    let current = true;
+    source.get<T>(name, query).then(
+      value => current && setLoaded({ value }),
+      (error: Error) => current && setLoaded({ error: error.message }),
+    );
+    return () => {
+      current = false;
+    };
+  }, [source, key]);
+  return loaded;
+}
+
+/** A run that is followed while the component is there, with these metrics. */
+export function useRun(id: string): RunStore {
+  const source = useSource();
+  const [store, setStore] = useState(() => new RunStore(source, id));
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    const own = store.id === id ? store : new RunStore(source, id);
+    if (own !== store) setStore(own);
+    const forget = own.listen(() => redraw(version => version + 1));
+    void own.open();
+    return () => {
+      forget();
+      own.close();
+    };
+  }, [source, id]);
+  return store;
+}
+
+/** Reads the metrics of a run that a view shows. */
+export function useMetrics(store: RunStore, names: readonly string[]): void {
+  useEffect(() => {
+    if (store.detail) void store.want(names);
+  }, [store, names.join(','), store.detail !== undefined]);
+}

@@ -1,0 +1,160 @@
+import type { MetricsReply, RunDetail } from '../../reader/run-reader.ts';
+import type { RunRow } from '../../reader/runs-table.ts';
+import type { TrajectoryFile } from '../../reader/trajectories.ts';
+import type { Source } from './source.ts';
+
+const RECONNECT_MS = 2000;
+
+/** Points of a metric, ascending in x. */
+export interface Points {
+  readonly x: number[];
+  readonly y: number[];
+}
+
+const NO_POINTS: Points = { x: [], y: [] };
+
+/** A run with its metrics, kept up to date while a page shows it. */
+export class RunStore {
+  readonly id: string;
+  detail: RunDetail | undefined;
+  error: string | undefined;
+  /** Grows with every change. */
+  version = 0;
+  readonly #source: Source;
+  readonly #series = new Map<string, { x: number[]; y: number[]; offset: number }>();
+  readonly #wanted = new Set<string>();
+  readonly #listeners = new Set<() => void>();
+  readonly #stop = new AbortController();
+  #offset: number | undefined;
+
+  constructor(source: Source, id: string) {
+    this.#source = source;
+    this.id = id;
+  }
+
+  /** Reads the run and follows it. */
+  async open(): Promise<void> {
+    await this.#load();
+    if (!this.error) void this.#follow();
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  series(name: string): Points {
+    return this.#series.get(name) ?? NO_POINTS;
+  }
+
+  /** The last value of a metric; undefined without one. */
+  last(name: string): number | undefined {
+    return this.series(name).y.at(-1);
+  }
+
+  /** Names of metrics that match. */
+  names(pattern: RegExp): string[] {
+    return (this.detail?.metrics ?? []).filter(name => pattern.test(name));
+  }
+
+  /** Reads metrics that are not there yet. */
+  async want(names: readonly string[]): Promise<void> {
+    const missing = names.filter(name => !this.#wanted.has(name));
+    if (missing.length === 0) return;
+    for (const name of missing) this.#wanted.add(name);
+    await this.#read(missing);
+  }
+
+  async #load(): Promise<void> {
+    try {
+      this.detail = await this.#source.get<RunDetail>('run', { id: this.id });
+      this.#offset = this.detail.offset;
+      this.error = undefined;
+    } catch (error) {
+      this.error = (error as Error).message;
+    }
+    this.#changed();
+  }
+
+  async #read(names: readonly string[]): Promise<void> {
+    try {
+      const reply = await this.#source.get<MetricsReply>('metrics', { id: this.id, names: names.join(',') });
+      for (const [name, { x, y }] of Object.entries(reply.series)) {
+        // Values that are no numbers come as null.
+        const numbers = y.map(value => value ?? Number.NaN);
+        this.#series.set(name, { x: [...x], y: numbers, offset: reply.offset });
+      }
+    } catch (error) {
+      this.error = (error as Error).message;
+    }
+    this.#changed();
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted && !this.#source.site.exported) {
+      try {
+        await this.#source.live(
+          { id: this.id, offset: this.#offset ?? 0 },
+          (name, data) => this.#take(name, data),
+          signal,
+        );
+      } catch {
+        // The server went away or the page was left; asked again below.
+      }
+      await new Promise(resolve => setTimeout(resolve, RECONNECT_MS));
+    }
+  }
+
+  #take(name: string, data: unknown): void {
+    if (!this.detail) return;
+    if (name === 'row')
+      this.detail = { ...this.detail, row: data as RunRow, notes: (data as RunRow).notes ?? [] };
+    if (name === 'files') this.detail = { ...this.detail, files: data as TrajectoryFile[] };
+    if (name === 'metrics') this.#append(data as { rows: Record<string, unknown>[]; offset: number });
+    if (name === 'replaced') {
+      this.#series.clear();
+      this.#offset = (data as { offset: number }).offset;
+      void this.#read([...this.#wanted]);
+    }
+    this.#changed();
+  }
+
+  #append({
+    rows,
+    offset,
+  }: {
+    readonly rows: readonly Record<string, unknown>[];
+    readonly offset: number;
+  }): void {
+    const names = new Set(this.detail!.metrics);
+    const known = names.size;
+    for (const row of rows) {
+      const step = Number(row.step);
+      for (const [name, value] of Object.entries(row)) {
+        if (name === 'step' || name === 'time') continue;
+        names.add(name);
+        if (!this.#wanted.has(name)) continue;
+        const series = this.#series.get(name) ?? { x: [], y: [], offset: 0 };
+        this.#series.set(name, series);
+        const last = series.x.at(-1) ?? Number.NEGATIVE_INFINITY;
+        // What was read a moment ago may come again.
+        if (step < last || (step === last && offset <= series.offset)) continue;
+        if (step === last && !name.startsWith('sft/')) continue;
+        series.x.push(step);
+        series.y.push(typeof value === 'number' ? value : Number.NaN);
+      }
+    }
+    this.#offset = offset;
+    if (names.size > known) this.detail = { ...this.detail!, metrics: [...names] };
+  }
+
+  #changed(): void {
+    this.version++;
+    for (const listener of this.#listeners) listener();
+  }
+}

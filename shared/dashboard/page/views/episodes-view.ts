@@ -1,0 +1,211 @@
+import { useEffect, useState } from 'preact/hooks';
+import { html } from '../../../web/html.ts';
+import type { SearchReply } from '../../reader/run-reader.ts';
+import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../reader/trajectories.ts';
+import { type Address, formatAddress } from '../address.ts';
+import { useData, useSource } from '../data/hooks.ts';
+import { counted, percent, short } from '../format.ts';
+import { choose, Select, Status } from './parts.ts';
+import type { RunViewProps } from './run-view-props.ts';
+
+/** Groups drawn before "show more". */
+const FIRST_GROUPS = 24;
+const SEARCH_DELAY_MS = 300;
+
+/** The episodes of a step, by group, and those that have a text. */
+export function EpisodesView({ store, address }: RunViewProps) {
+  const files = [...store.detail!.files].sort((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
+  const { query } = address;
+  const file = files.find(({ name }) => name === query.file) ?? files[0];
+  const { value: episodes, error } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
+    id: store.id,
+    file: file?.name,
+  });
+  const [most, setMost] = useState(FIRST_GROUPS);
+  if (!file)
+    return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
+  const shown = episodes?.filter(episode => passes(episode, query, bucketsOf(episodes))) ?? [];
+  const groups = grouped(shown);
+  return html`<div class="episodes">
+    <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} />
+    <${Search} store=${store} file=${file} query=${query} />
+    <${Status} error=${error} loading=${!episodes && !error} />
+    ${episodes && html`<p class="fine" role="status">${counted(shown.length, 'episode')} of ${episodes.length} in ${counted(groups.length, 'group')}; ${percent(shown.filter(({ success }) => success).length / Math.max(1, shown.length))} succeed</p>`}
+    ${
+      groups.every(({ length }) => length === 1)
+        ? html`<${Members} id=${store.id} file=${file.name} members=${shown.slice(0, 8 * most)} named=${true} />`
+        : groups
+            .slice(0, most)
+            .map(
+              members =>
+                html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${file.name} members=${members} />`,
+            )
+    }
+    ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
+  </div>`;
+}
+
+function grouped(episodes: readonly EpisodeDigest[]): EpisodeDigest[][] {
+  const groups = new Map<string, EpisodeDigest[]>();
+  for (const episode of episodes) {
+    const key = `${episode.tag}/${episode.group_id}/${episode.seed}`;
+    const group = groups.get(key);
+    if (group) group.push(episode);
+    else groups.set(key, [episode]);
+  }
+  return [...groups.values()];
+}
+
+/** The bucket of reward variance of each group: 1 to 6 by the spread of its returns, as the gradient decomposition has them. */
+export function bucketsOf(episodes: readonly EpisodeDigest[]): ReadonlyMap<number, number> {
+  const spread = new Map(
+    episodes.flatMap(({ group_id, filter }) => (filter ? [[group_id, filter.std] as const] : [])),
+  );
+  const ordered = [...spread].sort((a, b) => a[1] - b[1] || a[0] - b[0]);
+  const buckets = Math.min(6, ordered.length);
+  const size = Math.floor(ordered.length / Math.max(1, buckets));
+  return new Map(ordered.map(([group], i) => [group, Math.min(buckets, Math.floor(i / size) + 1)]));
+}
+
+type Choices = Address['query'];
+
+function passes(episode: EpisodeDigest, query: Choices, buckets: ReadonlyMap<number, number>): boolean {
+  const { env = '', success = '', bucket = '', problem = '', kept = '', min = '', max = '' } = query;
+  return (
+    (env === '' || episode.tag === env) &&
+    (success === '' || episode.success === (success === 'yes')) &&
+    (kept === '' || episode.filter?.kept === (kept === 'yes')) &&
+    (bucket === '' || buckets.get(episode.group_id) === Number(bucket)) &&
+    (problem !== 'penalty' || episode.penalty < 0) &&
+    (problem !== 'invalid' || episode.invalid > 0) &&
+    (problem !== 'cut' || episode.cut) &&
+    (problem !== 'unfinished' || !episode.terminated) &&
+    (min === '' || episode.return >= Number(min)) &&
+    (max === '' || episode.return <= Number(max))
+  );
+}
+
+interface FiltersProps {
+  readonly files: readonly TrajectoryFile[];
+  readonly file: TrajectoryFile;
+  readonly episodes: readonly EpisodeDigest[];
+  readonly query: Choices;
+}
+
+function Filters({ files, file, episodes, query }: FiltersProps) {
+  const set = (name: string) => (value: string) => choose({ [name]: value }, true);
+  const tags = [...new Set(episodes.map(({ tag }) => tag))];
+  const buckets = [...new Set(bucketsOf(episodes).values())].sort();
+  const number = (name: string, label: string) => html`<label class="field"><span>${label}</span>
+    <input type="number" step="any" value=${query[name] ?? ''} onChange=${(event: Event) => set(name)((event.currentTarget as HTMLInputElement).value)} /></label>`;
+  return html`<div class="controls filters">
+    <${Select} label="Step" value=${file.name} onChange=${set('file')}
+      options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
+    <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
+    <${Select} label="Success" value=${query.success ?? ''} onChange=${set('success')} options=${[['', 'all'], ['yes', 'succeeded'], ['no', 'failed']]} />
+    <${Select} label="Problem" value=${query.problem ?? ''} onChange=${set('problem')}
+      options=${[['', 'any'], ['penalty', 'format penalty'], ['invalid', 'turn without a valid action'], ['cut', 'response cut off'], ['unfinished', 'ran out of turns']]} />
+    <${Select} label="Rollout filter" value=${query.kept ?? ''} onChange=${set('kept')} options=${[['', 'all'], ['yes', 'kept'], ['no', 'dropped']]} />
+    ${
+      buckets.length > 1 &&
+      html`<${Select} label="Reward variance" value=${query.bucket ?? ''} onChange=${set('bucket')}
+      options=${[['', 'all'], ...buckets.map(bucket => [String(bucket), bucket === 1 ? 'bucket 1, least' : `bucket ${bucket}`] as const)]} />`
+    }
+    ${number('min', 'Return from')} ${number('max', 'to')}
+  </div>`;
+}
+
+interface MembersProps {
+  readonly id: string;
+  readonly file: string;
+  readonly members: readonly EpisodeDigest[];
+  /** Says the level of each. */
+  readonly named?: boolean;
+}
+
+/** Episodes next to one another. */
+function Members({ id, file, members, named }: MembersProps) {
+  return html`<ul class="members">${members.map(
+    episode => html`<li key=${episode.index}><a class="member ${episode.success ? 'good' : 'bad'}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
+      <span class="outcome">${episode.success ? 'success' : 'failed'}</span>
+      ${named && html`<span class="fine">${episode.tag}, seed ${episode.seed}</span>`}
+      <span class="value">return ${short(episode.return)}</span>
+      ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
+      <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
+    </a></li>`,
+  )}</ul>`;
+}
+
+/** Members of a group next to one another. */
+function Group({
+  id,
+  file,
+  members,
+}: {
+  readonly id: string;
+  readonly file: string;
+  readonly members: readonly EpisodeDigest[];
+}) {
+  const [{ tag, seed, filter, group_id }] = members;
+  const why =
+    filter &&
+    (filter.kept
+      ? `kept: score ${short(filter.score)}`
+      : `dropped: score ${short(filter.score)}${filter.std === 0 ? ', all returns are alike' : ''}`);
+  return html`<section class="panel group">
+    <div class="panel-head"><h2>${tag}, seed ${seed}</h2>
+      ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
+      <span class="fine">group ${group_id}${filter ? `, spread ${short(filter.std)}` : ''}</span></div>
+    <${Members} id=${id} file=${file} members=${members} />
+  </section>`;
+}
+
+/** Full-text search in prompts and responses. */
+function Search({
+  store,
+  file,
+  query,
+}: {
+  readonly store: RunViewProps['store'];
+  readonly file: TrajectoryFile;
+  readonly query: Choices;
+}) {
+  const source = useSource();
+  const wanted = query.q ?? '';
+  const everywhere = query.all === 'yes' && !source.site.exported;
+  const [delayed, setDelayed] = useState(wanted);
+  useEffect(() => {
+    const timer = setTimeout(() => setDelayed(wanted), SEARCH_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [wanted]);
+  const asked = { id: store.id, q: delayed, file: everywhere ? undefined : file.name };
+  const { value, error } = useData<SearchReply>(
+    delayed === '' || source.site.exported ? undefined : 'search',
+    asked,
+  );
+  if (source.site.exported) return null;
+  return html`<div class="controls" role="search">
+      <label class="field grow"><span>Search prompts and responses</span>
+        <input type="search" value=${wanted} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+      <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
+    </div>
+    <${Status} error=${error} />
+    ${
+      delayed !== '' &&
+      value &&
+      html`<div class="panel"><p role="status">${value.hits.length === 0 ? 'Nothing found' : `Found in ${counted(value.hits.length, 'episode')}`}${value.complete ? '.' : ' so far; later files were not searched.'}</p>
+      <ul class="hits">${value.hits.map(hit => html`<${Hit} key=${`${hit.file} ${hit.index}`} id=${store.id} hit=${hit} wanted=${delayed} />`)}</ul></div>`
+    }`;
+}
+
+function Hit({ id, hit, wanted }: { readonly id: string; readonly hit: SearchHit; readonly wanted: string }) {
+  const at = hit.snippet.toLowerCase().indexOf(wanted.toLowerCase());
+  const link = formatAddress({
+    view: 'episode',
+    run: id,
+    query: { file: hit.file, index: String(hit.index), turn: String(hit.turn) },
+  });
+  return html`<li><a href=${link}>${hit.file}, ${hit.digest.tag} seed ${hit.digest.seed}, turn ${hit.turn + 1}</a>
+    <span class="chip ${hit.digest.success ? 'good' : 'bad'}">${hit.digest.success ? 'success' : 'failed'}</span> <span class="fine">${hit.where}</span>
+    <pre class="snippet">…${hit.snippet.slice(0, at)}<mark>${hit.snippet.slice(at, at + wanted.length)}</mark>${hit.snippet.slice(at + wanted.length)}…</pre></li>`;
+}

@@ -1,0 +1,108 @@
+import { html } from '../../../web/html.ts';
+import type { GroupsRow } from '../../run-files.ts';
+import { Chart, type Curve } from '../charts/chart.ts';
+import { Histogram } from '../charts/histogram.ts';
+import { Plane } from '../charts/plane.ts';
+import { useData, useMetrics } from '../data/hooks.ts';
+import type { RunStore } from '../data/run-store.ts';
+import { counted, percent, short } from '../format.ts';
+import { choose, Panel, Status } from './parts.ts';
+import type { RunViewProps } from './run-view-props.ts';
+
+const FIRST_TURN = 'collapse_first_turn_sample';
+const TRAJECTORY = 'collapse_trajectory_sample';
+const COMPONENTS = ['task', 'entropy', 'kl'] as const;
+
+/** What the rollout filter kept, whether the reasoning depends on the prompt, and where the gradient comes from. */
+export function FilterView({ store, address }: RunViewProps) {
+  const gradients = store.names(/^grad_norm(_prefilter)?\//);
+  const collapse = store.names(/^collapse/);
+  useMetrics(store, [...gradients, ...collapse, 'rollout/filter_kept_ratio', 'frac_reward_zero_std']);
+  // A new row is written with every step.
+  const { value: rows, error } = useData<readonly GroupsRow[]>('groups', {
+    id: store.id,
+    step: store.detail!.row.step,
+  });
+  return html`<div class="filter-view">
+    <${Panel} title="Groups and the rollout filter" class="wide">
+      <${Status} error=${error} loading=${!rows && !error} />
+      ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
+      ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
+      <${Chart} title="Groups that were kept, and groups whose returns are all alike" range=${[0, 1]} format=${percent} legend=${true} curves=${[
+        { label: 'kept', ...store.series('rollout/filter_kept_ratio') },
+        { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
+      ]} />
+    <//>
+    <${Collapse} store=${store} />
+    <${Gradients} store=${store} names=${gradients} />
+  </div>`;
+}
+
+function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly step: number }) {
+  const at = Math.max(
+    0,
+    rows.findLastIndex(row => row.step <= step),
+  );
+  const row = rows[at];
+  const zero = row.groups.filter(({ std }) => std === 0).length;
+  return html`<label class="field"><span>Step ${row.step}</span>
+      <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) }, true)} /></label>
+    <${Histogram} title=${`Score of the filter (${row.score}, ${row.strategy}), groups of step ${row.step}`} items=${row.groups.map(({ score, kept }) => ({ value: score, kept }))} />
+    <p>${counted(row.groups.length, 'group')}: ${row.groups.filter(({ kept }) => kept).length} kept, ${zero} with returns that are all alike (they teach nothing).</p>`;
+}
+
+function Collapse({ store }: { readonly store: RunStore }) {
+  const entropy = store.series(`${FIRST_TURN}/conditional_entropy_est`);
+  const share = store.series(`${FIRST_TURN}/mi_seq_share`);
+  const shareAt = new Map(share.x.map((step, i) => [step, share.y[i]]));
+  const places = entropy.x.flatMap((step, i) => {
+    const of = shareAt.get(step);
+    return of === undefined || Number.isNaN(of) || Number.isNaN(entropy.y[i])
+      ? []
+      : [{ step, entropy: entropy.y[i], share: of }];
+  });
+  if (places.length === 0) {
+    return html`<${Panel} title="Collapse of the reasoning" class="wide"><p class="hint">Not measured: it takes thoughts (<code>rollout.think</code>), <code>diagnostics.collapse.every</code> above 0, and a few thoughts that are not empty.</p><//>`;
+  }
+  const curve = (label: string, name: string): Curve => ({ label, ...store.series(name) });
+  return html`<${Panel} title="Collapse of the reasoning" class="wide">
+    <div class="two-columns">
+      <${Plane} places=${places} regime=${store.last('collapse/regime')} />
+      <div>
+        <${Chart} title="Mutual information of thought and prompt, share of log N" range=${[0, 1]} format=${percent} legend=${true} height=${160}
+          curves=${[curve('first turns', `${FIRST_TURN}/mi_seq_share`), curve('any turn', `${TRAJECTORY}/mi_seq_share`)]} />
+        <${Chart} title="H(Z|X), nats per token" legend=${true} height=${160}
+          curves=${[curve('first turns', `${FIRST_TURN}/conditional_entropy_est`), curve('any turn', `${TRAJECTORY}/conditional_entropy_est`)]} />
+      </div>
+    </div>
+  <//>`;
+}
+
+/** Gradient norms, shares and cosines by bucket of reward variance, as last measured. */
+function Gradients({ store, names }: { readonly store: RunStore; readonly names: readonly string[] }) {
+  const prefix = names.some(name => name.startsWith('grad_norm/')) ? 'grad_norm' : 'grad_norm_prefilter';
+  const buckets = [
+    ...new Set(names.filter(name => name.startsWith(`${prefix}/`)).map(name => name.split('/')[1])),
+  ].sort();
+  if (buckets.length === 0) {
+    return html`<${Panel} title="Where the gradient comes from"><p class="hint">Not measured: set <code>diagnostics.gradients.every</code> to measure it every so many steps.</p><//>`;
+  }
+  const of = (bucket: string, name: string) => store.last(`${prefix}/${bucket}/${name}`);
+  const cell = (value: number | undefined, format = short) =>
+    html`<td class="number">${value === undefined ? '–' : format(value)}</td>`;
+  return html`<${Panel} title="Where the gradient comes from" class="wide">
+    <div class="scroll-x" tabindex="0" role="region" aria-label="Gradients by bucket"><table>
+      <caption class="fine">Buckets of groups by reward variance, least first; at step ${store.series(`${prefix}/${buckets[0]}/task`).x.at(-1)}</caption>
+      <thead><tr><th scope="col">Bucket</th><th scope="col" class="number">Spread</th>
+        ${COMPONENTS.map(name => html`<th scope="col" class="number" key=${name}>‖${name}‖</th>`)}
+        <th scope="col" class="number">Share of the task gradient</th><th scope="col" class="number">Cosine with all</th><th scope="col" class="number">Task to regularizer</th></tr></thead>
+      <tbody>${buckets.map(
+        bucket => html`<tr key=${bucket}><th scope="row">${bucket}</th>
+          ${cell(of(bucket, 'reward_std_mean'))}
+          ${COMPONENTS.map(name => cell(of(bucket, name)))}
+          ${cell(of(bucket, 'share/task'), percent)} ${cell(of(bucket, 'cosine/task'))} ${cell(of(bucket, 'task_to_reg'))}
+        </tr>`,
+      )}</tbody></table></div>
+    <${Chart} title="Norm of the task gradient by bucket" legend=${true} curves=${buckets.map(bucket => ({ label: bucket, ...store.series(`${prefix}/${bucket}/task`) }))} />
+  <//>`;
+}

@@ -1,0 +1,154 @@
+import { Board } from '../../../web/boards/board.ts';
+import { html } from '../../../web/html.ts';
+import type { EpisodeDigest, EpisodeReply } from '../../reader/trajectories.ts';
+import { formatAddress } from '../address.ts';
+import { Chart, type Curve } from '../charts/chart.ts';
+import { useData, useMetrics } from '../data/hooks.ts';
+import type { RunStore } from '../data/run-store.ts';
+import { counted, percent, short } from '../format.ts';
+import { HEALTH_METRICS, healthCards } from '../health.ts';
+import { Panel } from './parts.ts';
+import type { RunViewProps } from './run-view-props.ts';
+
+interface Small {
+  readonly title: string;
+  readonly name: string;
+  readonly format?: (value: number) => string;
+  readonly range?: readonly [number, number];
+}
+
+/** The small charts, in their order. */
+const SMALL: readonly Small[] = [
+  { title: 'Return in training', name: 'train/return' },
+  { title: 'Success in training', name: 'train/success', format: percent, range: [0, 1] },
+  { title: 'Response length, tokens', name: 'train/response_length' },
+  { title: 'Entropy, nats per token', name: 'actor/entropy' },
+  { title: 'KL to the sampling policy, nats', name: 'actor/ppo_kl' },
+  { title: 'KL to the reference', name: 'actor/kl_loss' },
+  { title: 'Gradient norm', name: 'actor/grad_norm' },
+  { title: 'Explained variance of the critic', name: 'critic/vf_explained_var' },
+  { title: 'Loss of the warm start, by epoch', name: 'sft/loss' },
+  { title: 'Tokens per second', name: 'perf/tokens_per_second' },
+  { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
+];
+
+/** How good a run has become, whether it is healthy, and what it does wrong now. */
+export function OverviewView({ store }: RunViewProps) {
+  const { row, config } = store.detail!;
+  const { group_size: groupSize = 1 } =
+    (config as { rollout?: { group_size?: number } } | null)?.rollout ?? {};
+  const tags = row.run.tags.map(({ tag }) => tag);
+  const penalties = tags.map(tag => `train/${tag}/format_penalty`);
+  const validation = tags.flatMap(tag =>
+    ['success', 'success_low', 'success_high'].map(name => `val-env/${tag}/${name}`),
+  );
+  useMetrics(store, [
+    ...SMALL.map(({ name }) => name),
+    ...HEALTH_METRICS,
+    ...penalties,
+    ...validation,
+    'val-env/success',
+  ]);
+  const cards = healthCards(row, name => store.series(name), groupSize, Date.now());
+  return html`<div class="overview">
+    <${Panel} title="How good it is" class="wide">
+      <${Chart} title="Success on the validation levels, with the 95 % interval" height=${300} range=${[0, 1]} format=${percent} legend=${true} curves=${validationCurves(store)} />
+    <//>
+    <${Panel} title="Is training healthy?">
+      ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still under way.</p>`}
+      ${cards.map(
+        ({ level, title, text, advice }) => html`<div key=${title} class="health ${level}">
+          <h3>${title}</h3><p>${text}</p>${advice && html`<p class="fine">What to do: ${advice}</p>`}
+        </div>`,
+      )}
+    <//>
+    <${FailedEpisode} store=${store} />
+    <section class="small-charts" aria-label="Metrics">
+      ${SMALL.filter(({ name }) => store.series(name).x.length > 0).map(
+        ({ title, name, format, range }) => html`<div key=${name} class="panel">
+          <${Chart} title=${title} height=${150} format=${format ?? short} range=${range} curves=${[curveOf(store, name)]} />
+          <p class="fine"><code>${name}</code> now ${(format ?? short)(store.last(name)!)}</p>
+        </div>`,
+      )}
+    </section>
+    <${Notes} store=${store} />
+  </div>`;
+}
+
+/** A metric over steps; one of the warm start, which comes before the first step, over its epochs. */
+function curveOf(store: RunStore, name: string): Curve {
+  const { x, y } = store.series(name);
+  return { label: name, x: name.startsWith('sft/') ? x.map((_, i) => i + 1) : x, y };
+}
+
+function validationCurves(store: RunStore): Curve[] {
+  const { tags } = store.detail!.row.run;
+  const curves: Curve[] = tags.map(({ tag }, color) => {
+    const { x, y } = store.series(`val-env/${tag}/success`);
+    const low = store.series(`val-env/${tag}/success_low`).y;
+    const high = store.series(`val-env/${tag}/success_high`).y;
+    const banded = low.length === y.length && high.length === y.length && y.length > 0;
+    return { label: tag, x, y, color, ...(banded ? { low, high } : {}) };
+  });
+  const x = curves.find(curve => curve.x.length > 0)?.x ?? [];
+  if (x.length === 0 || tags.length !== 1) return curves;
+  const ends = [x[0], x.at(-1)!];
+  const [{ random, optimum }] = tags;
+  return [
+    ...curves,
+    ...(optimum === null ? [] : [{ label: 'optimum', x: ends, y: [optimum, optimum], dashed: true }]),
+    ...(random === null ? [] : [{ label: 'random', x: ends, y: [random, random], dashed: true }]),
+  ];
+}
+
+/** What it does wrong now: an episode of the latest validation that failed. */
+function FailedEpisode({ store }: { readonly store: RunStore }) {
+  const file = store
+    .detail!.files.filter(({ kind }) => kind === 'validation')
+    .sort((a, b) => a.step - b.step)
+    .at(-1);
+  const { value: episodes } = useData<readonly EpisodeDigest[]>(file && 'episodes', {
+    id: store.id,
+    file: file?.name,
+  });
+  const failed = episodes?.filter(({ success }) => !success) ?? [];
+  const chosen = failed.at(0);
+  const { value: reply } = useData<EpisodeReply>(chosen && 'episode', {
+    id: store.id,
+    file: file?.name,
+    index: chosen?.index,
+  });
+  if (!file || !episodes) return null;
+  const title = 'What it does wrong now';
+  if (!chosen) {
+    return html`<${Panel} title=${title}><p>None of the ${episodes.length} validation episodes kept at step ${file.step} failed.</p><//>`;
+  }
+  const link = (turn: number) =>
+    formatAddress({
+      view: 'episode',
+      run: store.id,
+      query: { file: file.name, index: String(chosen.index), turn: String(turn) },
+    });
+  const turns = reply?.episode.turns ?? [];
+  const last = reply?.episode;
+  return html`<${Panel} title=${title}>
+    <p>${failed.length} of the ${episodes.length} validation episodes kept at step ${file.step} failed. In this one (${chosen.env_id}, seed ${chosen.seed}) the return was ${short(chosen.return)} after ${counted(chosen.turns, 'turn')}.</p>
+    ${
+      last &&
+      html`<div class="two-boards">
+      <figure><${Board} state=${turns[0]?.structured} text=${turns[0]?.state} /><figcaption>At the start</figcaption></figure>
+      <figure><${Board} state=${last.final_structured ?? turns.at(-1)?.structured} text=${last.final_state ?? turns.at(-1)?.state} /><figcaption>At the end</figcaption></figure>
+    </div>
+    <p class="fine">It answered: ${turns.map(turn => turn.llm_response).join(' · ')}</p>`
+    }
+    <p><a href=${link(0)}>Look at it turn by turn</a> · <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file: file.name, success: 'no' } })}>all failed ones</a></p>
+  <//>`;
+}
+
+function Notes({ store }: { readonly store: RunStore }) {
+  const { notes } = store.detail!;
+  if (notes.length === 0) return null;
+  return html`<${Panel} title="What the trainer noted" class="wide">
+    <ol class="notes">${notes.map(({ time, text }) => html`<li key=${time + text}><time class="fine">${time.slice(11, 19)}</time> ${text}</li>`)}</ol>
+  <//>`;
+}

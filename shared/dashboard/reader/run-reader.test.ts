@@ -1,0 +1,229 @@
+import {
+  appendFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { writeSampleRun } from '../sample-runs.test-data.ts';
+import { RunReader } from './run-reader.ts';
+
+/** A pid that no process has. */
+const NOBODY = 2 ** 22 + 1;
+
+t.test('runs are found at every depth, the latest first, with what their status says', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'a');
+  writeSampleRun(root, 'sweeps/lr/b', {
+    status: { state: 'failed', last_error: { time: 'now', text: 'no room' } },
+  });
+  utimesSync(join(root, 'a/status.json'), 1, 1);
+  mkdirSync(join(root, 'empty'));
+  const { total, rows } = await new RunReader(root).runs();
+  t.equal(total, 2);
+  t.match(rows, [
+    { id: 'sweeps/lr/b', state: 'failed', last_error: { text: 'no room' } },
+    { id: 'a', state: 'finished', step: 30, run: { recipe: ['grpo'], tags: [{ optimum: 0.94 }] } },
+  ]);
+  t.equal((await new RunReader(root).runs(1)).rows.length, 1);
+});
+
+t.test('a running run whose process is gone has stalled, as has one that is silent elsewhere', async t => {
+  const root = t.testdir();
+  const running = { state: 'running', host: hostname() } as const;
+  writeSampleRun(root, 'alive', { status: { ...running, pid: process.pid } });
+  writeSampleRun(root, 'gone', { status: { ...running, pid: NOBODY } });
+  const updated_at = new Date().toISOString();
+  writeSampleRun(root, 'far', { status: { ...running, host: 'far', updated_at } });
+  writeSampleRun(root, 'silent', { status: { ...running, host: 'far' } });
+  const { rows } = await new RunReader(root).runs();
+  const states = Object.fromEntries(rows.map(({ id, state }) => [id, state]));
+  t.same(states, { alive: 'running', gone: 'stalled', far: 'running', silent: 'stalled' });
+});
+
+t.test('metrics are read on from where they ended; half a line waits', async t => {
+  const root = t.testdir();
+  const file = join(writeSampleRun(root, 'a', { steps: 4 }), 'metrics.jsonl');
+  const reader = new RunReader(root);
+  const first = await reader.metrics('a', ['train/success', 'nothing']);
+  t.same(first!.series['train/success'].x, [1, 2, 3, 4]);
+  t.notOk('nothing' in first!.series);
+  appendFileSync(file, '{"step":5,"train/success":0.5}\n{"step":6,"train/su');
+  t.same((await reader.metrics('a', ['train/success']))!.series['train/success'].x, [1, 2, 3, 4, 5]);
+  appendFileSync(file, 'ccess":"NaN"}\n');
+  const { x, y } = (await reader.metrics('a', ['train/success']))!.series['train/success'];
+  t.same([x.at(-1), y.at(-1)], [6, Number.NaN]);
+  // A resumed run replaces the file.
+  writeFileSync(`${file}.partial`, '{"step":1,"train/success":0.1}\n');
+  renameSync(`${file}.partial`, file);
+  t.same((await reader.metrics('a', ['train/success']))!.series['train/success'], { x: [1], y: [0.1] });
+});
+
+t.test('a long series is thinned out without losing its extremes', async t => {
+  const root = t.testdir();
+  const folder = writeSampleRun(root, 'a', { steps: 0 });
+  const rows = Array.from({ length: 100_000 }, (_, step) =>
+    JSON.stringify({ step, v: step === 77_777 ? 9 : step % 2 }),
+  );
+  writeFileSync(join(folder, 'metrics.jsonl'), `${rows.join('\n')}\n`);
+  const { rows: count, series } = (await new RunReader(root).metrics('a', ['v']))!;
+  const { x, y } = series.v;
+  t.equal(count, 100_000);
+  t.ok(x.length < 40_000, String(x.length));
+  t.equal(x[y.indexOf(9)], 77_777);
+  t.ok(
+    x.every((step, i) => i === 0 || step >= x[i - 1]),
+    'in order',
+  );
+});
+
+t.test('episodes are listed, read one by one and searched', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'a');
+  const reader = new RunReader(root);
+  const { files } = (await reader.run('a'))!;
+  t.same(
+    files.filter(({ kind }) => kind === 'train').map(({ step }) => step),
+    [10, 20, 30],
+  );
+  const episodes = (await reader.episodes('a', 'train-000010'))!;
+  t.match(episodes[1], {
+    index: 1,
+    group_id: 0,
+    member: 1,
+    success: false,
+    invalid: 1,
+    penalty: -0.1,
+    filter: { kept: false },
+  });
+  const reply = (await reader.episode('a', 'train-000010', 5))!;
+  t.match(reply, { index: 5, count: 16, episode: { group_id: 1, member: 1 }, texts: { 0: '<think>' } });
+  const found = (await reader.search('a', 'QUIET walk', 'train-000010'))!;
+  t.match(found, { complete: true, hits: [{ turn: 0, where: 'response', snippet: /quiet walk/ }] });
+  t.equal((await reader.search('a', 'no such text'))!.hits.length, 0);
+  t.match((await reader.search('a', 'think>'))!.hits[0], { where: 'prompt' });
+  t.equal((await reader.groups('a'))!.length, 30);
+});
+
+t.test('nothing outside of the folder is read', async t => {
+  const outside = t.testdir({
+    root: {},
+    'secret.jsonl': '{"step":1,"secret":1}\n',
+    secrets: { 'train-000001.jsonl': '{"turns":[]}\n' },
+  });
+  const root = join(outside, 'root');
+  const folder = writeSampleRun(root, 'a', { steps: 0 });
+  symlinkSync(join(outside, 'secrets'), join(root, 'linked-run'));
+  symlinkSync(join(outside, 'secret.jsonl'), join(folder, 'groups-link.jsonl'));
+  renameSync(join(folder, 'metrics.jsonl'), join(folder, 'old'));
+  symlinkSync(join(outside, 'secret.jsonl'), join(folder, 'metrics.jsonl'));
+  renameSync(join(folder, 'trajectories'), join(folder, 'old-trajectories'));
+  symlinkSync(join(outside, 'secrets'), join(folder, 'trajectories'));
+  const reader = new RunReader(root);
+  t.same(
+    (await reader.runs()).rows.map(({ id }) => id),
+    ['a'],
+  );
+  t.same((await reader.metrics('a'))!.names, [], 'a linked file');
+  t.same((await reader.run('a'))!.files, [], 'a linked folder');
+  for (const id of ['..', '../root/a', 'a/..', '/etc', 'a/trajectories', '.', '']) {
+    t.equal(await reader.run(id), undefined, id);
+  }
+  for (const file of [
+    '../metrics',
+    '../../secret',
+    'train-000001/../../x',
+    'train-1.jsonl',
+    '..%2fmetrics',
+  ]) {
+    t.equal(await reader.episodes('a', file), undefined, file);
+    t.equal(await reader.episode('a', file, 0), undefined, file);
+  }
+});
+
+t.test('hostile contents are shown as nothing', async t => {
+  const root = t.testdir();
+  const folder = writeSampleRun(root, 'a', { steps: 10 });
+  const hostile = [
+    'nonsense',
+    '[]',
+    'null',
+    '"text"',
+    '{"__proto__":{"polluted":1},"step":3,"constructor":4}',
+    '{"turns":7,"samples":"x","step":"y"}',
+    '\u0000\u0001',
+    '{"step":1e999,"turns":[{"actions":3}]}',
+  ];
+  for (const name of ['metrics.jsonl', 'groups.jsonl', 'tokens.jsonl', 'trajectories/train-000010.jsonl']) {
+    writeFileSync(join(folder, name), hostile.map(line => `${line}\n`).join(''));
+  }
+  writeFileSync(join(folder, 'config.yaml'), 'a: &a [x]\nb: [*a, *a]\n');
+  for (const status of [
+    '',
+    'null',
+    '[]',
+    '{"run":null}',
+    '{"run":{"tags":[null,3],"recipe":{}},"validations":{"a":1},"state":"<b>"}',
+  ]) {
+    writeFileSync(join(folder, 'status.json'), status);
+    t.match(
+      (await new RunReader(root).runs()).rows,
+      [{ id: 'a', state: 'unknown', validations: [] }],
+      status,
+    );
+  }
+  const reader = new RunReader(root);
+  t.ok(await reader.metrics('a'));
+  t.ok(await reader.groups('a'));
+  t.equal((await reader.run('a'))!.config, null, 'aliases can grow without end');
+  for (const [index] of (await reader.episodes('a', 'train-000010'))!.entries()) {
+    t.ok(await reader.episode('a', 'train-000010', index));
+  }
+  t.ok(await reader.search('a', 'x'));
+  t.notOk('polluted' in {});
+});
+
+t.test('tokens of servers are not handed out', async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'a', { steps: 0 });
+  t.notMatch(JSON.stringify(await new RunReader(root).run('a')), /secret/);
+  t.match(readFileSync(join(root, 'a/config.yaml'), 'utf8'), /secret/);
+});
+
+t.test('the leaderboard has validations, evaluations and published results', async t => {
+  const root = t.testdir();
+  const folder = writeSampleRun(root, 'a');
+  mkdirSync(join(folder, 'evaluations'));
+  const rows = [
+    {
+      policy: 'checkpoint',
+      tag: 'Lake',
+      mode: 'greedy',
+      success: 0.9,
+      success_low: 0.8,
+      success_high: 0.95,
+      episodes: 64,
+    },
+  ];
+  writeFileSync(
+    join(folder, 'evaluations/1.json'),
+    JSON.stringify({ date: '2026-01-01', command: 'evaluate a', trained: { step: 30 }, rows }),
+  );
+  const published = join(root, 'published.yaml');
+  writeFileSync(
+    published,
+    '- {env_id: FrozenLake-v0, policy: paper, success: 0.99, source: "https://example.org/paper"}\n',
+  );
+  t.match(await new RunReader(root, published).leaderboard(), [
+    { policy: 'paper', source: 'https://example.org/paper', success: 0.99 },
+    { policy: 'a, checkpoint (greedy)', success: 0.9, size: 120_000, steps: 30 },
+    { policy: 'a, step 30', run: 'a' },
+  ]);
+  writeFileSync(published, '- {env_id: FrozenLake-v0, policy: paper, success: 99, source: x}\n');
+  await t.rejects(new RunReader(root, published).leaderboard(), /`success` of entry 1 is a share/);
+});

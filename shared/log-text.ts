@@ -1,0 +1,41 @@
+import pino, { type Logger } from 'pino';
+import type { LogLevel } from './log.ts';
+
+const LEVELS: { readonly [level: number]: string } = {
+  20: 'debug',
+  30: 'info',
+  40: 'warning',
+  50: 'error',
+  60: 'fatal',
+};
+const WARNING = 40;
+
+/** A record of a log, as far as people read it. */
+export interface LogText {
+  readonly text: string;
+  /** At least a warning. */
+  readonly isWarning: boolean;
+}
+
+/** A line of JSON that pino wrote, for people: its level and message; undefined for any other line. */
+export function readLogLine(line: string): LogText | undefined {
+  if (!line.startsWith('{')) return undefined;
+  try {
+    const record = JSON.parse(line) as { level?: unknown; msg?: unknown; err?: { message?: unknown } };
+    if (typeof record.level !== 'number') return undefined;
+    const message = [record.msg, record.err?.message].filter(part => typeof part === 'string');
+    const text = `${LEVELS[record.level] ?? record.level}: ${[...new Set(message)].join(': ')}`;
+    return { text, isWarning: record.level >= WARNING };
+  } catch {
+    return undefined;
+  }
+}
+
+/** A log on standard output: JSON lines for programs, text on a terminal. */
+export function outputLog(level: LogLevel): Logger {
+  if (!process.stdout.isTTY) return pino({ level });
+  return pino(
+    { level },
+    { write: line => process.stdout.write(`${readLogLine(line)?.text ?? line.trimEnd()}\n`) },
+  );
+}

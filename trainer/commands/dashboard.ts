@@ -1,0 +1,64 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { exportSite } from '../dashboard/export.ts';
+import { createDashboard } from '../dashboard/server.ts';
+import { stopSignal } from './stop-signal.ts';
+
+/** Where the pages are unless told otherwise: above the environment server's port. */
+const DEFAULT_PORT = 8090;
+
+export interface DashboardOptions {
+  readonly server?: string;
+  readonly port?: number;
+  readonly host: string;
+  readonly allowedHosts: string;
+  /** Folder to write the pages into instead of serving them. */
+  readonly export?: string;
+  readonly leaderboard?: string;
+}
+
+/**
+ * The command `dashboard`: serves pages about the runs in a folder until it is stopped, or writes them as files.
+ * @returns the exit status
+ * @throws Error when there is no such folder, or the port is taken
+ */
+export async function dashboard(runs: string, options: DashboardOptions): Promise<number> {
+  const { server, leaderboard, host, allowedHosts } = options;
+  if (server !== undefined && !/^https?:\/\//.test(server)) {
+    throw new Error(`--server is an address such as http://127.0.0.1:8080, got ${server}`);
+  }
+  if (leaderboard !== undefined && !existsSync(leaderboard)) {
+    throw new Error(`--leaderboard: ${leaderboard} does not exist`);
+  }
+  if (!existsSync(runs)) {
+    throw new Error(`${runs} does not exist; dashboard takes a folder of run folders, e.g. runs`);
+  }
+  if (options.export !== undefined) {
+    const { files, bytes } = await exportSite(resolve(runs), resolve(options.export), {
+      leaderboard,
+      server,
+    });
+    console.log(
+      `${files} files (${Math.round(bytes / 1024)} KiB) in ${options.export}; any web server can serve them, e.g.`,
+    );
+    console.log(`  python3 -m http.server --directory ${options.export}`);
+    return 0;
+  }
+  const app = await createDashboard({ runs: resolve(runs), server, leaderboard, host, allowedHosts });
+  const stopped = new Promise<void>(stop => stopSignal(stop));
+  const address = await listen(host, options.port);
+  console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
+  await stopped;
+  await app.close();
+  return 0;
+
+  async function listen(host: string, port: number | undefined): Promise<string> {
+    try {
+      return await app.listen({ host, port: port ?? DEFAULT_PORT });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || port !== undefined) throw error;
+      console.log(`port ${DEFAULT_PORT} is taken; using a free one`);
+      return app.listen({ host, port: 0 });
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { extname, join } from 'node:path';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import type { Test } from 'tap';
+import { browser, PATIENCE_MS } from '../../env-server/web/browser.test-data.ts';
+import { createDashboard, type DashboardSettings } from './server.ts';
+
+/** A dashboard on a free port; it ends with the test. */
+export async function serveDashboard(
+  t: Test,
+  settings: Partial<DashboardSettings> & { readonly runs: string },
+): Promise<string> {
+  const app = await createDashboard({ host: '127.0.0.1', allowedHosts: '', ...settings });
+  t.teardown(() => app.close());
+  return app.listen({ host: '127.0.0.1', port: 0 });
+}
+
+/** A page in the browser; what it throws or its policy forbids fails the test. */
+export async function openPage(t: Test, url: string, context: BrowserContextOptions = {}): Promise<Page> {
+  const opened = await (await browser()).newContext({
+    viewport: { width: 1440, height: 900 },
+    reducedMotion: 'reduce',
+    ...context,
+  });
+  opened.setDefaultTimeout(PATIENCE_MS);
+  const page = await opened.newPage();
+  page.on('pageerror', error => t.fail(`the page threw: ${error.message}`));
+  page.on('console', message => {
+    if (/Content.Security.Policy/i.test(message.text())) t.fail(message.text());
+  });
+  t.teardown(() => opened.close());
+  await page.goto(url);
+  return page;
+}
+
+const TYPES: { readonly [ending: string]: string } = {
+  '.html': 'text/html',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.json': 'application/json',
+  '.svg': 'image/svg+xml',
+};
+
+/** Any web server: hands out the files of a folder. */
+export async function serveFiles(t: Test, folder: string): Promise<string> {
+  const server = createServer((request, reply) => {
+    const path = decodeURIComponent(new URL(request.url!, 'http://x').pathname);
+    const file = join(folder, path === '/' ? 'index.html' : path);
+    if (!existsSync(file)) return reply.writeHead(404).end();
+    reply.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' });
+    reply.end(readFileSync(file));
+  }).listen(0, '127.0.0.1');
+  await new Promise(done => server.once('listening', done));
+  t.teardown(() => server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}

@@ -1,0 +1,240 @@
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { createApp } from '../../env-server/app.ts';
+import { accessibilityProblems, overflow, skip } from '../../env-server/web/browser.test-data.ts';
+import type { RunStatus } from '../../shared/dashboard/run-files.ts';
+import { writeSampleRun } from '../../shared/dashboard/sample-runs.test-data.ts';
+import { openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
+import { exportSite } from './export.ts';
+
+t.setTimeout(900_000);
+
+const EPISODE = '#/run/lake-1/episode?file=train-000030&index=1';
+/** Every view, and what is there when it is ready. */
+const VIEWS = [
+  ['#/', 'tbody a'],
+  ['#/run/lake-1', '.health'],
+  ['#/run/lake-1/film', '.frame .board'],
+  ['#/run/lake-1/episodes', '.member'],
+  [EPISODE, '.tokens .tint'],
+  ['#/run/lake-1/filter', '.plane circle'],
+  ['#/run/lake-1/system', '.uplot canvas'],
+  ['#/run/lake-1/settings', 'tbody td'],
+  ['#/compare?runs=lake-1,lake-2', '.uplot canvas'],
+  ['#/leaderboard', 'tbody a'],
+] as const;
+
+/** Two runs that differ by seed, one that failed, one that runs. */
+function sampleRuns(root: string): string {
+  const starting = { stage: 'training', state: 'running', eta_s: 12, pid: process.pid } as const;
+  writeSampleRun(root, 'lake-1');
+  writeSampleRun(root, 'lake-2', { seed: 2 });
+  writeSampleRun(root, 'broken', {
+    steps: 3,
+    status: { state: 'failed', last_error: { time: 'x', text: 'no <b>room</b> on the disk' } },
+  });
+  writeSampleRun(root, 'live', { steps: 10, status: { ...starting, updated_at: new Date().toISOString() } });
+  return root;
+}
+
+t.test('every view is accessible and fits, light on a phone and dark on a wide screen', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/`);
+  for (const [hash, ready] of VIEWS) {
+    await page.goto(`${origin}/runs/${hash}`);
+    await page.locator(ready).first().waitFor({ state: 'attached' });
+    for (const [colorScheme, width, height] of [
+      ['light', 390, 844],
+      ['light', 1024, 768],
+      ['dark', 1440, 900],
+    ] as const) {
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await page.setViewportSize({ width, height });
+      const look = `${hash}, ${colorScheme}, ${width} px`;
+      t.ok((await overflow(page)) <= 0, `${look}: no scrolling sideways`);
+      if (width !== 1024) t.same(await accessibilityProblems(page), [], `${look}: accessible`);
+    }
+  }
+});
+
+t.test(
+  'a page tells how good a run became, whether it is healthy, and what it does wrong',
+  { skip },
+  async t => {
+    const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+    const page = await openPage(t, `${origin}/runs/#/run/lake-1`);
+    const text = page.locator('main');
+    await text.getByText('Success went from 20 % to 80 %').waitFor();
+    await text.getByText('acting at random reaches 25 %, the optimum is 94 %').waitFor();
+    await text.getByText('Training is healthy').waitFor();
+    await text.getByText('2 of the 4 validation episodes kept at step 30 failed').waitFor();
+    await page.getByRole('link', { name: 'Look at it turn by turn' }).click();
+    await page.getByText('no success', { exact: true }).waitFor();
+    await page.goto(`${origin}/runs/#/run/broken`);
+    await text.getByText('The run failed at step 3 of 3').waitFor();
+    await text.getByText('no <b>room</b> on the disk').first().waitFor();
+  },
+);
+
+t.test('the keyboard alone finds a run and reads an episode', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/`);
+  await page.locator('tbody a').first().waitFor();
+  await page.getByRole('searchbox').focus();
+  await page.keyboard.type('lake-2');
+  await page.getByText('1 of 4 runs').waitFor();
+  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+  for (let presses = 0; presses < 12 && (await focused()) !== 'lake-2'; presses++)
+    await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'lake-2' }).waitFor();
+  t.match(page.url(), /#\/run\/lake-2$/);
+  await page.goto(`${origin}/runs/${EPISODE}`);
+  await page.getByText('Turn 1 of 3').waitFor();
+  await page.keyboard.press('ArrowRight');
+  await page.getByText('Turn 2 of 3').waitFor();
+  await page.keyboard.press('ArrowLeft');
+  await page.getByText('Turn 1 of 3').waitFor();
+});
+
+t.test('a run is live: its metrics, stage and notes appear without a reload', { skip }, async t => {
+  const root = sampleRuns(t.testdir());
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/#/run/live`);
+  await page.getByText('training, step 10 of 10').waitFor();
+  await page.getByText('train/return now').waitFor();
+  appendFileSync(join(root, 'live/metrics.jsonl'), '{"step":11,"train/return":7.25}\n');
+  await page.getByText('train/return now 7.25').waitFor();
+  const file = join(root, 'live/status.json');
+  const status = JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
+  writeFileSync(
+    file,
+    JSON.stringify({ ...status, state: 'finished', notes: [{ time: 'x', text: 'all is done' }] }),
+  );
+  await page.getByText('finished', { exact: true }).waitFor();
+  await page.getByText('all is done').waitFor();
+});
+
+t.test('runs are ticked and compared; those that differ by seed become one curve', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/`);
+  for (const id of ['lake-1', 'lake-2']) await page.getByLabel(`Compare ${id}`).check();
+  await page.getByRole('link', { name: 'Compare 2 runs' }).click();
+  await page.getByText('lake (2 seeds)').first().waitFor();
+  await page.getByRole('row', { name: /^seed 1 2$/ }).waitFor();
+  await page.getByLabel('one curve for runs that differ by seed alone').uncheck();
+  await page.locator('.u-legend').getByText('lake-2').first().waitFor();
+});
+
+t.test('episodes are filtered, searched, tinted and saved', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/#/run/lake-1/episodes?file=train-000030`);
+  await page.getByText('16 episodes of 16 in 4 groups').waitFor();
+  await page.getByText('dropped: score 0, all returns are alike').waitFor();
+  await page.getByLabel('Success').selectOption('no');
+  await page.getByText('8 episodes of 16').waitFor();
+  await page.getByLabel('Rollout filter').selectOption('yes');
+  await page.getByText('6 episodes of 16').waitFor();
+  await page.getByLabel('Search prompts and responses').fill('quiet WALK');
+  await page.getByText('Found in 16 episodes.').waitFor();
+  await page.goto(`${origin}/runs/${EPISODE}`);
+  await page.getByLabel('Tokens tinted by').selectOption('advantage');
+  await page.locator('.tokens .minus-8').first().waitFor();
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Save as messages (JSONL)' }).click();
+  const [line] = readFileSync(await (await download).path(), 'utf8').split('\n');
+  t.match(JSON.parse(line), {
+    success: false,
+    messages: [{ role: 'user' }, { role: 'assistant', content: /quiet walk/ }],
+  });
+});
+
+t.test('an episode branches into a session on the environment server', { skip }, async t => {
+  const { server } = await createApp({ logLevel: 'silent' });
+  const address = await server.listen({ host: '127.0.0.1', port: 0 });
+  t.teardown(() => server.close());
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()), server: address });
+  const page = await openPage(t, `${origin}/runs/${EPISODE}&turn=1`);
+  await page.getByRole('button', { name: 'Branch here' }).click();
+  const link = page.getByRole('link', { name: 'Play on from here' });
+  const id = /#\/watch\/(.+)$/.exec((await link.getAttribute('href'))!)![1];
+  const session = (await (await fetch(`${address}/v1/sessions/${id}`)).json()) as {
+    env_id: string;
+    seed: number;
+    step: number;
+  };
+  t.match(session, { env_id: 'FrozenLake-v0', seed: 100 });
+  t.ok(session.step > 0, 'it has taken the actions of the turns before');
+  await page.goto(`${origin}/runs/#/run/lake-1/film`);
+  const play = await page.getByRole('link', { name: 'Play this level yourself' }).getAttribute('href');
+  t.equal(play, `${address}/#/play/FrozenLake-v0?seed=100`);
+});
+
+t.test('an export opens from any web server, without this one', { skip }, async t => {
+  const root = sampleRuns(t.testdir({ out: {}, runs: {} }));
+  const { files } = await exportSite(root, join(root, 'out'));
+  t.ok(files > 100, String(files));
+  const page = await openPage(t, await serveFiles(t, join(root, 'out')));
+  await page.getByRole('link', { name: 'lake-1' }).click();
+  await page.getByText('Success went from 20 % to 80 %').waitFor();
+  for (const [hash, ready] of VIEWS) {
+    await page.goto(`${new URL(page.url()).origin}/${hash}`);
+    await page.locator(ready).first().waitFor({ state: 'attached' });
+  }
+});
+
+t.test('the dashboard stays on this machine and answers to its names only', async t => {
+  const runs = t.testdir();
+  await t.rejects(
+    serveDashboard(t, { runs, host: '0.0.0.0' }),
+    /has no tokens and listens on this machine only/,
+  );
+  const { createDashboard } = await import('./server.ts');
+  const app = await createDashboard({ runs, host: '127.0.0.1', allowedHosts: '' });
+  t.teardown(() => app.close());
+  const ask = (url: string, host = '127.0.0.1') => app.inject({ url, headers: { host } });
+  t.equal((await ask('/runs/', 'evil.example')).statusCode, 421);
+  const page = await ask('/runs/');
+  t.match(String(page.headers['content-security-policy']), /default-src 'self'/);
+  t.equal(page.headers['x-content-type-options'], 'nosniff');
+  for (const url of [
+    '/runs/assets/../../package.json',
+    '/runs/assets/package.json',
+    '/runs/assets/shared%2f..%2fpackage.json',
+    '/runs/api/run?id=..',
+    '/runs/api/run',
+    '/runs/api/episode?id=x&file=../x&index=0',
+  ]) {
+    t.equal((await ask(url)).statusCode, 404, url);
+  }
+  t.equal((await ask('/runs/api/run?id=a&id=b')).statusCode, 400);
+  t.equal(
+    (await app.inject({ method: 'POST', url: '/server/v1/sessions', headers: { host: '127.0.0.1' } }))
+      .statusCode,
+    404,
+  );
+});
+
+t.test('the environment server shows runs with --runs, to those who have a token', async t => {
+  const runs = sampleRuns(t.testdir());
+  const tokens = JSON.stringify([
+    {
+      name: 'ann',
+      sha256: '2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b',
+      scopes: ['play'],
+    },
+  ]);
+  const { server } = await createApp({ logLevel: 'silent', runs, tokens });
+  t.teardown(() => server.close());
+  const ask = (url: string, authorization?: string) =>
+    server.inject({ url, headers: { host: '127.0.0.1', ...(authorization ? { authorization } : {}) } });
+  t.equal((await ask('/runs/')).statusCode, 200);
+  t.equal((await ask('/runs/assets/shared/dashboard/page/main.ts')).statusCode, 200);
+  t.equal((await ask('/runs/api/runs')).statusCode, 401);
+  t.equal((await ask('/runs/assets/..%2fapi%2fruns')).statusCode, 404);
+  t.match((await ask('/runs/api/runs', 'Bearer secret')).json(), { total: 4 });
+  const without = await createApp({ logLevel: 'silent' });
+  t.teardown(() => without.server.close());
+  t.equal((await without.server.inject({ url: '/runs/', headers: { host: '127.0.0.1' } })).statusCode, 404);
+});

@@ -1,0 +1,81 @@
+import t from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
+import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
+import { JsonGrammars } from './json-grammars.ts';
+
+const characters = [...'{}[]",:-.0123456789eE+\\/bfnrtu'].concat(
+  [...'abcdghijklmopqsvwxyzABCDFUDownp '],
+  ['true', 'null', '":'],
+);
+const tokenizer = buildWordTokenizer(new Set(characters));
+const STOP = 2;
+const grammars = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP]);
+
+/** A random text that the grammar of a schema allows; the shortest way out after some tokens. */
+function randomText(schema: JsonObject, seed: number): string {
+  const { states, start } = grammars.of(schema);
+  const distance = states.map(({ tokens }) => (tokens.length === 0 ? 0 : Number.POSITIVE_INFINITY));
+  for (let changed = true; changed; ) {
+    changed = false;
+    states.forEach(({ next }, s) => {
+      const found = Math.min(...next.map(to => distance[to])) + 1;
+      if (found < distance[s]) {
+        distance[s] = found;
+        changed = true;
+      }
+    });
+  }
+  const rng = Random.fromSeed(seed);
+  const ids: number[] = [];
+  for (let state = start; states[state].tokens.length > 0; ) {
+    const { tokens, next } = states[state];
+    const nearest = next.reduce((best, to, i) => (distance[to] < distance[next[best]] ? i : best), 0);
+    const i = ids.length > 30 ? nearest : rng.integer(tokens.length);
+    if (tokens[i] !== STOP) ids.push(tokens[i]);
+    state = next[i];
+  }
+  return tokenizer.decode(ids);
+}
+
+t.test('every text of a grammar is JSON that fits the schema', async t => {
+  const schema: JsonObject = {
+    type: 'object',
+    properties: {
+      go: { enum: ['Up', 'Down'] },
+      n: { type: 'integer' },
+      x: { type: 'number' },
+      list: { type: 'array', items: { type: 'boolean' }, minItems: 1, maxItems: 2 },
+      note: { type: 'string', maxLength: 5 },
+      inner: { $ref: '#/$defs/inner' },
+    },
+    required: ['go', 'list'],
+    additionalProperties: false,
+    $defs: { inner: { type: ['object', 'null'], properties: { a: { const: 1 } } } },
+  };
+  for (let seed = 0; seed < 200; seed++) {
+    const text = randomText(schema, seed);
+    const value = JSON.parse(text);
+    t.ok(['Up', 'Down'].includes(value.go), text);
+    t.ok(value.list.length >= 1 && value.list.length <= 2, text);
+    t.ok(value.n === undefined || Number.isInteger(value.n), text);
+    t.ok(value.note === undefined || value.note.length <= 5, text);
+  }
+});
+
+t.test('a schema that says nothing allows any JSON', async t => {
+  for (let seed = 0; seed < 100; seed++)
+    t.doesNotThrow(() => JSON.parse(randomText({ type: 'object' }, seed)));
+});
+
+t.test('what a grammar cannot keep to is refused by name', async t => {
+  const refused = (schema: JsonObject) => () => grammars.of(schema);
+  t.throws(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" cannot be kept to/);
+  t.throws(refused({ $ref: '#/none' }), /leads nowhere/);
+  t.throws(
+    refused({ type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] }),
+    /refers to itself/,
+  );
+  t.throws(refused({ type: 'list' }), /type "list" is not known/);
+  t.throws(refused({ const: '€' }), /can be written with the tokens/);
+});

@@ -1,0 +1,81 @@
+import t, { type Test } from 'tap';
+import type { RunSettings } from '../config/settings.ts';
+import { CompletionsEngine } from '../generation/remote/completions-engine.ts';
+import { type Faults, vllmEngine } from '../generation/remote/engines.test-data.ts';
+import { RemoteGenerator } from '../generation/remote/remote-generator.ts';
+import { LocalPolicy } from '../policy/local-policy.ts';
+import type { Episode } from '../rollout/episode.ts';
+import { goldenFolder } from '../serve/serve.test-data.ts';
+import { checkedGap } from './generation-gap.ts';
+
+const ADAPTER = goldenFolder('qwen2-tiny/lora');
+const TEMPERATURE = 0.7;
+const settings = {
+  generation: { gap_every: 10, max_gap: 0.05 },
+  rollout: { temperature: TEMPERATURE, top_k: 0, top_p: 1, constrained: false },
+} as RunSettings;
+
+const policy = await LocalPolicy.create({
+  model: ADAPTER,
+  base: goldenFolder('qwen2-tiny'),
+  seed: 0,
+  workers: 1,
+  valueHead: false,
+  maxSequenceLength: 128,
+});
+t.teardown(() => policy.close());
+
+/** Episodes of an engine with these faults, as the run collects them. */
+async function episodesOf(t: Test, faults: Faults): Promise<Episode[]> {
+  const { url } = await vllmEngine(t, faults);
+  const generator = new RemoteGenerator({
+    engines: [new CompletionsEngine({ url, timeoutMs: 30_000 })],
+    maxSequenceLength: 128,
+    vocabularySize: 512,
+    grammars: {},
+    patienceMs: 30_000,
+    olderVersions: 0,
+    note: () => {},
+  });
+  t.teardown(() => generator.close());
+  await generator.publish(policy.version, 'run-v0', ADAPTER);
+  const sampling = { temperature: TEMPERATURE, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
+  return Promise.all(
+    Array.from({ length: 6 }, async (_, sequenceId) => {
+      const append = [3, 4, 5, 6 + sequenceId];
+      const { tokenIds, logProbs, versions } = await generator.generate({
+        sequenceId,
+        append,
+        sampling,
+        seed: sequenceId,
+      });
+      const before = append.map(() => 0);
+      return {
+        tag: 'any',
+        tokenIds: Int32Array.from([...append, ...tokenIds]),
+        lossMask: Uint8Array.from([...before, ...tokenIds.map(() => 1)]),
+        logProbs: Float32Array.from([...before, ...logProbs]),
+        versions: Int32Array.from([...before, ...versions]),
+      } as unknown as Episode;
+    }),
+  );
+}
+
+t.test('an engine that is right has next to no gap', async t => {
+  const metrics = await checkedGap(settings, policy, 1, await episodesOf(t, {}));
+  t.ok(metrics['generation/logprob_gap_max'] < 1e-4, `${metrics['generation/logprob_gap_max']}`);
+  t.same(await checkedGap(settings, policy, 2, []), {}, 'the gap is compared only when it is due');
+});
+
+t.test('an adapter that is not applied ends the run and is named', async t => {
+  const episodes = await episodesOf(t, { ignoresAdapters: true });
+  await t.rejects(checkedGap(settings, policy, 1, episodes), /the engine does not apply the adapter/);
+});
+
+t.test('raw log-probabilities end the run with their likeliest cause first', async t => {
+  const episodes = await episodesOf(t, { rawLogProbs: true });
+  await t.rejects(
+    checkedGap(settings, policy, 1, episodes),
+    /allowed are 0.05 \(generation.max_gap\). Nothing was learned.*Likely causes.*\n- the engine reports raw log-probabilities/,
+  );
+});

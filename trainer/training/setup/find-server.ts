@@ -1,0 +1,54 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { request } from 'undici';
+import type { RunSettings } from '../../config/settings.ts';
+
+/** How long a server may take to answer the first look, and how long there is between two. */
+const LOOK_MS = 1500;
+const PAUSE_MS = 500;
+
+/**
+ * Waits until an environment server of the settings answers; says after the first look that none does, and how to start one.
+ * To be called before a run folder is made.
+ * @param note shows a line to the user
+ * @throws Error when none answers within `rollout.server_patience_s`; the signal's reason when it is aborted
+ */
+export async function findServer(
+  { servers, rollout }: Pick<RunSettings, 'servers' | 'rollout'>,
+  note: (text: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const since = performance.now();
+  for (let look = 0; ; look++) {
+    signal.throwIfAborted();
+    const failures = await Promise.all(servers.map(({ url }) => whyAway(url)));
+    if (failures.includes(undefined)) return;
+    const missing = servers
+      .map(({ url }, i) => `no environment server answers at ${url} (${failures[i]})`)
+      .join('\n');
+    const start = `Start one in another terminal: npm run env-server -- --port ${portOf(servers[0].url)}`;
+    if (performance.now() - since > 1000 * rollout.server_patience_s) throw new Error(`${missing}\n${start}`);
+    if (look === 0) note(`${missing}\n${start}\nWaiting for it; Ctrl-C gives up.`);
+    await sleep(PAUSE_MS, undefined, { signal });
+  }
+}
+
+/** Why a server gives no answer at all; undefined where it gives any. */
+async function whyAway(url: string): Promise<string | undefined> {
+  try {
+    const { body } = await request(`${url.replace(/\/$/, '')}/livez`, {
+      headersTimeout: LOOK_MS,
+      bodyTimeout: LOOK_MS,
+      signal: AbortSignal.timeout(LOOK_MS),
+    });
+    await body.dump();
+    return undefined;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return code === 'ECONNREFUSED' ? 'nothing listens there' : message || String(code);
+  }
+}
+
+function portOf(url: string): string {
+  const { port, protocol } = new URL(url);
+  return port === '' ? (protocol === 'https:' ? '443' : '80') : port;
+}
