@@ -293,7 +293,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   });
   await server.register(async pages => {
     await securePages(pages);
-    addPlayground(pages);
+    addPlayground(pages, settings.runs !== '');
     if (settings.runs !== '') {
       addDashboard(pages, { reader: new RunReader(settings.runs), site: { server: '../', api: '../' } });
     }

@@ -24,6 +24,8 @@ setInterval(() => {
   before = now;
 }, LOOK_MS).unref();
 
+process.on('SIGUSR2', () => globalThis.gc?.());
+
 // A server of several processes hands this module on to the others, which have channels and messages of their own.
 if (process.argv[1]?.endsWith('main.ts')) {
   process.on('message', () => {
