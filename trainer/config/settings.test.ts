@@ -30,7 +30,7 @@ t.test('every recipe that ships is valid', async t => {
   for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
 });
 
-t.test('every recipe can be put over every config, and leaves nothing of the algorithm there', async t => {
+t.test('every recipe applies to every config and replaces its algorithm', async t => {
   const names = readdirSync(RECIPES.folder).map(name => name.replace('.yaml', ''));
   for (const name of [
     'starpo',

@@ -124,7 +124,7 @@ t.test('lies about rewards change nothing', async t => {
   for (const episode of episodes) t.ok(episodeReturn(episode) <= 1);
 });
 
-t.test('a rollout has keys of its own, and sees no secrets of the trainer', async t => {
+t.test('its own rollout has keys, and sees no secrets of the trainer', async t => {
   process.env.RAGEN_TOKEN = 'trainers-own';
   process.env.MY_SECRET = 'hidden';
   t.teardown(() => {

@@ -9,7 +9,7 @@ import {
   writeSafetensors,
 } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
-import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
+import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
@@ -95,6 +95,24 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
   const inModel = weights.layout.filter(entry => !isHead(entry));
   await refuseUnknown(join(folder, WEIGHTS_FILE), new Set(inModel.map(({ name }) => name)));
   await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+}
+
+/**
+ * Looks at the header of a whole model's weights.
+ * @throws SafetensorsError naming a tensor that is missing, of another shape, or that the model would not use
+ */
+export async function checkWeights(folder: string, config: DecoderConfig): Promise<void> {
+  const path = join(folder, WEIGHTS_FILE);
+  const { lora: _lora, ...whole } = config;
+  const specs = parameterSpecs(whole, false);
+  await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
+  await using file = await SafetensorsReader.open(path);
+  for (const { name, shape } of specs) {
+    const stored = file.tensors.get(name);
+    if (stored?.shape.join() === shape.join()) continue;
+    const found = stored === undefined ? 'is missing' : `has shape [${stored.shape.join(', ')}]`;
+    throw new SafetensorsError(`${path}: ${name} ${found}, config.json wants [${shape.join(', ')}]`);
+  }
 }
 
 /**
