@@ -197,3 +197,15 @@ t.test('an engine that lacks token ids is told of at the start', async t => {
   t.teardown(() => app.close());
   await t.rejects(generatorOf(t, [vllm(url)]).probe(), /must know return_token_ids/);
 });
+
+t.test('an engine that was started anew takes the newest version before it is asked again', async t => {
+  const engine = await vllmEngine(t);
+  const generator = generatorOf(t, [vllm(engine.url)]);
+  await generator.publish(1, 'v1', ADAPTER);
+  await engine.models.unload('v1');
+  t.same(told(await generator.generate(REQUESTS[0])), told(expected[0]));
+  t.same(
+    engine.bodies.filter(({ path }) => path === '/v1/load_lora_adapter').map(({ body }) => body.lora_name),
+    ['v1', 'v1'],
+  );
+});

@@ -77,5 +77,7 @@ t.test('what a grammar cannot keep to is refused by name', async t => {
     /refers to itself/,
   );
   t.throws(refused({ type: 'list' }), /type "list" is not known/);
+  const large = { type: 'array', maxItems: 256, items: { type: 'string', maxLength: 512 } };
+  t.throws(refused(large), /too many states/);
   t.throws(refused({ const: '€' }), /can be written with the tokens/);
 });
