@@ -43,7 +43,7 @@ export interface CardQuestion {
 export interface CardEntry {
   readonly serial: number;
   readonly id: string;
-  /** Changes with whatever the card shows. */
+  /** Changes with everything that the card shows. */
   readonly version: string;
   readonly ended: boolean;
   readonly card?: SessionCard;
@@ -174,7 +174,7 @@ function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
   };
 }
 
-/** A state that cannot be shown has a card all the same: watching must not fail because of one environment. */
+/** A state that cannot be shown still has a card: watching must not fail because of one environment. */
 function viewOf(observe: (format: 'text' | 'structured') => Json): StateView {
   try {
     const structured = observe('structured');
