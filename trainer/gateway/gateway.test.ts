@@ -341,7 +341,8 @@ t.test(
       {
         command: script(`
         import { spawn } from 'node:child_process';
-        spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000) // gateway-orphan']);
+        spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000) // gateway-orphan'], { stdio: 'inherit' }).unref();
+        spawn('sleep', ['30'], { stdio: 'inherit', detached: true }).unref();
         ${PULL} process.exit(0);`),
       },
       { answer: firstArm },
