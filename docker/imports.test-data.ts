@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import ts from 'typescript';
+import { LIBRARIES } from '../shared/assets.ts';
 import { ROOT } from './images.test-data.ts';
 
 /** What a file loads when it runs: imports of types are none. */
@@ -59,15 +60,17 @@ export function reachable(entry: string): { readonly files: Set<string>; readonl
     files.add(file);
     for (const path of importsOf(file)) {
       if (path.startsWith('.')) waiting.push(normalize(join(dirname(file), path)));
-      else if (path !== '' && !path.startsWith('node:')) {
-        packages.add(
-          path
-            .split('/')
-            .slice(0, path.startsWith('@') ? 2 : 1)
-            .join('/'),
-        );
-      }
+      else if (path !== '' && !path.startsWith('node:')) packages.add(packageOf(path));
     }
   }
+  // Pages load libraries in the browser, which gets them from node_modules.
+  if (files.has('shared/assets.ts')) for (const name of LIBRARIES.keys()) packages.add(packageOf(name));
   return { files, packages };
 }
+
+/** The package of a module's name: `a/b` → `a`, `@a/b/c` → `@a/b`. */
+const packageOf = (name: string): string =>
+  name
+    .split('/')
+    .slice(0, name.startsWith('@') ? 2 : 1)
+    .join('/');

@@ -24,7 +24,7 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
 const TESTS = /\.test(-data)?\.ts$/;
 
 /** Libraries that pages import by name: name → path under which browsers get it. Served from node_modules as they are. */
-const LIBRARIES: ReadonlyMap<string, string> = new Map([
+export const LIBRARIES: ReadonlyMap<string, string> = new Map([
   ['htm', 'libraries/htm.js'],
   ['preact', 'libraries/preact.js'],
   ['preact/hooks', 'libraries/preact-hooks.js'],
