@@ -96,6 +96,7 @@ export class RemoteGenerator implements Generator {
    */
   async publish(number: number, name: string, folder: string): Promise<void> {
     const version = { number, name, folder };
+    await this.#unloadOld();
     await Promise.all(
       this.#replicas.map(async replica => {
         if (replica.pauseMs > 0) return;
@@ -108,7 +109,6 @@ export class RemoteGenerator implements Generator {
     );
     this.#versions = [version, ...this.#versions];
     (await this.#taken(version, null, performance.now())).end(name);
-    await this.#unloadOld();
   }
 
   /** Folders of versions that no engine will load any more; forgets them. */
@@ -324,9 +324,9 @@ export class RemoteGenerator implements Generator {
     }
   }
 
-  /** Unloads versions that no request may name any more. */
+  /** Makes room for one more version: unloads those that no request may name then. */
   async #unloadOld(): Promise<void> {
-    const kept = new Set(this.#versions.slice(0, this.#options.olderVersions + 1).map(({ name }) => name));
+    const kept = new Set(this.#versions.slice(0, this.#options.olderVersions).map(({ name }) => name));
     await Promise.allSettled(
       this.#replicas.flatMap(replica =>
         [...replica.known]
