@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 const MAIN = fileURLToPath(new URL('../trainer/main.ts', import.meta.url));
 const SERVING = /on (http:\/\/\S+)\/v1/;
 
-/** `ragen serve` in a process of its own, on a free port. */
+/** `ragen serve` in its own process, on a free port. */
 export interface ServeProcess {
   readonly url: string;
   readonly child: ChildProcess;

@@ -103,6 +103,8 @@ const CLOSE_MS = 2000;
 const BYTES_PER_MB = 1024 * 1024;
 /** What a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** What the parts of a server may take to start on a busy machine; Fastify gives up after ten seconds. */
+const START_TIMEOUT_MS = 300_000;
 /** How often Node looks for those that take longer; its default is half a minute. */
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
@@ -188,6 +190,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: settings.bodyLimitBytes,
     routerOptions: { maxParamLength: 256 },
+    pluginTimeout: START_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     // Node would answer with nothing but a status.
@@ -293,7 +296,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
   });
   await server.register(async pages => {
     await securePages(pages);
-    addPlayground(pages);
+    addPlayground(pages, settings.runs !== '');
     if (settings.runs !== '') {
       addDashboard(pages, { reader: new RunReader(settings.runs), site: { server: '../', api: '../' } });
     }

@@ -13,7 +13,7 @@ import { hashToken } from './transports/access/auth.ts';
 /** Ten processes are started, each a second of work on a busy machine. */
 t.setTimeout(300_000);
 
-t.test('it says where it listens, serves, and ends on SIGTERM with an open socket', async t => {
+t.test('the server prints its address, serves, and ends on SIGTERM with an open socket', async t => {
   const child = runServer(t, ['--port', '0']);
   const { origin } = await listening(child);
   const response = await fetch(`${origin}/v1/sessions`, {
@@ -79,7 +79,7 @@ t.test(
   },
 );
 
-t.test('it refuses to be reachable without tokens, and is with them', async t => {
+t.test('the server listens beyond loopback only with tokens', async t => {
   const refused = await output(runServer(t, ['--host', '0.0.0.0', '--port', '0']));
   t.equal(refused.code, 1);
   t.match(refused.text, /refusing to listen on 0\.0\.0\.0 without tokens/);

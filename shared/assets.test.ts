@@ -13,7 +13,7 @@ t.test('scripts come without types, at the same lines and columns', async t => {
   t.match(asset!.etag, /^"[\w-]{43}"$/);
 });
 
-t.test('nothing but the pages’ own files is handed out', t => {
+t.test('only the page’s own files are handed out', t => {
   const assets = new Assets(['shared', 'shared/web']);
   t.ok(assets.find('shared/web/base.css'));
   for (const path of [

@@ -57,7 +57,7 @@ t.test('the package works where only its tarball is installed', { timeout: 300_0
     });
   const bin = (name: string) => join(target, 'bin', `${name}.js`);
 
-  await t.test('it holds no tests, and the entries as JavaScript with declarations', async t => {
+  await t.test('the tarball holds no tests, and entries as JavaScript with declarations', async t => {
     const files = readdirSync(join(target, 'dist'), { recursive: true, encoding: 'utf8' });
     t.same(
       files.filter(file => /\.test(-data)?\./.test(file)),

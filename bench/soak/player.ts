@@ -24,6 +24,8 @@ export interface Game {
 }
 
 interface Pending {
+  /** It asks where the session stands after a kill, with something else to be asked again. */
+  readonly looksAgain?: true;
   readonly item: Item;
   readonly take: (result: JsonObject) => void;
   /** The problem that is the right answer. */
@@ -118,6 +120,7 @@ export class Player {
   /** Who lost a server asks where its session stands; a step may be sent at once, its key has it done once. */
   #afterKill(pending: Pending): Pending {
     this.#kills = this.#counters.kills;
+    if (pending.looksAgain) return pending;
     const { op } = pending.item;
     // What is closed already cannot be looked at.
     const atOnce = op === 'close' || (op === 'step' && this.#random.chance(0.5));
@@ -195,6 +198,7 @@ export class Player {
   #lookAgain(interrupted: Pending): Pending {
     return {
       item: { op: 'get', session_id: interrupted.item.session_id as string },
+      looksAgain: true,
       take: detail => {
         if (interrupted.item.session_id !== this.#sessionId) {
           // The one it was replaying.

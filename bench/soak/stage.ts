@@ -22,6 +22,8 @@ const MAX_NOTED = 5;
 const LOOKS = 50;
 /** How long clients get to close what they have. */
 const CLOSING_S = 60;
+/** Until processes have collected memory. */
+const COLLECTED_MS = 300;
 /** Between two looks at the memory during floods. */
 const PEAK_LOOK_MS = 250;
 /** Until what a flood left behind is cleared away. */
@@ -194,6 +196,8 @@ class Stage {
       if (isSeen && faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
       else if (share >= FLOODS_FROM && this.#floods === undefined) await this.#flood(signal);
       else if (share >= MEMORY_FROM && faults.length === all) {
+        this.#server.collectMemory();
+        await delay(COLLECTED_MS);
         this.#rss.push((await this.#server.vitals()).rssBytes);
       }
       this.#progress.update(Math.min(Math.round(elapsed()), total), {

@@ -43,7 +43,7 @@ t.test('connections wait for the first worker, then are handed out in turn', asy
   t.equal(two.passed.length, 3);
 });
 
-t.test('what a worker has not taken when it ends is hung up on; what it has is its own', async t => {
+t.test('the supervisor resets connections that an ended worker had not taken', async t => {
   const { connections, dial } = await open(t);
   const one = receiver(0);
   connections.add(one);

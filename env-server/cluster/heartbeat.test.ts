@@ -1,7 +1,7 @@
 import t from 'tap';
 import { HeartbeatMonitor } from './heartbeat.ts';
 
-t.test('who is silent for too long is named, once', async t => {
+t.test('the monitor names a silent worker once', async t => {
   const monitor = new HeartbeatMonitor(4, 0);
   monitor.heard(0, 0);
   monitor.heard(1, 0);
@@ -22,7 +22,7 @@ t.test('a worker that ended is not reported as silent', async t => {
   for (let now = 1000; now <= 8000; now += 1000) t.same(monitor.look(now), []);
 });
 
-t.test('one that was held up itself gives the others time to be heard', async t => {
+t.test('a monitor that was held up gives workers more time', async t => {
   const monitor = new HeartbeatMonitor(4, 0);
   monitor.heard(0, 0);
   monitor.heard(1, 0);

@@ -78,7 +78,7 @@ t.test('problems come across without their causes', async t => {
   t.equal(failures.length, 2, 'they are told where they happened');
 });
 
-t.test('one that is gone is unavailable, and found again when it is back', async t => {
+t.test('a stopped worker is unavailable until it is back', async t => {
   const { folder, workers } = await pair(t);
   await workers[0].ask(1, 'list', 1);
   await workers[1].close();
@@ -91,7 +91,7 @@ t.test('one that is gone is unavailable, and found again when it is back', async
   t.same(await workers[0].ask(1, 'list', 2), ['list', 2]);
 });
 
-t.test('what is under way when one ends is unavailable; it is waited for as long as asked', async t => {
+t.test('requests to a worker that ends fail as unavailable', async t => {
   const folder = folderOf(t);
   const here = new WorkerChannels(folder, { index: 0, count: 2 });
   const there = new WorkerChannels(folder, { index: 1, count: 2 });

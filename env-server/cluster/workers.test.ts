@@ -79,7 +79,7 @@ t.test('two processes on one port are one server', async t => {
   const step = (id: string, action: Json, more: JsonObject = {}, headers = {}) =>
     ask('POST', `/v1/sessions/${id}/step`, { action, ...more }, headers);
 
-  await t.test('every request may come to either', async t => {
+  await t.test('either worker answers every request', async t => {
     for (const id of ids) {
       for (let i = 1; i <= 4; i++) {
         t.match(await step(id, 'Left', { expected_step: i }), {

@@ -35,7 +35,7 @@ t.test('settings come from a file, over it from variables, over both from flags'
   }
 });
 
-t.test('what is wrong in a file is named with its line and what would be right', async t => {
+t.test('errors in a config file name the line and the valid choices', async t => {
   const wrong = 'max-sesions: 3\nport: high\nlog-level: loud\nidle-ttl-seconds: -1\ndata: 7\n';
   const file = join(t.testdir({ 'a.yaml': wrong }), 'a.yaml');
   for (const message of [

@@ -118,7 +118,7 @@ t.test('keeps the contract of environments', async t => {
   }
 });
 
-t.test('what does not fit is told with where', async t => {
+t.test('errors of composed definitions name the place', async t => {
   const pointerOf = (definition: Omit<ComposedDefinition, 'kind'>): string | undefined => {
     try {
       compose(definition);

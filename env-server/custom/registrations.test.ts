@@ -203,7 +203,7 @@ t.test('built-in environments stay as they are', async t => {
   isProblem(t, await ask('GET', at('Sokoban-v0', '/definition')), 'builtin_environment');
 });
 
-t.test('what is composed follows what it is made of', async t => {
+t.test('composed environments follow changes of their base', async t => {
   const { ask } = await server(t);
   await ask('POST', '/v1/envs', tabular);
   const upon = (env_id: string, base: string, config: JsonObject = {}) =>
@@ -290,7 +290,7 @@ t.test('processes on one database offer the same environments', async t => {
   isProblem(t, await other.ask('POST', '/v1/envs', script), 'environment_exists');
 });
 
-t.test('what cannot be made any more is left out, told, and kept', async t => {
+t.test('an environment that no longer builds is logged, left out and kept in the store', async t => {
   const data = t.testdir();
   const first = await server(t, { data });
   await first.ask('POST', '/v1/envs', tabular);
@@ -435,7 +435,7 @@ t.test('any environment can be checked', async t => {
   isProblem(t, await ask('POST', at('me/None-v0', '/check')), 'unknown_environment');
 });
 
-t.test('only some are checked at a time', async t => {
+t.test('the number of concurrent checks is limited', async t => {
   const { ask } = await server(t);
   const attempts = Array.from({ length: 6 }, (_, i) =>
     ask('POST', '/v1/envs', { ...script, env_id: `me/S${i}-v0` }),

@@ -59,7 +59,7 @@ t.test('a property is needed when it is required or has a default', async t => {
   t.ok(Value.Check(schema, { a: true, b: null }));
 });
 
-t.test('what could be slow, circular or dangerous is refused with where it is', async t => {
+t.test('slow, circular and dangerous schemas are refused with their place', async t => {
   t.match(faultsOf({ type: 'string', pattern: '(a+)+$' }), [
     /^\/definition\/config_schema\/pattern: unknown keyword/,
   ]);

@@ -27,7 +27,7 @@ t.test('others get their turn between slices', async t => {
   t.ok(turns >= 2, `${turns} turns`);
 });
 
-t.test('what the work throws is thrown', async t => {
+t.test('inSlices throws what the work throws', async t => {
   // biome-ignore lint/correctness/useYield: it fails before it could
   function* failing(): Sliced<void> {
     throw new Error('no');

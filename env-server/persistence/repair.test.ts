@@ -156,7 +156,7 @@ for (const share of [0.5, 0.05, 0]) {
   });
 }
 
-t.test('what is no database at all is kept aside, and a new one made', async t => {
+t.test('a file that is no database is set aside and a new database is made', async t => {
   const folder = t.testdir({ [DATABASE_FILE]: 'not a database '.repeat(1000) });
   t.throws(() => checkDatabase(folder), { name: 'DamagedDatabase', message: /not a database/ });
   const report = repairDatabase(folder)!;
@@ -179,7 +179,7 @@ function killed(t: Test): string {
   return join(source, 'copy');
 }
 
-t.test('what is in the log of a damaged database is kept', async t => {
+t.test('repair keeps the write-ahead log of a damaged database', async t => {
   const folder = killed(t);
   const path = join(folder, DATABASE_FILE);
   spoil(path);

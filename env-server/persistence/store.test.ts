@@ -33,7 +33,7 @@ t.test('environments and the audit log are there when the database is opened aga
   t.same(again.audit()[0], REGISTERED);
 });
 
-t.test('what was committed is there although the database was never closed', async t => {
+t.test('commits survive without closing the database', async t => {
   const folder = t.testdir();
   openStore(folder).putEnvironment(MAZE, REGISTERED);
   const again = openStore(folder);

@@ -39,7 +39,7 @@ t.test('each stage refuses more', async t => {
   t.same(refuses().length, 3, 'there is no way back');
 });
 
-t.test('it waits no longer than it may, and says for how many things it waited in vain', async t => {
+t.test('shutdown waits up to its limit and counts unfinished operations', async t => {
   const shutdown = new Shutdown();
   const never = new Promise(() => {});
   shutdown.follow(delay(1));

@@ -117,7 +117,7 @@ t.test('a body under another type, or none, is told the header', async t => {
   }
 });
 
-t.test('what is too large is told the limit', async t => {
+t.test('errors of oversized messages name the limit', async t => {
   const app = await listening(t, { bodyLimitBytes: 1000 });
   const long = JSON.stringify({ env_id: 'x'.repeat(2000) });
   const reply = await app.ask('POST', '/v1/sessions', long);

@@ -172,7 +172,7 @@ t.test('board and controls lie in the first screen, and keep their places', { sk
       const where = () =>
         page.evaluate(() => {
           const bottom = (selector: string) =>
-            document.querySelector(selector)!.getBoundingClientRect().bottom;
+            document.querySelector(selector)!.getBoundingClientRect().bottom + scrollY;
           return {
             board: bottom('.state'),
             controls: bottom('.pad-place'),

@@ -42,7 +42,7 @@ t.test('the table of the example is registered and played', { skip }, async t =>
   });
 });
 
-t.test('what is wrong with a definition is shown where it is', { skip }, async t => {
+t.test('the editor marks faults of a definition', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');
   await page.locator('option').first().waitFor({ state: 'attached' });
   const problem = page.locator('.problem', { hasText: 'trace' });

@@ -45,7 +45,7 @@ t.test('a browser that has a file already is not sent it again', async t => {
   t.same([again.status, again.text], [304, '']);
 });
 
-t.test('nothing else of the server is handed out', async t => {
+t.test('the page’s routes hand out no other files', async t => {
   const { ask } = await testApp(t);
   for (const path of [
     'env-server/main.ts',

@@ -5,8 +5,15 @@ import { Problem } from '../problems.ts';
 const PAGE = 'env-server/web/page';
 const LOOK = 'shared/web';
 
-/** The playground at `/` and what it loads below `/assets/`. */
-export function addPlayground(app: FastifyInstance): void {
+/** What the server says to its page in the element `html`. */
+const NO_RUNS = '<html lang="en">';
+const WITH_RUNS = '<html lang="en" data-runs="runs/">';
+
+/**
+ * The playground at `/` and what it loads below `/assets/`.
+ * @param hasRuns whether the server shows training runs, so that the page links them
+ */
+export function addPlayground(app: FastifyInstance, hasRuns = false): void {
   const assets = new Assets([PAGE, LOOK]);
   const routes = [
     { url: '/', pathOf: () => `${PAGE}/page.html` },
@@ -16,9 +23,11 @@ export function addPlayground(app: FastifyInstance): void {
     app.get<{ Params: { '*': string } }>(url, async (request, reply) => {
       const asset = await assets.find(pathOf(request.params['*']));
       if (!asset) throw new Problem('not_found', `there is no ${request.url}`);
-      reply.headers({ etag: asset.etag, 'cache-control': 'no-cache' });
-      if (request.headers['if-none-match'] === asset.etag) return reply.code(304).send();
-      return reply.type(asset.contentType).send(asset.body);
+      const linked = hasRuns && url === '/';
+      const etag = linked ? asset.etag.replace(/"$/, '-runs"') : asset.etag;
+      reply.headers({ etag, 'cache-control': 'no-cache' });
+      if (request.headers['if-none-match'] === etag) return reply.code(304).send();
+      return reply.type(asset.contentType).send(linked ? asset.body.replace(NO_RUNS, WITH_RUNS) : asset.body);
     });
   }
 }

@@ -122,7 +122,7 @@ t.test('an episode is played on from any step; the address opens exactly that', 
   t.equal((await ask<Session>('GET', `v1/sessions/${id}`)).step, 4);
 });
 
-t.test('what a model wrote is shown in full', { skip }, async t => {
+t.test('the replay shows a model’s whole response', { skip }, async t => {
   const { page, ask, origin } = await openPlayground(t, '#/register');
   const { session_id: id } = await ask<Session>('POST', 'v1/sessions', {
     env_id: 'FrozenLake-v0',

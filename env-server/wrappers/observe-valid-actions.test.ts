@@ -17,7 +17,7 @@ t.test('adds the actions that are valid now', async t => {
   t.equal(play.see(), 'Cook paid 0.1\nValid actions: none');
 });
 
-t.test('all names where a discrete space is all that is known', async t => {
+t.test('without valid actions the wrapper lists all names of a discrete space', async t => {
   t.equal((await begin(WRAPPERS)).see(), 'P__G\nO___\nValid actions: Left, Down, Right, Up');
 });
 

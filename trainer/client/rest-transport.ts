@@ -112,7 +112,7 @@ export class RestTransport {
     return readBatch(this.#server, requests, await this.#send(message, signal));
   }
 
-  /** A request as it is; whatever the status, the reply is given back. @throws ConnectionFailed, ReplyTimeout */
+  /** A request as it is; returns the reply for every status. @throws ConnectionFailed, ReplyTimeout */
   async forward(
     { method, path, headers, body }: ForwardedRequest,
     signal: AbortSignal,

@@ -178,7 +178,7 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-t.test('one socket carries many frames, and is opened again after it broke', async t => {
+t.test('one socket carries many frames and is reopened after it breaks', async t => {
   const line = await proxy(t, await listen(t));
   const server = client(t, { url: line.url });
   await Promise.all(Array.from({ length: 50 }, () => server.batched('list_environments', {})));
@@ -237,7 +237,7 @@ t.test('the token may come from the environment; one that is given goes before i
   }
 });
 
-t.test('what is no environment server is named', async t => {
+t.test('a URL that is no environment server is named', async t => {
   const { createServer: createHttp } = await import('node:http');
   const page = createHttp((_request, response) => response.end('<html>'));
   await new Promise<void>(resolve => page.listen(0, '127.0.0.1', resolve));

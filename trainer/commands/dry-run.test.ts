@@ -1,3 +1,5 @@
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { serve } from '../rollout/server.test-data.ts';
@@ -30,4 +32,51 @@ t.test('without a server the vocabulary is left open, and a folder needs none', 
   const lora = { rank: 2, alpha: 4, rank_stabilized: false, target_modules: ['q_proj' as const], dropout: 0 };
   const adapted = { ...folder, policy: { ...folder.policy, lora } };
   t.match(await dryRun(adapted, never), /# learned: \d+ of them \(.*\), adapters and value head/);
+});
+
+t.test('a model whose files do not fit is refused before anything is loaded', async t => {
+  const golden = new URL('../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
+  const copy = (change: (folder: string) => void): string => {
+    const folder = t.testdir();
+    cpSync(golden, folder, { recursive: true });
+    change(folder);
+    return folder;
+  };
+  const settings = tinySettings('http://127.0.0.1:1', join(t.testdirName, 'runs'), 'tiny');
+  const dry = (init: string, over: object = {}, rollout: object = {}) =>
+    dryRun(
+      {
+        ...settings,
+        policy: { ...settings.policy, init, ...over },
+        rollout: { ...settings.rollout, ...rollout },
+      },
+      never,
+    );
+  await t.rejects(dry(golden, { context: 100_000 }), {
+    message: /policy\.context 100000 is more than the \d+ positions of /,
+  });
+  const config = (change: object) =>
+    copy(folder => {
+      const file = join(folder, 'config.json');
+      writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), ...change }));
+    });
+  await t.rejects(dry(config({ vocab_size: 100 })), {
+    message: /has 512 tokens, the model 100: it is another model's/,
+  });
+  await t.rejects(dry(config({ intermediate_size: 7 })), {
+    message: /model\.safetensors: .* has shape \[.*\], config\.json wants \[/,
+  });
+  await t.rejects(dry(config({ num_hidden_layers: 1 })), {
+    message: /tensors that this architecture does not have, such as model\.layers\.1/,
+  });
+  const silent = copy(folder => {
+    rmSync(join(folder, 'chat_template.jinja'), { force: true });
+    const file = join(folder, 'tokenizer_config.json');
+    const { chat_template: _template, ...rest } = JSON.parse(readFileSync(file, 'utf8'));
+    writeFileSync(file, JSON.stringify(rest));
+  });
+  await t.rejects(dry(silent, {}, { prompt: 'chat' }), {
+    message: /has no chat template: add chat_template\.jinja/,
+  });
+  t.match(await dry(golden, {}, { prompt: 'chat' }), /# policy: \d+ parameters/);
 });

@@ -6,6 +6,7 @@ import type { RunSettings } from '../config/settings.ts';
 import { runSizes } from '../config/sizes.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { shownBytes, shownCount } from '../tracking/progress.ts';
+import { checkModel } from '../training/setup/check-model.ts';
 import { freshModel } from '../training/setup/open-policy.ts';
 import { openRunContext } from '../training/setup/run-context.ts';
 
@@ -13,7 +14,7 @@ import { openRunContext } from '../training/setup/run-context.ts';
 const PATIENCE_S = 1;
 
 /**
- * What a run would be: every setting as resolved, in YAML, and behind it as comments its sizes and memory. A policy from
+ * What a run would be, if the files of its model fit: every setting as resolved, in YAML, and behind it as comments its sizes and memory. A policy from
  * scratch gets its vocabulary from the environments; without a server its sizes leave the vocabulary out and say so.
  */
 export async function dryRun(settings: RunSettings, signal: AbortSignal): Promise<string> {
@@ -45,7 +46,11 @@ interface Model {
 
 async function modelOf(settings: RunSettings, signal: AbortSignal): Promise<Model> {
   const { init, hidden_size } = settings.policy;
-  if (init !== 'scratch') return { config: await readShape(init, settings), remark: ` from ${init}` };
+  if (init !== 'scratch') {
+    const config = await readShape(init, settings);
+    await checkModel(init, config, settings);
+    return { config, remark: ` from ${init}` };
+  }
   const rollout = { ...settings.rollout, server_patience_s: PATIENCE_S, failover_s: PATIENCE_S };
   try {
     const context = await openRunContext({ ...settings, rollout }, undefined, () => {}, signal);

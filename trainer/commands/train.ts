@@ -5,7 +5,7 @@ import type { RunSettings } from '../config/settings.ts';
 import { openProgress, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { RunSummary } from '../training/report.ts';
 import { trainRun } from '../training/run.ts';
-import { createRunFolder, openRunFolder, type RunFolder } from '../training/run-folder.ts';
+import { createRunFolder, openRunFolder, type RunFolder, removeUnused } from '../training/run-folder.ts';
 import { findServer } from '../training/setup/find-server.ts';
 import { dryRun } from './dry-run.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
@@ -79,7 +79,10 @@ async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainO
     return INTERRUPTED_STATUS;
   }
   const run = openRun();
-  const summary = await trainRun(run, settings, progress, stop);
+  const summary = await trainRun(run, settings, progress, stop).catch(error => {
+    if (options.resume === undefined) removeUnused(run);
+    throw error;
+  });
   if (!summary) {
     progress.note(`stopped before the first step; go on with: npm run trainer -- train --resume ${run.path}`);
     return INTERRUPTED_STATUS;

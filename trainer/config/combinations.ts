@@ -71,6 +71,17 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
   }
   refused('algorithm.filter', () => checkFilterSettings(filterSettings(settings), rollout.group_size));
   refused('loss', () => checkLossSettings(lossSettings(settings)));
+  if (
+    algorithm.entropy_on === 'actions' &&
+    loss.entropy_coefficient > 0 &&
+    rollout.prompt !== 'compact' &&
+    policy.init !== 'scratch'
+  ) {
+    add(
+      'algorithm.entropy_on',
+      'is `actions`, but only the `compact` prompt has tokens of their own for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0',
+    );
+  }
   if (algorithm.kl_in_reward.coefficient > 0 && loss.kl.coefficient > 0) {
     add(
       'algorithm.kl_in_reward',

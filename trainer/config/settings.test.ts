@@ -30,7 +30,7 @@ t.test('every recipe that ships is valid', async t => {
   for (const name of recipes) t.doesNotThrow(() => loadRunSettings(configs + name), name);
 });
 
-t.test('every recipe can be put over every config, and leaves nothing of the algorithm there', async t => {
+t.test('every recipe applies to every config and replaces its algorithm', async t => {
   const names = readdirSync(RECIPES.folder).map(name => name.replace('.yaml', ''));
   for (const name of [
     'starpo',
@@ -168,6 +168,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     [
       'loss.kl.coefficient=0.1 algorithm.kl_in_reward.coefficient=0.1',
       /kl_in_reward: KL stands in the reward and in/,
+    ],
+    [
+      'policy.init=/nowhere rollout.prompt=chat policy.context=512 loss.entropy_coefficient=0.01',
+      /entropy_on: is `actions`, but only the `compact` prompt has tokens/,
     ],
     ['algorithm.soft_advantage_reweight=true', /soft_advantage_reweight: .*group_size is 1/],
     ['policy.critic={} policy.value_head=false', /policy\.critic: estimates values, but policy\.value_head/],

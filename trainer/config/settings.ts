@@ -13,7 +13,7 @@ export const RunSettings = Type.Object(
   {
     /** Moves all that is drawn: weights, tokens, orders, and the levels of training, demonstrations and validation. */
     seed: count(0),
-    /** Seeds that stay where they are, whatever `seed` is. */
+    /** Seeds that do not change with `seed`. */
     seeds: Type.Object(
       {
         /** First seed of the validation's levels and its draws; null: `validation.seed`, moved by `seed`. */

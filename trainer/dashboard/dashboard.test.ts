@@ -230,6 +230,7 @@ t.test('the environment server shows runs with --runs, to those who have a token
   const ask = (url: string, authorization?: string) =>
     server.inject({ url, headers: { host: '127.0.0.1', ...(authorization ? { authorization } : {}) } });
   t.equal((await ask('/runs/')).statusCode, 200);
+  t.match((await ask('/')).body, /data-runs="runs\/"/, 'the other pages link it');
   t.equal((await ask('/runs/assets/shared/dashboard/page/main.ts')).statusCode, 200);
   t.equal((await ask('/runs/api/runs')).statusCode, 401);
   t.equal((await ask('/runs/assets/..%2fapi%2fruns')).statusCode, 404);

@@ -62,7 +62,7 @@ t.test('the advantages of a filtered batch are scaled where asked, and nothing e
   );
 });
 
-t.test('nothing kept is an empty batch', async t => {
+t.test('an empty selection makes an empty batch', async t => {
   const filter = { include_zero: false, strategy: 'top_p' };
   t.same(batchOf(groupsOf([[1, 1]]), grpo(filter)), []);
   t.same(batchOf([], grpo()), []);

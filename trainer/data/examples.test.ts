@@ -32,7 +32,7 @@ t.test('conversations are read from several files, and those that do not fit are
   );
 });
 
-t.test('what cannot be used is named with its line', async t => {
+t.test('an unusable example is named with its line', async t => {
   const folder = t.testdir({});
   const refusal = (text: string) => {
     const file = join(folder, 'x.jsonl');

@@ -105,7 +105,7 @@ t.test('constrained responses carry the grammar of their tag', async t => {
   t.equal(sequencesOf([twoTurns()], settings)[0].grammar, undefined);
 });
 
-t.test('nothing to train on gives nothing', async t => {
+t.test('episodes without trained tokens give no sequences', async t => {
   t.same(sequencesOf([], settings), []);
   t.same(sequencesOf([episodeOf()], settings), []);
 });

@@ -187,7 +187,7 @@ t.test('a policy without a single thought has nothing to compare', async t => {
   t.same([policy.requests, memory.series, memory.watch], [[], {}, undefined]);
 });
 
-t.test('of policies that do not think the actions are measured, under names of their own', async t => {
+t.test('policies without thinking are measured by their actions under separate names', async t => {
   const acted = [20, 21, 22].map((prompt, groupId) => {
     const response = [prompt + 10, 4];
     return episodeOf({

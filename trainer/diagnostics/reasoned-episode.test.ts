@@ -67,7 +67,7 @@ t.test('white space around the thought is no part of it', async t => {
   t.same(reasoningOf([10, 11, 1, 2, 6, 3]), []);
 });
 
-t.test('of policies that do not think, the actions are measured', async t => {
+t.test('policies without thinking are measured by their actions', async t => {
   const actionsOf = (response: number[]) => {
     const tokenIds = Int32Array.of(9, 2, ...response);
     const rawResponse = `<answer>${decode(response)}`;

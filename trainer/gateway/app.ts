@@ -28,7 +28,7 @@ export interface GatewayAppParts {
   readonly verifierKey: string | undefined;
 }
 
-/** The server that programs talk to, not listening yet. Each rollout has a path and keys of its own. */
+/** The server that programs talk to, not listening yet. Each rollout has its own path and keys. */
 export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppParts): FastifyInstance {
   const app = Fastify({
     logger: false,

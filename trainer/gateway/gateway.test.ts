@@ -124,7 +124,7 @@ t.test('lies about rewards change nothing', async t => {
   for (const episode of episodes) t.ok(episodeReturn(episode) <= 1);
 });
 
-t.test('a rollout has keys of its own, and sees no secrets of the trainer', async t => {
+t.test('its own rollout has keys, and sees no secrets of the trainer', async t => {
   process.env.RAGEN_TOKEN = 'trainers-own';
   process.env.MY_SECRET = 'hidden';
   t.teardown(() => {
@@ -341,7 +341,8 @@ t.test(
       {
         command: script(`
         import { spawn } from 'node:child_process';
-        spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000) // gateway-orphan']);
+        spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000) // gateway-orphan'], { stdio: 'inherit' }).unref();
+        spawn('sleep', ['30'], { stdio: 'inherit', detached: true }).unref();
         ${PULL} process.exit(0);`),
       },
       { answer: firstArm },

@@ -64,7 +64,7 @@ t.test('roles with prompts of their own are samples of their own', async t => {
   t.same({ merges, retokenized }, { merges: 2, retokenized: 0 });
 });
 
-t.test('of two branches one goes on with the sequence, and the longest that fits is taken', async t => {
+t.test('a call continues the longest matching branch', async t => {
   const { places, samples } = mergeCalls([
     call([1], [2]),
     call([1, 2, 3], [4]),

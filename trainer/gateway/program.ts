@@ -6,6 +6,8 @@ const TAIL_BYTES = 4096;
 const TAIL_LINES = 12;
 /** From SIGTERM to SIGKILL. */
 const GRACE_MS = 2000;
+/** How long the last lines of a program that has ended are waited for. */
+const LAST_WORDS_MS = 1000;
 /** Variables of ours that programs of others do not get: addresses, tokens and keys. */
 const PRIVATE = /^(RAGEN_|OPENAI_|NODE_OPTIONS$)|(TOKEN|SECRET|PASSWORD|CREDENTIALS|_KEY)$/i;
 
@@ -37,12 +39,21 @@ export class Program {
         reject(new ProgramFault(`${file} ${why}${this.#told()}`, { cause }));
       };
       this.#process.once('error', error => fail(`could not be started: ${error.message}`, error));
-      this.#process.once('close', (code, signal) => {
+      const settle = (code: number | null, signal: string | null) => {
         this.#hasEnded = true;
-        this.#signal('SIGKILL');
         if (code === 0) resolve();
         else fail(signal ? `was ended by ${signal}` : `ended with status ${code}`);
+      };
+      this.#process.once('exit', (code, signal) => {
+        this.#signal('SIGKILL');
+        // A child that left the group may hold standard error open.
+        const late = setTimeout(() => {
+          this.#process.stderr?.destroy();
+          settle(code, signal);
+        }, LAST_WORDS_MS);
+        this.#process.once('close', () => clearTimeout(late));
       });
+      this.#process.once('close', settle);
     });
     // Somebody may look at it later.
     this.ended.catch(() => {});

@@ -12,7 +12,7 @@ import type { LanguageModel, TokenRequest } from '../serve/openai/language-model
 import { PrefixCache } from '../serve/prefix-cache.ts';
 import type { Rollout } from './rollout.ts';
 
-/** What programs know the policy as, whatever name they ask for. */
+/** The policy's model name for programs; they may ask for any name. */
 export const MODEL_NAME = 'policy';
 /** Sequences of one rollout that may go on where they ended. */
 const KEPT_SEQUENCES = 2;
@@ -36,7 +36,7 @@ export interface RolloutSampling extends SamplingDistribution {
 
 /**
  * The policy as one rollout's model. Prompts, sampled ids, log-probabilities and versions of every call are kept. Tokens are
- * sampled as the run says, whatever temperature the program asks for: the loss takes them to be from that distribution.
+ * sampled with the run's settings, not the program's temperature: the loss takes them to be from that distribution.
  */
 export class RolloutModel implements LanguageModel {
   readonly name = MODEL_NAME;

@@ -34,6 +34,8 @@ interface Worker {
 export class WorkQueue {
   readonly #workers: Worker[] = [];
   readonly #waiting: Waiting[] = [];
+  /** Rollouts that workers play, by their ids. */
+  readonly #held = new Map<string, { readonly rollout: Rollout; readonly worker: Worker }>();
   #wake: () => void = () => {};
   #changed = new Promise<void>(() => {});
   #closed = false;
@@ -97,8 +99,6 @@ export class WorkQueue {
     this.#change();
     await Promise.all(this.#workers.map(({ program }) => program.stop()));
   }
-
-  readonly #held = new Map<string, { readonly rollout: Rollout; readonly worker: Worker }>();
 
   async #keep(command: readonly string[], variables: Assignment): Promise<void> {
     const key = randomBytes(KEY_BYTES).toString('base64url');

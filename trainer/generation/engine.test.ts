@@ -136,7 +136,7 @@ for (const program of PROGRAMS) {
     },
   );
 
-  t.test(`what a request gives in ${program} does not depend on what else is in the batch`, async t => {
+  t.test(`a request’s tokens do not depend on the rest of the batch: ${program}`, async t => {
     const request = (n: number): GenerateRequest => ({
       sequenceId: n,
       append: prompt(n, 3 + ((n * 7) % 30)),
@@ -155,7 +155,7 @@ for (const program of PROGRAMS) {
 }
 
 for (const program of PROGRAMS) {
-  t.test(`what sequences begin with in common is computed once in ${program}`, async t => {
+  t.test(`prefix caching prefills a common prefix once: ${program}`, async t => {
     const common = prompt(70, 45);
     const group = (ends: readonly number[]) =>
       ends.map(n => ({

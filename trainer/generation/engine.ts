@@ -30,11 +30,11 @@ export interface EngineOptions extends ProgramChoiceOptions {
 }
 
 /**
- * Continues many sequences at once. Every tick takes what open requests have to compute next (a sampled token, or a piece
+ * Continuous batching. Every tick takes what open requests have to compute next (decode: the sampled token; prefill: a chunk
  * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode go on, and prompts of
  * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
- * cache between requests until it is released, or evicted because another needs the room; then its tokens are computed
- * again. What sequences have in common at their beginning is computed once.
+ * KV cache between requests until it is released, or evicted because another needs the memory; then its tokens are prefilled
+ * again. Prefix caching: a common beginning of sequences is prefilled once.
  *
  * A request's tokens depend on its sequence, settings and seed alone, not on what else is in the batch.
  */
@@ -241,7 +241,7 @@ export class GenerationEngine {
     return sampler.sample(logits, row * logitsStride, sampling, rng, allowed);
   }
 
-  /** Lets waiting requests in, first come first served, while there are slots and pages for their longest outcome. */
+  /** Lets waiting requests in, first come first served, while there are slots and cache blocks for their longest response. */
   #admit(): void {
     while (this.#waiting.length > 0) {
       const request = this.#waiting[0];

@@ -1,7 +1,7 @@
 import type { GenerateRequest, Generation } from './generation.ts';
 
 /**
- * What samples tokens, whatever is behind it: the policy's own threads, or engines elsewhere. Token ids go in and come out;
+ * What samples tokens: the policy's own threads, or engines elsewhere. Token ids go in and come out;
  * they are never made from text again on the way.
  */
 export interface Generator {

@@ -42,7 +42,7 @@ for (const [name, change, expected, allowed] of cases) {
   });
 }
 
-t.test('of equals at the edge of top-k the first stay', async t => {
+t.test('top-k keeps the first of equal logits', async t => {
   const sampler = new Sampler(4);
   const rng = Random.fromSeed(3);
   const seen = new Set<number>();

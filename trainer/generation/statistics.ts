@@ -1,10 +1,10 @@
 /** Counts since the engine started. */
 export interface EngineStatistics {
   ticks: number;
-  /** Tokens that went through the model: prompts, sampled tokens, and recomputed ones. */
+  /** Tokens that went through the model: prefill, decode, and recomputed ones. */
   rows: number;
   sampled: number;
   evictions: number;
-  /** Tokens that needed no pass because another sequence of the same beginning had had it. */
+  /** Prompt tokens found in the cache (prefix caching). */
   shared: number;
 }

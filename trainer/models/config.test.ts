@@ -65,7 +65,7 @@ t.test('llama3 scaling keeps short waves, stretches long ones and interpolates b
   }
 });
 
-t.test('what is not supported is refused by name', async t => {
+t.test('unsupported model settings are refused by name', async t => {
   const refusals: [JsonObject, RegExp][] = [
     [{ ...old, model_type: 'gemma3' }, /model_type "gemma3".*qwen2, qwen3, llama/],
     [{ ...old, use_sliding_window: true }, /sliding-window/],

@@ -21,6 +21,10 @@ t.test(
     t.equal(loraScale(adapter.lora), 2);
     t.same(parsePeftConfig({ ...golden, target_modules: 'all-linear' }).lora.modules, [...LORA_MODULES]);
     t.same(parsePeftConfig({ ...golden, lora_dropout: 0.05 }), adapter, 'dropout is of training');
+    const named = [0, 1].flatMap(layer =>
+      ['self_attn.q_proj', 'mlp.up_proj'].map(module => `model.layers.${layer}.${module}`),
+    );
+    t.same(parsePeftConfig({ ...golden, target_modules: named }).lora.modules, ['q_proj', 'up_proj']);
   },
 );
 

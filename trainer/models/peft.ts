@@ -115,13 +115,15 @@ function modulesOf(value: Json | undefined): LoraModule[] {
       `target_modules ${show(value)}: patterns are not supported; give a list of ${LORA_MODULES.join(', ')}`,
     );
   }
-  return value.map(name => {
-    const known = LORA_MODULES.find(module => module === name);
+  const modules = value.map(name => {
+    // PEFT writes `all-linear` of small models as the full name of every layer's module.
+    const known = LORA_MODULES.find(module => module === name || String(name).endsWith(`.${module}`));
     if (known !== undefined) return known;
     throw new ModelConfigError(
       `target_modules holds ${show(name)}, which cannot have an adapter here; can: ${LORA_MODULES.join(', ')}`,
     );
   });
+  return [...new Set(modules)];
 }
 
 function isOff(value: Json): boolean {

@@ -49,7 +49,7 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       });
     });
 
-    await t.test('it needs returns, and its own optimizer', async t => {
+    await t.test('a critic needs returns and a separate optimizer', async t => {
       const [{ returns, ...sequence }] = sequences;
       await t.rejects(pair.update({ sequences }, settingsWith()), /its optimizer/);
       await t.rejects(pair.update({ sequences: [sequence] }, together), /a critic learns returns/);

@@ -144,7 +144,7 @@ t.test('the gradient of a batch is the weighted sum of those of its parts', asyn
   }
 });
 
-t.test('what is masked out does not matter', async t => {
+t.test('tokens outside the loss mask do not matter', async t => {
   const policies = [await closing(t, policyWith()), await closing(t, policyWith())];
   const sequences = await play(policies[0], 6);
   const poisoned = sequences.map(sequence => {

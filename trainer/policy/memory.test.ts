@@ -13,7 +13,7 @@ t.test('a policy that cannot fit is refused with its sizes and what to change', 
   t.throws(() => refuseWhatCannotFit({ trained: 1, frozen: billion }, 1, 2 ** 29), /take a smaller model$/);
 });
 
-t.test('so is one that a GPU cannot hold, its cache included', async t => {
+t.test('a model that a GPU cannot hold, KV cache included, is refused', async t => {
   const cache = 3 * 2 ** 30;
   refuseWhatNoGpuHolds({ trained: billion, frozen: 0 }, cache, 7 * 2 ** 30);
   t.throws(

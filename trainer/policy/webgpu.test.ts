@@ -56,7 +56,7 @@ t.test('auto keeps a small model on the processor', async t => {
   t.match(policy.description, /^ONNX Runtime/);
 });
 
-t.test('what a GPU of the given memory cannot hold is refused before anything starts', async t => {
+t.test('a model over the GPU’s memory is refused before the start', async t => {
   await t.rejects(
     policyWith({ runtime: 'webgpu', gpuMemory: 2 ** 16 }),
     /takes 0\.0 GiB \(weights .*, the cache of keys and values .*\) and policy\.gpu_memory_gib has 0\.0 GiB/,

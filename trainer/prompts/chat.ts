@@ -1,5 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
+import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { CHAT_TEXT } from './chat-text.ts';
 import { fill } from './fill.ts';
@@ -117,7 +118,11 @@ function chatTokens(wording: PromptWording, prime: string, tokenizer: Tokenizer)
     folded: (view, past) => user(wording.folded(view, past)),
     close: response =>
       response.length > 0 && response[response.length - 1] === closing[0] ? closing.slice(1) : closing,
-    stopTokenIds: [...new Set([tokenizer.eosTokenId, closing[0]].filter(id => id !== undefined))],
+    stopTokenIds: [
+      ...new Set(
+        [tokenizer.eosTokenId, closing[0], ...endTokenIds(tokenizer)].filter(id => id !== undefined),
+      ),
+    ],
     ending: closing.slice(0, 1),
     actionTokenIds: new Set(),
   };

@@ -108,7 +108,7 @@ t.test('the grammar allows well-formed responses and nothing else', async t => {
   }
 });
 
-t.test('what cannot be written is named', async t => {
+t.test('the compact prompt names what it cannot write', async t => {
   const lake = buildWordTokenizer(compactVocabulary([LAKE]));
   const solved = view(ROOM.replace('P', 'S'));
   t.throws(() => compactPrompt(SOKOBAN, lake).tokens!.turn(solved), /cannot write "S" of Sokoban-v0/);

@@ -381,7 +381,7 @@ t.test('a server that is gone for good: its episodes go on elsewhere', async t =
   t.ok(episodes.some(episode => episode.server === stays.url));
 });
 
-t.test('one of several that comes back is given work again', async t => {
+t.test('a server that returns gets work again', async t => {
   const [first, second] = [await serverProcess(t), await serverProcess(t)];
   const retry = { patienceMs: 60_000, baseMs: 1, maxDelayMs: 10, probeMs: 20 };
   const servers = openServers(

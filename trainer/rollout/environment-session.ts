@@ -135,7 +135,7 @@ export class EnvironmentSession {
     return this.#episodeId;
   }
 
-  /** Begins anew from the seed in a session of its own, for an episode that somebody else has spoilt. */
+  /** Begins anew from the seed in its own session, for an episode that somebody else has spoilt. */
   async startAgain(): Promise<void> {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
     const created = await this.#server.batched('create', createInput(this.#spec));

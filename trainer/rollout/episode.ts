@@ -33,14 +33,14 @@ export interface Turn {
 export interface EpisodeSample {
   /** Prompt and response tokens in order. The arrays below run over them. */
   readonly tokenIds: Int32Array;
-  /** 1 on sampled tokens that are trained on in this sample: each sampled token is so in exactly one. */
+  /** Loss mask: 1 on sampled tokens that this sample trains; each sampled token is trained in exactly one sample. */
   readonly lossMask: Uint8Array;
   readonly logProbs: Float32Array;
   readonly values?: Float32Array;
   readonly versions: Int32Array;
 }
 
-/** A finished episode with every token as it was sampled; nothing is ever tokenized twice. */
+/** A trajectory: a finished episode with every token as it was sampled; no text is tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
   readonly environmentId: string;

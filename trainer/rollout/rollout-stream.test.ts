@@ -172,7 +172,7 @@ t.test('a fault of ours ends the stream with its reason', async t => {
   await t.rejects(stream.take(5, never), /the policy is gone/);
 });
 
-t.test('what was refused may be collected again for the same batch', async t => {
+t.test('refused groups may be collected again for the same batch', async t => {
   const { collector, stream, running } = await streamOf(t, {});
   await collector.complete(0, 1, 2, 3);
   await stream.take(4, never);

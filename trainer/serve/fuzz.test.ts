@@ -65,7 +65,7 @@ const ROUTES = [
   { path: '/v1/unload_lora_adapter', schema: UnloadAdapterSchema, good: { lora_name: 'a' } },
 ];
 
-t.test('no request, however odd, gets a 5xx or a reply that is not in the form of OpenAI', async t => {
+t.test('no fuzzed request gets a 5xx or a reply outside OpenAI’s form', async t => {
   const { request, models } = await startServer(t, goldenFolder('qwen3-tiny'), {
     policy: { maxSequenceLength: 64 },
   });

@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 const SERVING = /on (http:\/\/\S+)\/v1/;
 
-/** `ragen serve` in a process of its own, which ends with the test. */
+/** `ragen serve` in its own process, which ends with the test. */
 export interface ServeProcess {
   readonly url: string;
   readonly process: ChildProcess;

@@ -1,9 +1,9 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import { RunSettings } from '../config/settings.ts';
-import { createRunFolder, latestRun, openRunFolder } from './run-folder.ts';
+import { createRunFolder, latestRun, openRunFolder, removeUnused } from './run-folder.ts';
 
 const settingsIn = (folder: string, name: string | null = null) =>
   validateConfig(
@@ -26,6 +26,21 @@ t.test('the resolved settings come back from the folder', async t => {
   const settings = settingsIn(folder, 'mine');
   const run = createRunFolder(settings, 'demo');
   t.same(openRunFolder(run.path).settings, settings);
+});
+
+t.test('a run that measured and saved nothing is removed, any other stays', async t => {
+  const folder = t.testdir();
+  const failed = createRunFolder(settingsIn(folder), 'demo');
+  removeUnused(failed);
+  t.notOk(existsSync(failed.path));
+  const measured = createRunFolder(settingsIn(folder), 'demo');
+  writeFileSync(measured.metrics, '{"step":1}\n');
+  const saved = createRunFolder(settingsIn(folder), 'demo');
+  mkdirSync(join(saved.checkpoints, 'step-000000'));
+  for (const run of [measured, saved]) {
+    removeUnused(run);
+    t.ok(existsSync(run.config));
+  }
 });
 
 t.test('a taken name and a folder without a run are refused with what to do', async t => {

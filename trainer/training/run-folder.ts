@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../shared/config.ts';
@@ -68,6 +68,13 @@ export function createRunFolder(settings: RunSettings, defaultName: string): Run
   for (const folder of [run.path, run.trajectories, run.checkpoints]) mkdirSync(folder, { recursive: true });
   writeAtomically(run.config, stringify({ ...settings, run: { ...settings.run, name } }));
   return run;
+}
+
+/** Removes the folder of a run that failed before it measured or saved anything, so that its name is free again. */
+export function removeUnused(run: RunFolder): void {
+  const measured = existsSync(run.metrics) && statSync(run.metrics).size > 0;
+  if (measured || readdirSync(run.checkpoints).length > 0) return;
+  rmSync(run.path, { recursive: true });
 }
 
 /**

@@ -23,7 +23,7 @@ t.test('a batch is cut into steps of nearly equal size', async t => {
   t.same(sizes(0, 32), []);
 });
 
-t.test('every sequence is trained on once an epoch, in an order that the seed fixes', async t => {
+t.test('every sequence is trained once per epoch, in an order fixed by the seed', async t => {
   const run = async (seed: number) => {
     const seen: number[][] = [];
     const policy = {

@@ -208,7 +208,7 @@ t.test('replies that are none end the episode with a reason', async t => {
   }
 });
 
-t.test('nobody there is told as something to try again', async t => {
+t.test('a service that does not answer is a retryable error', async t => {
   const service = await echoService(t);
   const environment = await made(t, service.url);
   service.server.closeAllConnections();

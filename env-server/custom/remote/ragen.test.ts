@@ -86,7 +86,7 @@ t.test('free text goes through', async t => {
   t.match(result, { reward: 1, terminated: true, info: { success: true } });
 });
 
-t.test('what cannot be registered is told by the other server', async t => {
+t.test('the other server reports what it cannot register', async t => {
   const other = await otherServer(t);
   await t.rejects(
     proxied(t, other.url, { env_id: 'Nothing-v0' }),

@@ -157,7 +157,7 @@ t.test('the known optimum is what its policy reaches', async t => {
   t.ok(optimum > wanted && optimum <= 1);
 });
 
-t.test('every fault is told with where it is', async t => {
+t.test('every fault names its place', async t => {
   const broken: TabularDefinition = {
     ...crossing,
     actions: ['Swim', 'Ferry', ' swim '],

@@ -9,7 +9,7 @@ t.test('defaults, then the preset, then what was given', async t => {
   t.notOk('preset' in config);
 });
 
-t.test('what was given is left as it was', async t => {
+t.test('the given settings are not changed', async t => {
   const given = { symbols: { goal: '*' } };
   resolveConfig(frozenLake, given);
   t.same(given, { symbols: { goal: '*' } });

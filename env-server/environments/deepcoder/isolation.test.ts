@@ -103,7 +103,7 @@ t.test('without isolation no program is run unless the operator says so', { skip
   stopSandboxes();
 });
 
-t.test('where programs do not run, the self-test says so and no session begins', { skip }, async t => {
+t.test('without isolation the self-test fails and no session begins', { skip }, async t => {
   process.env[PYTHON_VARIABLE] = interpreter('deaf', 'walls.library_folders = lambda: []');
   process.env[UNISOLATED_VARIABLE] = '1';
   await t.rejects(playing(deepCoder).reset({}, TASK), {
@@ -145,7 +145,7 @@ t.test('a wall that does not stand is a fault of the sandbox, not a result', { s
   t.ok(sandbox.isBroken);
 });
 
-t.test('what a program does is never a fault of the sandbox', { skip }, async t => {
+t.test('no program behavior counts as a fault of the sandbox', { skip }, async t => {
   const sandbox = await Sandbox.start(sandboxCommand(await findIsolation(), 0));
   t.teardown(() => sandbox.stop());
   const programs = [

@@ -87,7 +87,7 @@ const residentMb = (pid: number, field: 'VmRSS' | 'VmHWM') =>
 /** Each prints 60 MB. */
 const TESTS = 8;
 
-t.test('what programs print does not fill the memory of the server', { skip }, async t => {
+t.test('output of programs is bounded in the server’s memory', { skip }, async t => {
   const server = running!;
   const { open, step } = client(server, 'modest');
   await step(await open(), 'print("yes")');

@@ -38,7 +38,7 @@ t.test('accepted, rejected and proved are paid as they should be', async t => {
   t.match(await play.step(state, 'trivial'), { reward: 0, terminated: true });
 });
 
-t.test('what is left to prove stays visible after a rejected tactic', async t => {
+t.test('open goals stay visible after a rejected tactic', async t => {
   const start = await play.reset({}, { statement: STATEMENT });
   const wrong = (await play.step(start, 'left')).state;
   t.match(play.text(wrong), /was rejected\.\n.+\nLeft to prove:\nh : p ∧ q\n⊢ q ∧ p$/);

@@ -43,7 +43,7 @@ export interface CardQuestion {
 export interface CardEntry {
   readonly serial: number;
   readonly id: string;
-  /** Changes with whatever the card shows. */
+  /** Changes with everything that the card shows. */
   readonly version: string;
   readonly ended: boolean;
   readonly card?: SessionCard;
@@ -103,23 +103,34 @@ function fits(
   );
 }
 
-/** What cards show of a state, by episode: several watchers see it, and pay for it once. */
-const seen = new WeakMap<LiveEpisode, { readonly step: number; readonly view: StateView }>();
+/** Cards by episode, as long as it stands as it did: several watchers see them, and pay for them once. */
+const made = new WeakMap<LiveEpisode, { readonly step: number; readonly card: SessionCard }>();
+const texts = new WeakMap<SessionCard, string>();
 
 interface StateView {
   readonly text: string;
   readonly structured?: Json;
 }
 
+/** A card as JSON, written once however many watch. */
+export function cardText(card: SessionCard): string {
+  let text = texts.get(card);
+  if (text === undefined) {
+    text = JSON.stringify(card);
+    texts.set(card, text);
+  }
+  return text;
+}
+
 function openCard(session: Session): SessionCard {
   const { id, groupId, owner, variant, seed, episode, createdAt } = session;
-  let known = seen.get(episode);
-  if (known?.step !== episode.stepCount) {
-    known = { step: episode.stepCount, view: viewOf(format => episode.observe(format)) };
-    seen.set(episode, known);
-  }
+  const known = made.get(episode);
+  if (known?.step === episode.stepCount) return known.card;
   const place = { id, groupId, owner, variant, seed, createdAt, episodeId: episode.id };
-  return cardOf(place, episode, { ...known.view, action: episode.lastAction, ended: null });
+  const view = viewOf(format => episode.observe(format));
+  const card = cardOf(place, episode, { ...view, action: episode.lastAction, ended: null });
+  made.set(episode, { step: episode.stepCount, card });
+  return card;
 }
 
 function finishedCard(session: FinishedSession): SessionCard {
@@ -163,7 +174,7 @@ function cardOf(place: Place, episode: Figures, shown: Shown): SessionCard {
   };
 }
 
-/** A state that cannot be shown has a card all the same: watching must not fail because of one environment. */
+/** A state that cannot be shown still has a card: watching must not fail because of one environment. */
 function viewOf(observe: (format: 'text' | 'structured') => Json): StateView {
   try {
     const structured = observe('structured');

@@ -57,7 +57,7 @@ t.test('the checksum is that of zlib, for short and long payloads', async t => {
   }
 });
 
-t.test('every changed byte is noticed, and reading goes on at the next frame', async t => {
+t.test('the reader detects every changed byte and continues at the next frame', async t => {
   const buffer = new FrameBuffer();
   buffer.add(STEP, 'sA', 1, 'Left');
   const second = buffer.length;

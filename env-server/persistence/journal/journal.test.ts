@@ -37,7 +37,7 @@ t.test('records of one turn go out in one write, and replies wait for it', async
   journal.close();
 });
 
-t.test('what was delivered survives SIGKILL', async t => {
+t.test('delivered replies survive SIGKILL', async t => {
   const folder = t.testdir();
   const program = `
     import { openJournal } from ${JSON.stringify(new URL('./journal.test-data.ts', import.meta.url).href)};

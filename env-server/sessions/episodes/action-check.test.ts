@@ -5,7 +5,7 @@ import { actionCheck } from './action-check.ts';
 
 const verdicts = (space: Space, actions: Json[]) => actions.map(actionCheck(space));
 
-t.test('only the type is checked: what a value means is up to the environment', async t => {
+t.test('the check covers types, not meaning', async t => {
   t.same(verdicts({ type: 'Discrete', n: 2 }, [0, 99, 'Up', 'nonsense']), new Array(4).fill(undefined));
   t.same(verdicts({ type: 'Text', maxLength: 3 }, ['', 'long text']), [undefined, undefined]);
 });

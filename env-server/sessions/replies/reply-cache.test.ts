@@ -49,7 +49,7 @@ t.test('the oldest replies are dropped for room, and their keys are refused from
   t.ok(expired.length > 400 && expired.length < 500, `${expired.length} are dropped`);
 });
 
-t.test('what was stored of a memory makes the same memory again', async t => {
+t.test('a stored reply cache loads equal', async t => {
   const first = new ReplyCache(holder(2000));
   let done = 0;
   const ask = (memory: ReplyCache, key: string) => memory.once(key, 'op', { key }, () => ++done);
@@ -89,7 +89,7 @@ t.test('dropped keys are forgotten after a time, not before', async t => {
   t.equal(ask(), 1);
 });
 
-t.test('what failed may be tried again', async t => {
+t.test('a failed request may be repeated', async t => {
   const memory = new ReplyCache(holder(10_000));
   const fail = () => {
     throw new Problem('wrong_step', 'no');

@@ -113,7 +113,7 @@ t.test('a session that cannot be made text is reported to its client, and costs 
   }
 });
 
-t.test('only what is new is written, and what is needed no more is removed', async t => {
+t.test('a checkpoint writes only changes and removes obsolete parts', async t => {
   const data = t.testdir();
   const app = await server(t, data, { checkpointSeconds: 0.01 });
   const database = new DatabaseSync(join(data, DATABASE_FILE), { readOnly: true });

@@ -66,7 +66,7 @@ const choices: { name: string; options?: JsonObject }[][] = [
   [{ name: 'action_text' }],
 ];
 
-t.test('every environment goes on after a restart as it would have without one', async t => {
+t.test('a restart does not change the episodes of any environment', async t => {
   const data = t.testdir();
   const first = await server(t, data);
   const stayed: { id: string; actions: Json[]; before: JsonObject; twin: string }[] = [];

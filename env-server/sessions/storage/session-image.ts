@@ -80,7 +80,7 @@ interface PendingChange extends SessionChange {
   readonly forgotten: ActionChunk[];
 }
 
-/** What the store has of a session, so that only what is new is written, and what is needed no more is removed. */
+/** What the store has of a session, so that a checkpoint writes only changes and removes obsolete parts. */
 export class SessionImage {
   #ends: PartEnds = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
   readonly #chunks = new Map<ActionChunk, StoredChunk>();

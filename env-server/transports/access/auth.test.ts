@@ -79,7 +79,7 @@ t.test('tokens come from a file, too; a wrong list is refused with its reason', 
   t.throws(() => new Authenticator('[{"name":"a"}]'), /"sha256" is required/);
 });
 
-t.test('nothing but loopback is served without tokens', async t => {
+t.test('only loopback is served without tokens', async t => {
   const open = new Authenticator('');
   for (const host of ['127.0.0.1', '127.1.2.3', 'localhost', '::1']) {
     t.ok(isLoopback(host), host);

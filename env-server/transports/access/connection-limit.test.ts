@@ -33,7 +33,7 @@ t.test(
   },
 );
 
-t.test('where all are in use an address with most is refused, and another one let in', async t => {
+t.test('when all connections are in use, the address with the most is refused', async t => {
   const app = await listening(t, { maxConnections: 4 });
   const port = Number(hostOf(app).split(':')[1]);
   const sockets: Socket[] = [];

@@ -9,7 +9,7 @@ import { hashToken } from './auth.ts';
 
 /** What strangers may send, and what they get to see. */
 
-t.test('every reply forbids guessing its type and keeping it; pages load nothing from elsewhere', async t => {
+t.test('replies forbid sniffing and caching; pages load nothing from other origins', async t => {
   const { ask, open } = await testApp(t);
   const id = await open();
   for (const [method, path] of [
@@ -44,7 +44,7 @@ t.test('every reply forbids guessing its type and keeping it; pages load nothing
   }
 });
 
-t.test('so does the reply to what is no request at all', async t => {
+t.test('so do replies to malformed requests', async t => {
   const app = await listening(t);
   const socket = connect(Number(hostOf(app).split(':')[1]), '127.0.0.1');
   socket.end('HELLO\r\n\r\n');

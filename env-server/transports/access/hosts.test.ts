@@ -66,7 +66,7 @@ t.test('a server on loopback answers to the names of this machine', t => {
   t.end();
 });
 
-t.test('what is no host is malformed, wherever the server listens', t => {
+t.test('a malformed Host is refused at every listening address', t => {
   for (const settings of [
     LOOPBACK,
     { host: '0.0.0.0', allowedHosts: '' },

@@ -135,7 +135,7 @@ t.test('sockets open for own and for listed pages', async t => {
   }
 });
 
-t.test('all origins may be let in', async t => {
+t.test('`*` admits all origins', async t => {
   const { ask } = await testApp(t, { corsOrigins: '*' });
   const reply = await ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0' }, { origin: OTHER });
   t.equal(reply.status, 201);

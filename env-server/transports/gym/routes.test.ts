@@ -81,7 +81,7 @@ t.test('a time limit is told as in gym', async t => {
   });
 });
 
-t.test('all instances are listed, however many', async t => {
+t.test('the list holds all instances', async t => {
   const app = await testApp(t);
   await app.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count: 1003 });
   const { body } = await client(app).get('');

@@ -128,7 +128,7 @@ t.test('the trace of a request is found in its problem', async t => {
   t.equal(reply.body.trace_id, trace);
 });
 
-t.test('what is no HTTP is refused with a problem, and the server goes on', async t => {
+t.test('malformed HTTP gets a problem and the server continues', async t => {
   const { ask, server } = await testApp(t);
   await server.listen({ port: 0, host: '127.0.0.1' });
   const socket = connect((server.server.address() as { port: number }).port, '127.0.0.1');

@@ -237,7 +237,7 @@ t.test('other problems are problem documents, whose detail is a text', async t =
   isProblem(t, await app.ask('GET', `${COUNTER}/web`), 'not_found');
 });
 
-t.test('what the validator of OpenEnv asks for', async t => {
+t.test('the routes satisfy OpenEnv’s validator', async t => {
   const app = await testApp(t);
   for (const path of ['/compat/openenv/FrozenLake-v0', COUNTER, '/compat/openenv/test/Counter-v0']) {
     const get = async (route: string) => {

@@ -105,7 +105,7 @@ t.test('every error has its code', async t => {
   t.match(await rpc(app, '/compat/openenv/Nope-v0')('tools/list'), { error: { code: -32603 } });
 });
 
-t.test('what goes wrong in the environment is an internal error', async t => {
+t.test('an exception in the environment is an internal error', async t => {
   const app = await testApp(t);
   const call = rpc(app, '/compat/openenv/test%2FFaulty-v0');
   t.match(await call('tools/call', { name: 'act', arguments: { action: 'throw' } }), {

@@ -50,7 +50,7 @@ t.test('call_tool acts, and its observation is the result of the tool', async t 
   });
 });
 
-t.test('what is wrong with a call is part of the observation', async t => {
+t.test('faults of a call are part of the observation', async t => {
   const player = await playing(t);
   const failed = (error_type: string, message: RegExp) => ({
     type: 'observation',

@@ -64,7 +64,7 @@ t.test('other encodings are refused with those that are taken', async t => {
   }
 });
 
-t.test('what is not compressed as it says is malformed', async t => {
+t.test('a body that does not match its content encoding is malformed', async t => {
   const app = await listening(t);
   const whole = gzipSync('{"env_id":"test/Counter-v0"}');
   for (const body of [

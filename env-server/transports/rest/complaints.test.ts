@@ -177,7 +177,7 @@ t.test('a member of a group that never answers holds up neither the group nor it
   straggler();
 });
 
-t.test('every limit answers 429 with Retry-After, and nothing is lost', async t => {
+t.test('every limit answers 429 with Retry-After and loses nothing', async t => {
   const { ask, open, sessions } = await testApp(t, { maxSessions: 3, maxCustomEnvironments: 1 });
   const over = async (...request: Parameters<typeof ask>) => {
     const reply = await ask(...request);

@@ -136,7 +136,7 @@ t.test('plain requests get the reply that Fastify gives', async t => {
   }
 });
 
-t.test('what is not open is refused alike', async t => {
+t.test('the fast path refuses closed routes alike', async t => {
   const [fast, usual] = await twins(t);
   for (const id of ['unknown', 'x'.repeat(128)]) {
     const path = `/v1/sessions/${id}/step`;

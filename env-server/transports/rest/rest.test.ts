@@ -86,7 +86,7 @@ t.test('the members of a group start from the same seed and state', async t => {
   t.equal(listed.body.sessions.length, 3);
 });
 
-t.test('every wrong request gets its problem, and the server goes on', async t => {
+t.test('every wrong request gets its problem and the server continues', async t => {
   const { ask, open } = await testApp(t, { bodyLimitBytes: 1000 });
   const id = await open();
   const route = `/v1/sessions/${id}`;

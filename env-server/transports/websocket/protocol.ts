@@ -1,4 +1,3 @@
-import { Type } from 'typebox';
 import type { RawData } from 'ws';
 import { plainForm, type ReplyForm, textForm } from '../../operations/dispatch/reply-form.ts';
 import { Problem } from '../../problems.ts';
@@ -6,9 +5,7 @@ import { parseJson } from '../replies/json.ts';
 import { type TextChunks, unitsOf } from '../replies/texts.ts';
 import { binaryFrames, textFrames } from './frames.ts';
 import { decodeMsgpack, encodeMsgpack } from './msgpack.ts';
-
-/** What a frame may be called. */
-export const FrameIdSchema = Type.Union([Type.String(), Type.Integer()]);
+import { type FeedMessage, feedText } from './session-feed.ts';
 
 /** Id of a frame; null in the reply to a frame whose id could not be read. */
 export type FrameId = string | number | null;
@@ -25,6 +22,8 @@ export interface FrameProtocol<T, B, M> {
   readonly pong: T;
   /** A result that no operation gave. */
   plain(value: object): T;
+  /** What a watcher is sent. */
+  feed(message: FeedMessage): T;
   /** About how many bytes a message takes. */
   sizeOf(message: M): number;
   /** Messages as WebSocket frames, one behind the other. */
@@ -45,6 +44,7 @@ export const jsonProtocol: FrameProtocol<string, readonly string[], TextChunks> 
   failure: (id, problem) => `{"id":${JSON.stringify(id)},"ok":false,"error":${problem}}`,
   pong: '{"pong":true}',
   plain: value => JSON.stringify(value),
+  feed: feedText,
   sizeOf: unitsOf,
   frames: textFrames,
 };
@@ -60,6 +60,7 @@ export const msgpackProtocol: FrameProtocol<unknown, unknown, Uint8Array> = {
   failure: (id, error) => encodeMsgpack({ id, ok: false, error }),
   pong: { pong: true },
   plain: value => value,
+  feed: message => message,
   sizeOf: message => message.length,
   frames: binaryFrames,
 };

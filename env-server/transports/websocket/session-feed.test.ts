@@ -147,7 +147,7 @@ t.test('a watcher that takes nothing gets nothing more; then it gets what is, no
   t.match(sent[0], { sessions: [{ session_id: id, step: 40, return: 40 }] });
 });
 
-t.test('what a client keeps of its ended sessions is bounded', async t => {
+t.test('a client’s ended sessions are bounded', async t => {
   const app = await listening(t);
   for (let i = 0; i < 230; i++) {
     const id = await app.open();

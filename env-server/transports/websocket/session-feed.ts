@@ -2,10 +2,10 @@ import { Type } from 'typebox';
 import { compileCheck } from '../../operations/dispatch/validation.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, GroupId, type SessionCard } from '../../operations/schemas.ts';
-import { type CardEntry, type CardFilter, cardsHere } from '../../operations/sessions/cards.ts';
+import { type CardEntry, type CardFilter, cardsHere, cardText } from '../../operations/sessions/cards.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
-import { FrameIdSchema } from './protocol.ts';
+import { FrameIdSchema } from './frame-id.ts';
 
 /** Between two looks at the sessions, in milliseconds: what changes more often is sent as it stands then. */
 export const LOOK_MS = 500;
@@ -171,4 +171,10 @@ export class SessionFeed {
     const ended = entries.filter(entry => entry.ended).sort((a, b) => b.serial - a.serial);
     return [...open.slice(0, limit), ...ended.slice(0, limit)];
   }
+}
+
+/** A message as JSON. */
+export function feedText({ sessions, order }: FeedMessage): string {
+  const tail = order === undefined ? '' : `,"order":${JSON.stringify(order)}`;
+  return `{"sessions":[${sessions.map(cardText).join(',')}]${tail}}`;
 }

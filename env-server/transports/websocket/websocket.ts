@@ -14,11 +14,11 @@ import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { traceIdIn, traceIdOf } from '../monitoring/trace-requests.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
+import { FrameIdSchema } from './frame-id.ts';
 import { heartbeat } from './heartbeat.ts';
 import type { PacedWebSocket } from './paced-websocket.ts';
 import {
   type FrameId,
-  FrameIdSchema,
   type FrameProtocol,
   jsonProtocol,
   msgpackProtocol,
@@ -208,18 +208,18 @@ class Connection<T, B, M> {
     if (!principal.scopes.has('play') && !principal.scopes.has('admin'))
       throw new Problem('forbidden', 'watch needs a token with the scope play');
     this.#feed?.stop();
-    const { plain } = this.#protocol;
+    const { feed: written } = this.#protocol;
     const socket = this.#socket;
     const feed = new SessionFeed(dispatcher.services, principal, frame as WatchFrame, {
       get bytesUnsent() {
         return socket.bytesUnsent;
       },
-      send: message => this.#send(this.#protocol.success(frame.id as FrameId, plain(message))),
+      send: message => this.#send(this.#protocol.success(frame.id as FrameId, written(message))),
     });
     this.#feed = feed;
     const first = await feed.start();
     if (socket.readyState !== socket.OPEN) feed.stop();
-    return plain(first);
+    return written(first);
   }
 
   #unwatch(frame: Frame): T {

@@ -36,7 +36,6 @@ const badge = connectionBadge(client.connection);
 function turnTo(view: Address['view']): void {
   if (current !== undefined && current !== view) views[current].hide();
   if (current !== view) place('view').replaceChildren(views[view].element);
-  if (current !== undefined && current !== view) scrollTo(0, 0);
   current = view;
   document.title = `${NAMES[view]} · ragen`;
   const { runs } = document.documentElement.dataset;
@@ -77,7 +76,10 @@ client.connection.addEventListener('change', () => {
   if (state === 'connected' && wasAway) announce('The server answers again.');
   wasAway = state === 'away';
 });
-addEventListener('hashchange', () => show(false));
+addEventListener('hashchange', () => {
+  scrollTo(0, 0);
+  show(false);
+});
 // A page that comes back from the browser's memory has left its session.
 addEventListener('pageshow', event => event.persisted && show(true));
 show(true);

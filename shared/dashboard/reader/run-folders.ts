@@ -13,8 +13,9 @@ const MAX_FOLDERS = 50_000;
 const CONCURRENCY = 64;
 /** Other work of the process gets its turn after so long. */
 const SLICE_MS = 10;
-/** The list is made again when it is older. */
+/** The list is made again when it is older than this, and than so many times what making it takes. */
 const LIST_AGE_MS = 1000;
+const LIST_AGE_PER_SEARCH = 20;
 
 /** A run that was found: its path below the root with slashes, which is its id, and when it last gave a sign. */
 export interface FoundRun {
@@ -34,6 +35,8 @@ export class RunFolders {
   #found: Promise<ReadonlyMap<string, FoundRun>> | undefined;
   #foundAt = Number.NEGATIVE_INFINITY;
   #searching = false;
+  /** How long the last list may be handed out. */
+  #maxAgeMs = LIST_AGE_MS;
 
   /** @param root may be a link itself; a folder that is not there yet has no runs */
   constructor(root: string) {
@@ -42,7 +45,7 @@ export class RunFolders {
 
   /** Every run by its id. Where the list is old, the next one is made meanwhile. */
   list(): Promise<ReadonlyMap<string, FoundRun>> {
-    const old = performance.now() - this.#foundAt > LIST_AGE_MS;
+    const old = performance.now() - this.#foundAt > this.#maxAgeMs;
     if (!this.#found) this.#found = this.#renewed();
     else if (old && !this.#searching) {
       const next = this.#renewed();
@@ -63,11 +66,13 @@ export class RunFolders {
 
   async #renewed(): Promise<ReadonlyMap<string, FoundRun>> {
     this.#searching = true;
+    const began = performance.now();
     try {
       return await this.#search();
     } finally {
       this.#searching = false;
       this.#foundAt = performance.now();
+      this.#maxAgeMs = Math.max(LIST_AGE_MS, LIST_AGE_PER_SEARCH * (this.#foundAt - began));
     }
   }
 

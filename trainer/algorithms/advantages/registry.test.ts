@@ -8,7 +8,7 @@ t.test('an unknown name is refused with the valid ones', async t => {
   t.throws(() => estimateAdvantages('toString', []), { message: /^no advantage estimator "toString"/ });
 });
 
-t.test('what an estimator needs is checked before it runs', async t => {
+t.test('an estimator’s requirements are checked before it runs', async t => {
   t.throws(() => estimateAdvantages('gae', [{ lossMask: [1], rewards: [1], groupId: 0 }]), {
     message: 'gae needs "values", which sequence 0 lacks',
   });

@@ -31,7 +31,7 @@ t.test('pad adds sequences of weight 0', async t => {
   t.same(plan('pad', 3), { indices: [0, 1, 2, 0], weights: [1, 1, 1, 0], missing: 0 });
 });
 
-t.test('nothing kept stays nothing', async t => {
+t.test('an empty selection stays empty', async t => {
   for (const mode of ['copy', 'delete', 'pad'] as const) t.same(plan(mode, 0).indices, [], mode);
 });
 

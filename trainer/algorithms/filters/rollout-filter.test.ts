@@ -26,7 +26,7 @@ t.test('defaults keep everything', async t => {
   t.equal(metrics['rollout/filter_zero_count'], 1);
 });
 
-t.test('what a score is made of must be there', async t => {
+t.test('a filter score refuses missing inputs', async t => {
   t.throws(() => filterGroups([{ rewards: [1] }], { ...DEFAULT_FILTER_SETTINGS, score: 'entropy' }), {
     message: 'filter score entropy needs entropies of group 0',
   });

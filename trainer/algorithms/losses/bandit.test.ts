@@ -52,6 +52,6 @@ t.test('the policy gradient of a two-armed bandit is exact', async t => {
   });
 });
 
-t.test('no reward moves nothing', async t => {
+t.test('a reward of 0 moves no weight', async t => {
   t.ok(banditGradient([0, 0]).every(x => x === 0));
 });

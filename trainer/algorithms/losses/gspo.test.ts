@@ -3,7 +3,7 @@ import { gspoLoss } from './policy-reference.test-data.ts';
 
 const clip = { clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 
-t.test('one wild token does not clip its sequence, a shifted sequence is clipped as one', async t => {
+t.test('GSPO clips a shifted sequence as one and ignores a single outlier', async t => {
   const run = (logProbs: number[]) =>
     gspoLoss(
       { lossMask: logProbs.map(() => 1), logProbs, oldLogProbs: [0, 0, 0, 0], advantages: [1, 1, 1, 1] },

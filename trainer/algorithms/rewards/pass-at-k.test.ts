@@ -6,7 +6,7 @@ t.test('with k = n it says whether any attempt succeeded', async t => {
   t.equal(passAtK(4, 1, 4), 1);
 });
 
-t.test('it equals the average over all choices of k attempts', async t => {
+t.test('pass@k equals the average over all choices of k attempts', async t => {
   const attempts = [true, false, false, true, false];
   let hits = 0;
   let pairs = 0;

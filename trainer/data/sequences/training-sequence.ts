@@ -1,7 +1,7 @@
 /** One trajectory as the update sees it. All arrays have the length of `tokenIds`. */
 export interface TrainingSequence {
   readonly tokenIds: Int32Array;
-  /** 1 on tokens the policy sampled (and that are trained on). */
+  /** Loss mask: 1 on trained tokens, which the policy sampled. */
   readonly lossMask: Uint8Array;
   /** Behavior log-probabilities. */
   readonly logProbs: Float32Array;

@@ -14,9 +14,9 @@ export interface SequenceCacheOptions {
 }
 
 /**
- * Which sequences have a cache. One that begins like another shares its full blocks: what the members of a group have in
- * common is computed for the first of them and read by all. Shared blocks are never written differently, because only blocks
- * on which all tokens agree are shared; where sequences part they have blocks of their own.
+ * Which sequences have a KV cache. Prefix caching: a sequence that begins like another shares its full blocks, so that
+ * the common prompt of a group is prefilled once and read by all members. Shared blocks are never rewritten, because only
+ * blocks on which all tokens agree are shared; where sequences differ they have separate blocks.
  */
 export class SequenceCache {
   readonly #options: SequenceCacheOptions;
@@ -49,7 +49,7 @@ export class SequenceCache {
     return true;
   }
 
-  /** Skips what others have computed of a sequence, but for its last token, whose logits nobody kept. */
+  /** Skips tokens that other sequences have prefilled, except the last token, whose logits were not kept. */
   catchUp(sequence: Sequence): void {
     const { cache, statistics } = this.#options;
     while (
@@ -69,7 +69,7 @@ export class SequenceCache {
     this.#options.cache.markFilled(sequence.slot, before, Math.floor(sequence.cached / BLOCK_SIZE));
   }
 
-  /** The weights have changed: caches are void, or go on as they are but are no longer shared with newcomers. */
+  /** The weights have changed: caches are void, or stay as they are but are no longer shared with new sequences. */
   weightsChanged(keepStaleCache: boolean): void {
     this.#generation++;
     if (keepStaleCache) return;
@@ -95,7 +95,7 @@ export class SequenceCache {
     sequence.cached = 0;
   }
 
-  /** Gives a sequence without blocks those of the one that it agrees with the longest. */
+  /** Gives a sequence without blocks those of the sequence with the longest common prefix. */
   #share(sequence: Sequence): void {
     const most = Math.floor((sequence.length - 1) / BLOCK_SIZE);
     let donor: Sequence | null = null;

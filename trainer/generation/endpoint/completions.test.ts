@@ -93,7 +93,7 @@ t.test('a completion is asked for as the public interface says, and its tokens a
   t.same(completions.usage, { requests: 2, retries: 0, promptTokens: 20, completionTokens: 6 });
 });
 
-t.test('what may pass is tried again, no sooner than asked; what may not is thrown at once', async t => {
+t.test('retryable errors are retried after Retry-After; others are thrown at once', async t => {
   const { completions, slept } = await endpoint(t, (_, response, count) => {
     if (count === 1) fail(response, 429, { 'retry-after': '7' });
     else if (count === 2) response.destroy();
@@ -113,7 +113,7 @@ t.test('what may pass is tried again, no sooner than asked; what may not is thro
   await t.rejects(page.completions.complete(wanted), /no chat completion: <html>/);
 });
 
-t.test('no more at once than allowed, and limits of the provider are kept', async t => {
+t.test('completions respect the concurrency limit and the provider’s rate limits', async t => {
   let open = 0;
   let most = 0;
   const slow = async (_: Asked, response: ServerResponse) => {

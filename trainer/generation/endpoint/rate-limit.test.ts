@@ -12,7 +12,7 @@ function jumpingClock() {
   };
 }
 
-t.test('no more than the limit in any minute, in the order of asking', async t => {
+t.test('the rate limit holds in any minute, in request order', async t => {
   const clock = jumpingClock();
   const limit = new RateLimit(2, clock);
   const times: number[] = [];
@@ -20,7 +20,7 @@ t.test('no more than the limit in any minute, in the order of asking', async t =
   t.same(times, [0, 0, 60_000, 60_000, 120_000]);
 });
 
-t.test('what it came to counts, and what is larger than the limit goes alone', async t => {
+t.test('the actual cost counts, and a request over the limit goes alone', async t => {
   const clock = jumpingClock();
   const limit = new RateLimit(100, clock);
   const correct = await limit.take(90);

@@ -17,7 +17,7 @@ export interface RowSampler {
   /** Says how head row `row` of the coming pass samples; takes as many numbers from its generator as sampling here would. */
   set(row: number, sample: RowSampling): void;
   /**
-   * What it drew, after the pass; the next call overwrites it.
+   * The sampled token after the pass; the next call overwrites it.
    * @throws RangeError when a logit that counts was NaN
    */
   get(row: number): SampledToken;

@@ -11,8 +11,8 @@ import { KernelProgram } from './kernel-program.ts';
 import { SegmentProgram } from './segment-program.ts';
 
 /**
- * `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions; `device`: all on a device with
- * memory of its own.
+ * `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions; `device`: all on a device that
+ * has its own memory.
  */
 export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 

@@ -24,7 +24,7 @@ export interface EngineReply {
 /** An inference engine behind HTTP. */
 export interface EngineClient {
   readonly url: string;
-  /** Whether versions are loaded beside one another; else a new one takes the place of the last. */
+  /** Whether versions are loaded next to one another; else a new one takes the place of the last. */
   readonly versioned: boolean;
   /**
    * Finds out whether the engine can do what is needed, with one token.

@@ -6,7 +6,7 @@ import type { Generation, SamplingSettings } from '../generation.ts';
 
 /** Faults that engines of the field have, each of which a test turns on. */
 export interface Faults {
-  /** Answers with the base, whatever adapter is named. */
+  /** Answers with the base for every adapter. */
   ignoresAdapters?: boolean;
   /** Reports log-probabilities before the temperature, as vLLM does by default. */
   rawLogProbs?: boolean;

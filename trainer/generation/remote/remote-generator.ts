@@ -264,7 +264,7 @@ export class RemoteGenerator implements Generator {
         home.begin(version.name);
         return home;
       }
-      // Engines that are back take the version beside those that have it.
+      // Engines that are back take the version next to those that have it.
       const missing = well.filter(replica => !ready.includes(replica));
       const loads = missing.map(replica =>
         this.#ensure(replica, version).catch(error => {

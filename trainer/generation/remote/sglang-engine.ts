@@ -19,7 +19,7 @@ const NOT_LOADED = /not (?:been )?(?:found|loaded|exist)/i;
 
 /**
  * SGLang's own interface: `POST /generate` with token ids in, and token ids with log-probabilities out. Adapters are loaded
- * beside one another; whole models take the place of the last.
+ * next to one another; whole models take the place of the last.
  */
 export class SglangEngine implements EngineClient {
   readonly versioned: boolean;

@@ -20,7 +20,7 @@ async function readBack(): Promise<number[][]> {
   return Promise.all(tensors.map(async ({ name }) => [...(await file.read(name))]));
 }
 
-t.test('what is too large for one file goes to several with an index, and back', async t => {
+t.test('large weights go to numbered files with an index, and load again', async t => {
   await writeShardedSafetensors(path, tensors);
   t.same(await readdir(folder), ['model.safetensors']);
   const expected = tensors.map(({ data }) => [...data]);

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
+import { GENERATION_CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
 export const PAD_TOKEN = '<pad>';
@@ -59,10 +59,12 @@ export function buildWordTokenizer(words: Iterable<string>): Tokenizer {
     unk_token: UNKNOWN_TOKEN,
     clean_up_tokenization_spaces: false,
   };
+  const generation = { eos_token_id: vocabulary[EOS_TOKEN], pad_token_id: vocabulary[PAD_TOKEN] };
   return tokenizerFromFiles(
     {
       [TOKENIZER_FILE]: `${JSON.stringify(model, null, 1)}\n`,
       [TOKENIZER_CONFIG_FILE]: `${JSON.stringify(config, null, 1)}\n`,
+      [GENERATION_CONFIG_FILE]: `${JSON.stringify(generation)}\n`,
     },
     'word tokenizer',
   );

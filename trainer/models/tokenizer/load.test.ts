@@ -5,7 +5,13 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { buildWordTokenizer, saveTokenizer } from './builder.ts';
 import type { ChatMessage } from './chat-template.ts';
-import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
+import {
+  endTokenIds,
+  loadTokenizer,
+  TOKENIZER_CONFIG_FILE,
+  TOKENIZER_FILE,
+  tokenizerFromFiles,
+} from './load.ts';
 
 const MODELS = fileURLToPath(new URL('../../../test/golden/models/', import.meta.url));
 
@@ -54,6 +60,29 @@ t.test('a chat template is found inside tokenizer_config.json as well', async t 
   ];
   t.equal(load(named).chatTemplate?.render(messages, { addGenerationPrompt: true }), wanted);
   t.equal(load(undefined).chatTemplate, undefined);
+});
+
+t.test('what would be encoded to other ids than in Python is refused by name', async t => {
+  const model = JSON.parse(await readFile(join(MODELS, 'qwen2-tiny', TOKENIZER_FILE), 'utf8'));
+  const load = (json: object) => () => tokenizerFromFiles({ [TOKENIZER_FILE]: JSON.stringify(json) }, 'here');
+  t.throws(load({ ...model, model: { ...model.model, type: 'Unigram', byte_fallback: true } }), {
+    message: /^here\/tokenizer\.json: a Unigram model with byte_fallback is not supported/,
+  });
+  const [first, ...rest] = model.added_tokens;
+  t.throws(load({ ...model, added_tokens: [{ ...first, single_word: true }, ...rest] }), {
+    message: /the added token ".*" is single_word, which is not supported/,
+  });
+});
+
+t.test('generation_config.json goes along, and each of its end tokens ends a response', async t => {
+  const tokenizer = await loadTokenizer(join(MODELS, 'qwen2-tiny'));
+  t.ok(tokenizer.files['generation_config.json']);
+  const ends = (text: string) => endTokenIds({ files: { 'generation_config.json': text } });
+  t.same(ends('{"eos_token_id": [3, 4]}'), [3, 4]);
+  t.same([ends('{"eos_token_id": 5}'), ends('{"eos_token_id": null}'), ends('{}')], [[5], [], []]);
+  t.same(endTokenIds({ files: {} }), []);
+  t.throws(() => ends('{'), /generation_config\.json is not valid JSON/);
+  t.same(endTokenIds(buildWordTokenizer(['Up'])), [2]);
 });
 
 t.test('special tokens are left out on request', async t => {

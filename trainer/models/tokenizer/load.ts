@@ -9,17 +9,18 @@ import { isWordLevel, WordTokenizer } from './word-tokenizer.ts';
 export const TOKENIZER_FILE = 'tokenizer.json';
 export const TOKENIZER_CONFIG_FILE = 'tokenizer_config.json';
 export const CHAT_TEMPLATE_FILE = 'chat_template.jinja';
+export const GENERATION_CONFIG_FILE = 'generation_config.json';
 
 /**
  * Reads a tokenizer from a folder in the Hugging Face layout: `tokenizer.json`, and where present
- * `tokenizer_config.json` and `chat_template.jinja`.
+ * `tokenizer_config.json`, `chat_template.jinja` and `generation_config.json`.
  * @throws Error naming the file that is missing or broken
  */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
   const files: Record<string, string> = {
     [TOKENIZER_FILE]: await readFile(join(folder, TOKENIZER_FILE), 'utf8'),
   };
-  for (const name of [TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE]) {
+  for (const name of [TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE]) {
     const text = await readIfThere(join(folder, name));
     if (text !== undefined) files[name] = text;
   }
@@ -39,9 +40,26 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
   const names = specialTokenNames(config);
   const source = files[CHAT_TEMPLATE_FILE] ?? chatTemplateOf(config);
   const chatTemplate = source === undefined ? undefined : new ChatTemplate(source, names);
+  refuseUnsupported(model, `${origin}/${TOKENIZER_FILE}`);
   return isWordLevel(model)
     ? new WordTokenizer(model, names, files, chatTemplate)
     : new SubwordTokenizer(model, config, names, files, chatTemplate);
+}
+
+/** What @huggingface/tokenizers would encode to other ids than the tokenizers of Python do. @throws Error naming it */
+function refuseUnsupported({ model, added_tokens }: JsonObject, file: string): void {
+  const { type, byte_fallback } = (model ?? {}) as JsonObject;
+  if (type === 'Unigram' && byte_fallback === true) {
+    throw new Error(
+      `${file}: a Unigram model with byte_fallback is not supported; BPE with byte_fallback is`,
+    );
+  }
+  for (const { content, single_word } of (added_tokens ?? []) as readonly JsonObject[]) {
+    if (single_word !== true) continue;
+    throw new Error(
+      `${file}: the added token ${JSON.stringify(content)} is single_word, which is not supported`,
+    );
+  }
 }
 
 /** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
@@ -87,6 +105,17 @@ class SubwordTokenizer implements Tokenizer {
   idOf(token: string): number | undefined {
     return this.#hub.token_to_id(token);
   }
+}
+
+/**
+ * Ids that end a response besides `eos_token`, as the `generation_config.json` next to the tokenizer names them.
+ * @throws Error naming the file where it is broken
+ */
+export function endTokenIds({ files }: Pick<Tokenizer, 'files'>): readonly number[] {
+  const text = files[GENERATION_CONFIG_FILE];
+  if (text === undefined) return [];
+  const ids = [parse(text, GENERATION_CONFIG_FILE).eos_token_id ?? []].flat();
+  return ids.filter(id => typeof id === 'number');
 }
 
 function specialTokenNames(config: JsonObject): SpecialTokenNames {

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
@@ -79,6 +79,8 @@ export async function writeAdapter(
       data: weights.array(name),
     })),
   );
-  const json = peftConfigToJson({ lora, base });
+  // Another process may read it from another folder.
+  const named = base !== null && (await isThere(base)) ? resolve(base) : base;
+  const json = peftConfigToJson({ lora, base: named });
   await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
 }

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { scratchConfig } from '../../models/config.ts';
+import { SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
 import type { LocalPolicy } from '../local-policy.ts';
 import { closing, play, policyWith, settingsWith, vocabularySize, weightsOf } from '../policies.test-data.ts';
 
@@ -47,6 +48,37 @@ t.test('a saved folder is a model to start from, and another model is refused', 
   await t.rejects(other.load(saved), /holds another model: hiddenSize, intermediateSize/);
   await writeFile(join(saved, 'model.safetensors'), 'broken');
   await t.rejects(policyWith({ model: saved }), /not a safetensors file/);
+});
+
+t.test('a base with tensors that its architecture lacks is refused, and errors name the file', async t => {
+  const policy = await closing(t, policyWith({}));
+  const saved = join(folder, 'biased');
+  await policy.save(saved);
+  await using before = await SafetensorsReader.open(join(saved, 'model.safetensors'));
+  const tensors = await Promise.all(
+    [...before.tensors.values()].map(async ({ name, shape }) => ({
+      name,
+      shape,
+      data: await before.read(name),
+    })),
+  );
+  const bias = { name: 'model.layers.0.mlp.up_proj.bias', shape: [1], data: new Float32Array(1) };
+  const table = {
+    name: 'model.layers.0.self_attn.rotary_emb.inv_freq',
+    shape: [1],
+    data: new Float32Array(1),
+  };
+  await writeSafetensors(join(saved, 'model.safetensors'), [...tensors, table]);
+  await (await policyWith({ model: saved })).close();
+  await writeSafetensors(join(saved, 'model.safetensors'), [...tensors, table, bias]);
+  await t.rejects(policyWith({ model: saved }), {
+    message:
+      /model\.safetensors holds 1 tensors that this architecture does not have, such as .*up_proj\.bias/,
+  });
+  await writeFile(join(saved, 'config.json'), '{"model_type": "gpt2"}');
+  await t.rejects(policyWith({ model: saved }), {
+    message: /biased\/config\.json: model_type "gpt2" is not supported/,
+  });
 });
 
 t.test(

@@ -2,9 +2,14 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToJson } from '../../models/config-json.ts';
-import { SafetensorsReader, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
+import {
+  SafetensorsError,
+  SafetensorsReader,
+  type TensorToWrite,
+  writeSafetensors,
+} from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
-import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
+import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
@@ -84,11 +89,30 @@ export async function saveModel(folder: string, { config, base, weights, files }
 
 /**
  * Reads the weights of a whole model into a store, one tensor at a time.
- * @throws SafetensorsError naming a tensor that is missing or has another size
+ * @throws SafetensorsError naming a tensor that is missing, of another size, or that the model would not use
  */
 export async function readWeights(folder: string, weights: ParameterStore): Promise<void> {
   const inModel = weights.layout.filter(entry => !isHead(entry));
+  await refuseUnknown(join(folder, WEIGHTS_FILE), new Set(inModel.map(({ name }) => name)));
   await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+}
+
+/**
+ * Looks at the header of a whole model's weights.
+ * @throws SafetensorsError naming a tensor that is missing, of another shape, or that the model would not use
+ */
+export async function checkWeights(folder: string, config: DecoderConfig): Promise<void> {
+  const path = join(folder, WEIGHTS_FILE);
+  const { lora: _lora, ...whole } = config;
+  const specs = parameterSpecs(whole, false);
+  await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
+  await using file = await SafetensorsReader.open(path);
+  for (const { name, shape } of specs) {
+    const stored = file.tensors.get(name);
+    if (stored?.shape.join() === shape.join()) continue;
+    const found = stored === undefined ? 'is missing' : `has shape [${stored.shape.join(', ')}]`;
+    throw new SafetensorsError(`${path}: ${name} ${found}, config.json wants [${shape.join(', ')}]`);
+  }
 }
 
 /**
@@ -124,6 +148,19 @@ export async function readOptimizer(folder: string, optimizer: OptimizerState): 
   await readInto(path, optimizer.first, `${FIRST_MOMENT}.`, optimizer.first.layout);
   await readInto(path, optimizer.second, `${SECOND_MOMENT}.`, optimizer.second.layout);
   return JSON.parse(await readFile(join(folder, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
+}
+
+/** Tensors that checkpoints hold and that are computed or tied here: rotary tables, the output layer of tied embeddings. */
+const NEEDLESS = /(^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
+
+/** A bias or an adapter that is left out in silence would make another model of it. */
+async function refuseUnknown(path: string, known: ReadonlySet<string>): Promise<void> {
+  await using file = await SafetensorsReader.open(path);
+  const unknown = [...file.tensors.keys()].filter(name => !known.has(name) && !NEEDLESS.test(name));
+  if (unknown.length === 0) return;
+  throw new SafetensorsError(
+    `${path} holds ${unknown.length} tensors that this architecture does not have, such as ${unknown[0]}: config.json may name another one, or leave out biases`,
+  );
 }
 
 function isHead({ name }: { readonly name: string }): boolean {

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { DecoderConfig } from '../../models/config.ts';
+import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
@@ -80,5 +80,9 @@ export async function readConfig(folder: string): Promise<DecoderConfig> {
   const text = await readFile(path, 'utf8').catch(error => {
     throw new Error(`cannot read ${path}: ${(error as Error).message}`);
   });
-  return parseConfig(JSON.parse(text) as JsonObject);
+  try {
+    return parseConfig(JSON.parse(text) as JsonObject);
+  } catch (error) {
+    throw new ModelConfigError(`${path}: ${(error as Error).message}`, { cause: error });
+  }
 }

@@ -27,7 +27,7 @@ t.test('a restored scale goes on where the other was', async t => {
   t.same(second.state, { scale: 8, steps: 0 });
 });
 
-t.test('it stays within bounds, and says when no scale helps', async t => {
+t.test('the loss scale stays within bounds and reports when no scale helps', async t => {
   const large = new LossScale({ initial: 2 ** 24, growthInterval: 1, backOff: 0.5 });
   large.succeeded();
   t.equal(large.scale, 2 ** 24);

@@ -50,7 +50,7 @@ t.test('a share of turns is random', async t => {
   t.ok(optimal > 110 && optimal < 175, String(optimal));
 });
 
-t.test('where nothing is left to do, or names are unknown, the environment or chance decides', async t => {
+t.test('without a plan the reference agent falls back to the environment or chance', async t => {
   const stuck = await answers({ policy: 'optimal' }, { reference: async () => [] });
   t.ok(stuck.flat().every(action => NAMES.includes(action)));
   const free = await answers({ policy: 'random' }, { actionNames: undefined });

@@ -28,7 +28,7 @@ t.test('text ends before the first stop string, wherever tokens part it', async 
   t.equal(whole.push(Buffer.from('Up</answer>x')), 'Up');
 });
 
-t.test('what may begin a stop string waits, and comes when it is none', async t => {
+t.test('a possible start of a stop string is held back until it is ruled out', async t => {
   const text = textOf(['stop']);
   t.same(feed(text, 'a st!'), ['a', ' ', '', '', 'st!']);
   const ended = textOf(['stop']);

@@ -36,7 +36,7 @@ t.test('graphs and ONNX models are written while they are compiled', async t => 
   t.equal(files.length, 2);
 });
 
-t.test('what is not asked for is neither made nor written', async t => {
+t.test('RAGEN_DUMP writes only what it names', async t => {
   const folder = t.testdir();
   asked(t, 'batch', folder);
   dump('wgsl', 'product', () => {

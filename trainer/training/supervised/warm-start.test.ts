@@ -26,7 +26,7 @@ const pupil = () => {
   };
 };
 
-t.test('every demonstration is learned once an epoch, with warm-up and cosine', async t => {
+t.test('every demonstration is trained once per epoch, with warm-up and cosine', async t => {
   const policy = pupil();
   const epochs: number[] = [];
   await warmStart(
@@ -90,7 +90,7 @@ t.test('everything but the first token is learned where the settings say so', as
   ]);
 });
 
-t.test('it ends between epochs when asked to', async t => {
+t.test('supervised training stops between epochs on request', async t => {
   const policy = pupil();
   const stop = new AbortController();
   const run = warmStart(policy, [demonstration(0)], settings, {

@@ -138,7 +138,7 @@ t.test('one sandbox outlives every attack, and tests share nothing', { skip: !is
   );
 });
 
-t.test('what is no program fails every test; ending like it wins nothing', { skip: !isolation }, async t => {
+t.test('invalid programs and early exits fail every test', { skip: !isolation }, async t => {
   const { pool, run } = poolOf(1);
   t.teardown(() => pool.stop());
   const statuses = async (program: string) =>

@@ -24,7 +24,7 @@ t.test('an episode’s standing in a word', t => {
   t.end();
 });
 
-t.test('what came of an action', t => {
+t.test('the remark says what an action did', t => {
   t.equal(actionRemark({}), '');
   t.equal(actionRemark({ action_is_valid: true, action_is_effective: true }), '');
   t.equal(actionRemark({ action_is_valid: true, action_is_effective: false }), 'no effect');

@@ -355,6 +355,7 @@ export class EpisodeView {
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);
     // What had the focus on the board is there no more: it stays in the board.
-    if (hadFocus && document.activeElement === document.body) this.focus();
+    if (hadFocus && document.activeElement === document.body)
+      this.#board.focusTarget.focus({ preventScroll: true });
   }
 }

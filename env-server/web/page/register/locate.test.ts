@@ -26,7 +26,7 @@ t.test('every value is found by its pointer, however the text is laid out', t =>
   t.end();
 });
 
-t.test('what is not there is shown where it would belong', t => {
+t.test('a missing value is located at its parent', t => {
   const text = JSON.stringify(value);
   const { start, end } = locate(text, '/states/far/text');
   t.equal(text.slice(start, end), 'null');

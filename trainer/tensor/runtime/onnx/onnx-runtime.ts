@@ -9,13 +9,13 @@ import { OnnxExecutable } from './onnx-executable.ts';
 import { Workspace } from './workspace.ts';
 
 /** Memory for intermediate values of all executables unless told otherwise. */
-const DEFAULT_WORKSPACE_BYTES = 2 ** 30;
+const DEFAULT_WORKSPACE_BYTES = 2 ** 28;
 
 export interface OnnxRuntimeOptions {
   /** Threads a run may use, the calling one included; 1 when absent. */
   readonly threads?: number;
   /**
-   * Memory that sessions may keep for intermediate values, about; 1 GiB when absent. Beyond it the executables that
+   * Memory that sessions may keep for intermediate values, about; 256 MiB when absent. Beyond it the executables that
    * were used longest ago give theirs up, and take some 60 ms more at their next run.
    */
   readonly workspaceBytes?: number;

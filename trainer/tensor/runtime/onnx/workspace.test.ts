@@ -12,7 +12,7 @@ class Tenant {
   }
 }
 
-t.test('who was used longest ago gives up first, unless busy', async t => {
+t.test('the least recently used workspace user is suspended first, unless busy', async t => {
   const workspace = new Workspace(10);
   const [a, b, c] = [new Tenant(), new Tenant(), new Tenant()];
   await workspace.use(a, 4);
@@ -25,7 +25,7 @@ t.test('who was used longest ago gives up first, unless busy', async t => {
   t.strictSame([a.suspended, b.suspended, c.suspended], [0, 1, 1]);
 });
 
-t.test('who leaves makes room, and one larger than the budget is served', async t => {
+t.test('leaving frees memory, and a user over the budget is still served', async t => {
   const workspace = new Workspace(10);
   const [a, b] = [new Tenant(), new Tenant()];
   await workspace.use(a, 8);

@@ -95,7 +95,7 @@ t.test('a run goes on from its checkpoint after its device was lost', options, a
   }
 });
 
-t.test('what does not fit is named with what to change', options, async t => {
+t.test('errors of missing GPU memory name the array and the setting', options, async t => {
   const runtime = (await WebGpuRuntime.open())!;
   t.teardown(() => runtime.close());
   const { largestArray } = runtime.memory;

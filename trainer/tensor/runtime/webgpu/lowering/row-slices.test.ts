@@ -102,7 +102,7 @@ t.test('a golden model whose tables do not fit a binding learns as one whose tab
   }
 });
 
-t.test('what cannot be cut is named with what to change', onGpu, async t => {
+t.test('errors of arrays that cannot be cut name the setting', onGpu, async t => {
   const g = new GraphBuilder();
   const [q, k, v] = ['q', 'k', 'v'].map(name => g.input(name, 'float32', [1, 90, 4, 16]));
   g.output('y', g.attention(q, k, v, { causal: true }));

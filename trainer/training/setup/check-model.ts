@@ -1,0 +1,38 @@
+import { baseFolder } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import { checkWeights } from '../../policy/checkpoint/checkpoint.ts';
+import { findModel, findTokenizer } from '../../policy/checkpoint/model-folder.ts';
+
+/**
+ * Whether the model of a folder can be trained with the settings, as its files say, without reading its weights.
+ * @param config its shape
+ * @throws Error naming the file or setting that does not fit
+ */
+export async function checkModel(
+  folder: string,
+  config: DecoderConfig,
+  settings: RunSettings,
+): Promise<void> {
+  const { policy, rollout } = settings;
+  const base = baseFolder(settings);
+  if (policy.context > config.maxPositions) {
+    throw new RangeError(
+      `policy.context ${policy.context} is more than the ${config.maxPositions} positions of ${folder}`,
+    );
+  }
+  const place = await findTokenizer(folder, base);
+  const tokenizer = await loadTokenizer(place);
+  if (tokenizer.vocabularySize > config.vocabularySize) {
+    throw new RangeError(
+      `the tokenizer of ${place} has ${tokenizer.vocabularySize} tokens, the model ${config.vocabularySize}: it is another model's`,
+    );
+  }
+  if (rollout.prompt === 'chat' && tokenizer.chatTemplate === undefined) {
+    throw new Error(
+      `rollout.prompt is chat, and ${place} has no chat template: add chat_template.jinja, or choose the \`compact\` prompt`,
+    );
+  }
+  await checkWeights((await findModel(folder, base)).base, config);
+}
