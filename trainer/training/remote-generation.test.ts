@@ -4,6 +4,7 @@ import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { serveInProcess } from '../serve/process.test-data.ts';
+import { ADMIN, startServer } from '../serve/serve.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
@@ -72,5 +73,45 @@ t.test(
     t.ok(warnings.some(text => text.includes('left out for a while')));
     t.ok(weightsOf(remote).equals(weightsOf(local)), 'nothing was lost or counted twice');
     t.same(readdirSync(adapters), [], 'no version is left behind');
+  },
+);
+
+t.test(
+  'asynchronous training with values goes on while an engine takes its versions',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+    const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
+    const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 100 } });
+    process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
+    const run = await trainTiny(
+      settings('remote', {
+        policy: { init: base, value_head: true },
+        algorithm: { advantage: 'gae' },
+        training: { steps: 5 },
+        rollout: { asynchronous: { max_staleness: 1 } },
+        generation: {
+          engine: 'ragen',
+          urls: [server.url],
+          adapter_folder: join(folder, 'versions'),
+          token_env: 'RAGEN_GENERATION_TEST_ADMIN',
+          gap_every: 1,
+        },
+      }),
+    );
+    const rows = trainingRows(run);
+    t.equal(rows.length, 5);
+    for (const row of rows) {
+      t.ok((row['generation/logprob_gap_max'] ?? 0) < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
+      t.equal(row['generation/engine_0/failures'], 0);
+      t.ok(Number.isFinite(row['critic/vf_loss']), `value loss ${row['critic/vf_loss']}`);
+    }
+    t.same(
+      server.models.all.map(({ name }) => name),
+      ['base'],
+      'no version stays loaded',
+    );
   },
 );
