@@ -5,6 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
@@ -22,10 +23,10 @@ const filesBelow = (folder: string): string[] =>
     .map(entry => join(entry.parentPath, entry.name).slice(ROOT.length + 1));
 
 rmSync(DIST, { recursive: true, force: true });
-execFileSync(process.execPath, ['node_modules/typescript-native/bin/tsc', '-p', 'tsconfig.package.json'], {
-  cwd: ROOT,
-  stdio: 'inherit',
-});
+// The compiler's program itself: its launcher does not load where a test runner has put module loaders before it.
+const launcher = join(ROOT, 'node_modules/typescript-native/lib/getExePath.js');
+const { default: compilerPath }: { default: () => string } = await import(pathToFileURL(launcher).href);
+execFileSync(compilerPath(), ['-p', 'tsconfig.package.json'], { cwd: ROOT, stdio: 'inherit' });
 for (const file of filesBelow('dist').filter(name => name.endsWith('.js'))) {
   const code = readFileSync(join(ROOT, file), 'utf8');
   const named = code.replace(URL_OF_SOURCE, '$1.js$2');
