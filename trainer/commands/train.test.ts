@@ -145,7 +145,7 @@ t.test('runs against a server', { timeout: MAX_MS }, async t => {
   });
 
   await t.test('every metric is documented', async t => {
-    const docs = ['reference/metrics.md', 'algorithms.md'].map(name =>
+    const docs = ['reference/metrics.md', 'reference/algorithms.md'].map(name =>
       readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8'),
     );
     const inline = docs.map(text => text.replaceAll(/^```[\s\S]*?^```/gm, ''));
