@@ -83,11 +83,11 @@ t.test('a pretrained model learns a file of chats without any environment', { ti
   );
   checkRunSettings(settings, 'test');
   const run = createRunFolder(settings, 'x');
-  const notes: string[] = [];
-  const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
+  const warnings: string[] = [];
+  const progress = { ...silentProgress, warn: (text: string) => warnings.push(text) };
   const summary = await trainRun(run, settings, progress, new AbortController().signal);
   t.equal(summary?.ended, 'finished');
-  t.match(notes.join('\n'), /1 conversations are longer than policy\.context 64 and left out/);
+  t.match(warnings.join('\n'), /1 conversations are longer than policy\.context 64 and left out/);
   const losses = sftRows(run.metrics).map(row => row['sft/loss']);
   t.ok(losses[5] < losses[0] / 2, `${losses[0]} to ${losses[5]}`);
   t.ok(existsSync(join(latestCheckpoint(run)!.policy, 'tokenizer.json')), 'a whole model, to start from');
