@@ -2,12 +2,12 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { RunSettings } from '../config/settings.ts';
+import { endTokenIds, GENERATION_CONFIG_FILE } from '../models/tokenizer/load.ts';
 import { isModelFolder } from '../policy/checkpoint/model-folder.ts';
 import { latestCheckpoint } from '../training/checkpoint.ts';
 import { openRunFolder } from '../training/run-folder.ts';
 
 const POLICY_FOLDER = 'policy';
-const GENERATION_CONFIG_FILE = 'generation_config.json';
 
 /** What is to be served. */
 export interface FoundModel {
@@ -47,7 +47,7 @@ export async function findServedModel(path: string): Promise<FoundModel> {
 }
 
 /** Tokens that end a response by the folder's `generation_config.json`; none where it has no such file. */
-export async function generationStops(folder: string): Promise<number[]> {
+export async function generationStops(folder: string): Promise<readonly number[]> {
   let text: string;
   try {
     text = await readFile(join(folder, GENERATION_CONFIG_FILE), 'utf8');
@@ -55,6 +55,5 @@ export async function generationStops(folder: string): Promise<number[]> {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }
-  const { eos_token_id: ids = [] } = JSON.parse(text) as { readonly eos_token_id?: number | number[] | null };
-  return ids === null ? [] : [ids].flat();
+  return endTokenIds({ files: { [GENERATION_CONFIG_FILE]: text } });
 }
