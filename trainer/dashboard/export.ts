@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Assets } from '../../shared/assets.ts';
-import { exportedPath } from '../../shared/dashboard/page/data/source.ts';
+import { exportedPath } from '../../shared/dashboard/page/data/exported-source.ts';
 import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
 import type { SiteAddresses } from '../../shared/dashboard/site.ts';
 
@@ -58,10 +58,10 @@ type Write = (
 ) => void;
 
 async function exportData(reader: RunReader, write: Write): Promise<void> {
-  const { rows, total } = await reader.runs();
-  write('runs', {}, { rows, total });
+  const runs = await reader.runs();
+  write('runs', {}, runs);
   write('leaderboard', {}, await reader.leaderboard());
-  for (const { id } of rows) {
+  for (const { id } of runs.rows) {
     const detail = await reader.run(id);
     if (!detail) continue;
     write('run', { id }, detail);
