@@ -5,6 +5,7 @@ import type { RunReader } from './reader/run-reader.ts';
 import type { SiteAddresses } from './site.ts';
 
 const PAGE = 'shared/dashboard/page';
+const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 const PREFIX = '/runs';
 const LONGEST_QUERY = 1000;
@@ -26,7 +27,7 @@ type Query = { readonly [key: string]: string | string[] | undefined };
  * @param app in whose scope the headers of pages are set
  */
 export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
-  const assets = new Assets([PAGE, LOOK]);
+  const assets = new Assets([PAGE, COMPUTE, LOOK]);
   app.get(PREFIX, (_request, reply) => reply.redirect('runs/'));
   for (const { url, pathOf } of [
     { url: `${PREFIX}/`, pathOf: () => `${PAGE}/page.html` },

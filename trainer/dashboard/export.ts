@@ -6,6 +6,7 @@ import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
 import type { SiteAddresses } from '../../shared/dashboard/site.ts';
 
 const PAGE = 'shared/dashboard/page';
+const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 /** What scripts import; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*\(?\s*["'][^"']+)\.ts(["'])/g;
@@ -33,7 +34,7 @@ export async function exportSite(
     written.files++;
     written.bytes += Buffer.byteLength(content);
   };
-  const assets = new Assets([PAGE, LOOK]);
+  const assets = new Assets([PAGE, COMPUTE, LOOK]);
   for (const path of assets.paths) {
     const { body } = await assets.find(path)!;
     const target = path === `${PAGE}/page.html` ? 'index.html' : join('assets', path.replace(/\.ts$/, '.js'));

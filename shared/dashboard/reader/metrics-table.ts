@@ -1,4 +1,4 @@
-import { downsampled, Series, type SeriesPoints } from '../../web/series.ts';
+import { downsampled, Series, type SeriesPoints } from '../compute/series.ts';
 import { RUN_FILES } from '../run-files.ts';
 import { objectOn, readLines } from './lines.ts';
 import { type FoundRun, openRunFile } from './run-folders.ts';

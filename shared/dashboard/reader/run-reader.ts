@@ -1,5 +1,5 @@
 import { parse } from 'yaml';
-import type { SeriesPoints } from '../../web/series.ts';
+import type { SeriesPoints } from '../compute/series.ts';
 import { type GroupsRow, RUN_FILES } from '../run-files.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { objectOn, readLines } from './lines.ts';

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { parse } from 'yaml';
-import { runMatcher } from '../page/data/run-search.ts';
+import { runMatcher } from '../compute/run-search.ts';
 import {
   RUN_FILES,
   RUN_STATES,

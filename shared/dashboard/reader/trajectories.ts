@@ -1,4 +1,4 @@
-import { findIn } from '../page/data/episode-search.ts';
+import { findIn, type TextHit } from '../compute/episode-search.ts';
 import { RUN_FILES, type TrajectoryRecord } from '../run-files.ts';
 import { episodeOn } from './episode-record.ts';
 import { type Line, readLines } from './lines.ts';
@@ -61,14 +61,9 @@ export interface EpisodeReply {
   readonly texts: { readonly [id: string]: string };
 }
 
-export interface SearchHit {
+export interface SearchHit extends TextHit {
   readonly file: string;
   readonly index: number;
-  /** From 0. */
-  readonly turn: number;
-  readonly where: 'prompt' | 'response';
-  /** The text around the place. */
-  readonly snippet: string;
   readonly digest: EpisodeDigest;
 }
 

@@ -1,8 +1,8 @@
+import { findIn } from '../../compute/episode-search.ts';
+import { runMatcher } from '../../compute/run-search.ts';
 import type { RunDetail, RunsReply, SearchReply } from '../../reader/run-reader.ts';
 import type { EpisodeDigest, EpisodeReply, SearchHit, TrajectoryFile } from '../../reader/trajectories.ts';
-import { findIn } from './episode-search.ts';
-import { runMatcher } from './run-search.ts';
-import type { Query } from './source.ts';
+import type { Query } from './query.ts';
 
 const MAX_HITS = 100;
 /** How long a search may take, and files that are read at once. */

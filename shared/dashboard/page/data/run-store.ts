@@ -1,4 +1,4 @@
-import { Series, type SeriesPoints } from '../../../web/series.ts';
+import { Series, type SeriesPoints } from '../../compute/series.ts';
 import type { MetricsReply, RunDetail } from '../../reader/run-reader.ts';
 import type { RunRow } from '../../reader/runs-table.ts';
 import type { TrajectoryFile } from '../../reader/trajectories.ts';

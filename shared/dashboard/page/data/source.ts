@@ -1,7 +1,5 @@
 import type { SiteAddresses } from '../../site.ts';
-
-/** What a page asks for, by the names of the routes below `/runs/api/`. */
-export type Query = { readonly [name: string]: string | number | undefined };
+import type { Query } from './query.ts';
 
 const TOKEN_KEY = 'ragen-token';
 

@@ -1,18 +1,22 @@
-import type { SearchHit } from '../../reader/trajectories.ts';
-import type { TrajectoryRecord } from '../../run-files.ts';
+import type { TrajectoryRecord } from '../run-files.ts';
 
 /** Characters around a hit. */
 const SNIPPET = 60;
+
+/** Where a text stands in an episode. */
+export interface TextHit {
+  /** From 0. */
+  readonly turn: number;
+  readonly where: 'prompt' | 'response';
+  /** The text around the place. */
+  readonly snippet: string;
+}
 
 /** Text of a token; undefined where it is not known. */
 type TokenText = (id: number) => string | undefined;
 
 /** The first place of a text in an episode. @param wanted in lower case */
-export function findIn(
-  record: TrajectoryRecord,
-  wanted: string,
-  texts: TokenText,
-): Pick<SearchHit, 'turn' | 'where' | 'snippet'> | undefined {
+export function findIn(record: TrajectoryRecord, wanted: string, texts: TokenText): TextHit | undefined {
   for (const [turn, { state, llm_raw_response: response }] of record.turns.entries()) {
     const prompt = promptText(record, turn, texts) ?? state;
     for (const [where, text] of [

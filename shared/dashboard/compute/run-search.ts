@@ -1,7 +1,14 @@
-import type { RunRow } from '../../reader/runs-table.ts';
+import type { RunDescription } from '../run-files.ts';
+
+/** What a search looks at. */
+export interface SearchedRun {
+  readonly id: string;
+  readonly state: string;
+  readonly run: RunDescription;
+}
 
 /** Whether all words stand in what the table says of a run. @param q words with spaces between them */
-export function runMatcher(q: string): (row: RunRow) => boolean {
+export function runMatcher(q: string): (run: SearchedRun) => boolean {
   const words = q.toLowerCase().split(/\s+/).filter(Boolean);
   return ({ id, state, run }) => {
     const tags = run.tags.flatMap(({ tag, env_id }) => [tag, env_id]);
