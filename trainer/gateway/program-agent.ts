@@ -124,6 +124,7 @@ function episodeOf(
     member,
     seed: plan.seed,
     server: session.server,
+    ...(session.levelId === undefined ? {} : { levelId: session.levelId }),
     turns: turnsOf(rollout, records, merged),
     success,
     terminated: over,
