@@ -276,8 +276,9 @@ t.test('episodes from validation levels are left out of training where asked', a
 
 t.test('further sets have their own levels, draws and names, and leave training as it was', async t => {
   const sets = { greedy: { temperature: 0 }, other: { seed: 900, episodes: 3 } };
-  const plain = settingsIn(t.testdir());
-  const settings = settingsIn(t.testdir(), { validation: { ...plain.validation, sets } });
+  const folder = t.testdir({ alone: {}, both: {} });
+  const plain = settingsIn(join(folder, 'alone'));
+  const settings = settingsIn(join(folder, 'both'), { validation: { ...plain.validation, sets } });
   const [alone, both] = [plain, settings].map(one => start(createRunFolder(one, 'x'), one));
   await trainLoop(alone.parts, initialState(10_000));
   const { state } = await trainLoop(both.parts, initialState(10_000));
