@@ -55,13 +55,47 @@ export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: Run
   };
 }
 
-/** How tokens are drawn. */
-export function samplingDistribution(section: {
-  readonly temperature: number;
-  readonly top_k: number;
-  readonly top_p: number;
-}): SamplingDistribution {
-  return { temperature: section.temperature, topK: section.top_k, topP: section.top_p };
+/** How tokens are sampled. */
+export function samplingDistribution(section: SamplingSection): SamplingDistribution {
+  return {
+    temperature: section.temperature,
+    topK: section.top_k,
+    topP: section.top_p,
+    minP: section.min_p,
+    repetitionPenalty: section.repetition_penalty,
+    presencePenalty: section.presence_penalty,
+    frequencyPenalty: section.frequency_penalty,
+    logitBias: section.logit_bias,
+    badWords: section.bad_words,
+  };
+}
+
+type SamplingSection = Pick<
+  RunSettings['rollout'],
+  | 'temperature'
+  | 'top_k'
+  | 'top_p'
+  | 'min_p'
+  | 'repetition_penalty'
+  | 'presence_penalty'
+  | 'frequency_penalty'
+  | 'logit_bias'
+  | 'bad_words'
+>;
+
+/** The first setting by which tokens are not sampled from softmax(logits / temperature); undefined for none. */
+export function distributionChange(section: SamplingSection): keyof SamplingSection | undefined {
+  const changes: { readonly [key in keyof SamplingSection]?: boolean } = {
+    top_k: section.top_k > 0,
+    top_p: section.top_p < 1,
+    min_p: section.min_p > 0,
+    repetition_penalty: section.repetition_penalty !== 1,
+    presence_penalty: section.presence_penalty !== 0,
+    frequency_penalty: section.frequency_penalty !== 0,
+    logit_bias: Object.keys(section.logit_bias).length > 0,
+    bad_words: section.bad_words.length > 0,
+  };
+  return (Object.keys(changes) as (keyof SamplingSection)[]).find(key => changes[key]);
 }
 
 /** The loss as the policy's update takes it. */

@@ -10,7 +10,8 @@ import { type GroupPlan, planGroups } from '../rollout/tag.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import type { PlayedGroups, Rollouts } from './sources/episode-source.ts';
 
-export interface ValidationPlan extends SamplingDistribution {
+export interface ValidationPlan {
+  readonly sampling: SamplingDistribution;
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   /** Seed of the first level; every group has the next. */
   readonly seed: number;
@@ -32,14 +33,8 @@ export function playValidation(
   plan: ValidationPlan,
   signal: AbortSignal,
 ): Promise<PlayedGroups> {
-  const { temperature, topK, topP } = plan;
-  return rollouts.play(validationGroups(plan), {
-    temperature,
-    topK,
-    topP,
-    seed: plan.seed,
-    signal,
-  });
+  const { sampling, seed } = plan;
+  return rollouts.play(validationGroups(plan), { sampling, seed, signal });
 }
 
 /**
@@ -102,7 +97,7 @@ export function validationPlan(settings: RunSettings): ValidationPlan {
   return {
     tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
     seed: levelSeeds(settings).validation,
-    ...samplingDistribution(validation),
+    sampling: samplingDistribution(validation),
   };
 }
 

@@ -159,13 +159,8 @@ export function agentRollouts(
 ): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
-      const { temperature, topK, topP, seed, signal } = options;
-      const collecting = context.collector.collect(groups, {
-        agent,
-        sampling: { temperature, topK, topP },
-        samplingSeed: seed,
-        signal,
-      });
+      const { sampling, seed, signal } = options;
+      const collecting = context.collector.collect(groups, { agent, sampling, samplingSeed: seed, signal });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
       for (const { plan, error } of collection.dropped) {
         note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
