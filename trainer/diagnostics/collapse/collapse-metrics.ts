@@ -1,4 +1,4 @@
-import { mean, populationStd } from '../algorithms/statistics.ts';
+import { mean, populationStd } from '../../algorithms/statistics.ts';
 
 /** Every reasoning scored under every prompt. Rows are reasonings, columns are prompts. */
 export interface CrossScores {

@@ -1,16 +1,16 @@
 import t from 'tap';
-import { countLossTokens } from '../algorithms/losses/aggregation.ts';
-import { lossInputs, lossScalars, lossStructure } from '../algorithms/losses/inputs.ts';
-import { DEFAULT_LOSS_SETTINGS } from '../algorithms/losses/settings.ts';
+import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
+import { lossInputs, lossScalars, lossStructure } from '../../algorithms/losses/inputs.ts';
+import { DEFAULT_LOSS_SETTINGS } from '../../algorithms/losses/settings.ts';
 import {
   buildUpdateLoss,
   declareLossInputs,
   LOSS_COMPONENTS,
   lossInputName,
-} from '../algorithms/losses/update-loss.ts';
-import { gradients } from '../tensor/graph/gradients.ts';
-import { GraphBuilder } from '../tensor/graph/graph.ts';
-import { interpret } from '../tensor/graph/reference/interpreter.ts';
+} from '../../algorithms/losses/update-loss.ts';
+import { gradients } from '../../tensor/graph/gradients.ts';
+import { GraphBuilder } from '../../tensor/graph/graph.ts';
+import { interpret } from '../../tensor/graph/reference/interpreter.ts';
 import { GradientGeometry } from './gradient-metrics.ts';
 
 const settings = {

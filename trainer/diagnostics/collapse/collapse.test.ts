@@ -1,6 +1,6 @@
 import t from 'tap';
-import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
-import type { ContinuationRequest } from '../policy/policy.ts';
+import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
+import type { ContinuationRequest } from '../../policy/policy.ts';
 import { type CollapseParts, measureCollapse } from './collapse.ts';
 
 const THINK = 1;

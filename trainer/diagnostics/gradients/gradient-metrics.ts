@@ -1,7 +1,7 @@
-import type { LossCounts } from '../algorithms/losses/aggregation.ts';
-import type { Aggregation } from '../algorithms/losses/settings.ts';
-import { LOSS_COMPONENTS, type LossComponent } from '../algorithms/losses/update-loss.ts';
-import type { GradientDecomposition } from '../policy/policy.ts';
+import type { LossCounts } from '../../algorithms/losses/aggregation.ts';
+import type { Aggregation } from '../../algorithms/losses/settings.ts';
+import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
+import type { GradientDecomposition } from '../../policy/policy.ts';
 
 /** A pass of the decomposition: which bucket it belongs to and what its loss was averaged over. */
 export interface MeasuredCell {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
+import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
 import { reasonedEpisode } from './reasoned-episode.ts';
 
 const WORDS = [

@@ -1,7 +1,7 @@
-import { Random } from '../../shared/random.ts';
-import type { Metrics } from '../data/metrics.ts';
-import type { Policy } from '../policy/policy.ts';
-import type { Episode } from '../rollout/episode.ts';
+import { Random } from '../../../shared/random.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import type { Policy } from '../../policy/policy.ts';
+import type { Episode } from '../../rollout/episode.ts';
 import { type CollapseState, collapseMetrics } from './collapse-metrics.ts';
 import {
   fittingSamples,

@@ -1,4 +1,4 @@
-import { mean } from '../algorithms/statistics.ts';
+import { mean } from '../../algorithms/statistics.ts';
 
 /** A group of the batch: the spread of its returns and where its sequences stand. */
 export interface GradientGroup {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { ContinuationRequest } from '../policy/policy.ts';
+import type { ContinuationRequest } from '../../policy/policy.ts';
 import type { ReasoningSample } from './collapse-samples.ts';
 import { countScoredTokens, crossTable, planCrossScores } from './cross-scores.ts';
 

@@ -1,4 +1,4 @@
-import type { ContinuationRequest } from '../policy/policy.ts';
+import type { ContinuationRequest } from '../../policy/policy.ts';
 import type { CrossScores } from './collapse-metrics.ts';
 import type { ReasoningSample } from './collapse-samples.ts';
 

@@ -1,14 +1,14 @@
-import { countLossTokens } from '../algorithms/losses/aggregation.ts';
-import { unbiasedStd } from '../algorithms/statistics.ts';
-import { lossSettings } from '../config/derived.ts';
-import type { RunSettings } from '../config/settings.ts';
-import { groupBy } from '../data/episode-metrics.ts';
-import type { Metrics } from '../data/metrics.ts';
-import { countOnes } from '../data/sequences/loss-mask.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
-import type { Policy } from '../policy/policy.ts';
-import { type Episode, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import type { MetricTable } from '../tracking/tracker.ts';
+import { countLossTokens } from '../../algorithms/losses/aggregation.ts';
+import { unbiasedStd } from '../../algorithms/statistics.ts';
+import { lossSettings } from '../../config/derived.ts';
+import type { RunSettings } from '../../config/settings.ts';
+import { groupBy } from '../../data/episode-metrics.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { countOnes } from '../../data/sequences/loss-mask.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { Policy } from '../../policy/policy.ts';
+import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
+import type { MetricTable } from '../../tracking/tracker.ts';
 import { bucketMetrics, type GradientGroup, planBuckets, planCells } from './gradient-buckets.ts';
 import { GradientGeometry } from './gradient-metrics.ts';
 

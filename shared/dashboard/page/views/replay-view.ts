@@ -20,7 +20,7 @@ interface Take {
 }
 
 /** One validation level as it was played at every validation. */
-export function FilmView({ store, address }: RunViewProps) {
+export function ReplayView({ store, address }: RunViewProps) {
   const files = store
     .detail!.files.filter(({ kind }) => kind === 'validation')
     .sort((a, b) => a.step - b.step);
@@ -41,7 +41,7 @@ export function FilmView({ store, address }: RunViewProps) {
   const turn = Math.min(most, Number(address.query.turn ?? most));
   if (!last) return html`<p class="panel">No validation yet: its first episodes appear here.</p>`;
   const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) }, true);
-  return html`<div class="film">
+  return html`<div class="replay-view">
     <${Status} error=${error} loading=${!levels && !error} />
     ${
       level &&

@@ -1,4 +1,4 @@
-import type { Random } from '../../shared/random.ts';
+import type { Random } from '../../../shared/random.ts';
 
 /**
  * One thought (Z) and everything that stood before it, up to the opening think tag (X). Of policies that do not think, the

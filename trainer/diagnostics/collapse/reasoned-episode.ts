@@ -1,5 +1,5 @@
-import { parseResponse } from '../../shared/response.ts';
-import { type Episode, samplesOf, type Turn } from '../rollout/episode.ts';
+import { parseResponse } from '../../../shared/response.ts';
+import { type Episode, samplesOf, type Turn } from '../../rollout/episode.ts';
 import type { ReasonedEpisode, ReasonedTurn } from './collapse-samples.ts';
 
 /** What of a response is measured. */

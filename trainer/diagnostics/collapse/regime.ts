@@ -1,4 +1,4 @@
-import type { Metrics } from '../data/metrics.ts';
+import type { Metrics } from '../../data/metrics.ts';
 
 /** In the order of their numbers in `collapse/regime`. */
 export const REGIMES = ['diverse', 'template_collapse', 'compressed', 'low_entropy_collapse'] as const;

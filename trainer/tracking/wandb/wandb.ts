@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import protobuf from 'protobufjs';
-import type { Json } from '../../shared/json.ts';
+import type { Json } from '../../../shared/json.ts';
+import type { MetricSink } from '../tracker.ts';
 import { LevelDbLog } from './leveldb-log.ts';
-import type { MetricSink } from './tracker.ts';
 
 export interface WandbSettings {
   readonly project: string;

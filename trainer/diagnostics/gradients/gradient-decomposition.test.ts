@@ -1,12 +1,12 @@
 import t from 'tap';
-import { validateConfig } from '../../shared/config.ts';
-import type { Json } from '../../shared/json.ts';
-import { mean } from '../algorithms/statistics.ts';
-import { RunSettings } from '../config/settings.ts';
-import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
-import { experienceSettings, trainingSequences } from '../data/experience.ts';
-import { allEpisodes } from '../data/filtering.ts';
-import type { GradientSettings, UpdateBatch } from '../policy/policy.ts';
+import { validateConfig } from '../../../shared/config.ts';
+import type { Json } from '../../../shared/json.ts';
+import { mean } from '../../algorithms/statistics.ts';
+import { RunSettings } from '../../config/settings.ts';
+import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
+import { experienceSettings, trainingSequences } from '../../data/experience.ts';
+import { allEpisodes } from '../../data/filtering.ts';
+import type { GradientSettings, UpdateBatch } from '../../policy/policy.ts';
 import { decomposeGradients } from './gradient-decomposition.ts';
 
 const settingsWith = (over: { [key: string]: Json } = {}) =>

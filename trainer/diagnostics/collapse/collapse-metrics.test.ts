@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { Random } from '../../shared/random.ts';
+import { Random } from '../../../shared/random.ts';
 import { type CrossScores, collapseMetrics as measured } from './collapse-metrics.ts';
 
 const CONSTANTS = { stdEps: 1e-3, emaDecay: 0.9 };
@@ -17,7 +17,7 @@ interface Case {
   readonly metrics_step2: Record<string, number>;
 }
 
-const file = new URL('../../test/golden/collapse_metrics.json', import.meta.url);
+const file = new URL('../../../test/golden/collapse_metrics.json', import.meta.url);
 const { cases } = JSON.parse(readFileSync(file, 'utf8')) as { cases: Case[] };
 
 function scores(data: Case, scale: number): CrossScores {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Random } from '../../shared/random.ts';
+import { Random } from '../../../shared/random.ts';
 import {
   fittingSamples,
   type ReasonedEpisode,
