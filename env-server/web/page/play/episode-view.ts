@@ -87,11 +87,11 @@ export class EpisodeView {
     this.#undoProblem,
   );
   readonly #before = h('div', {});
-  readonly #after = h('div', { class: 'stage-more' });
+  readonly #after = h('div', { class: 'episode-more' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
-    { class: 'stage', 'aria-label': 'Play', tabindex: -1 },
+    { class: 'episode', 'aria-label': 'Play', tabindex: -1 },
     this.#before,
     this.#loadNote.element,
     this.#loading,
