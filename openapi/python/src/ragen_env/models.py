@@ -215,6 +215,7 @@ class CreatedSession(_CreatedSessionRequired, total=False):
     """The session, or the first of the group."""
 
     dynamics_seed: int
+    level_id: str
     sessions: list[Session]
 
 
@@ -798,6 +799,7 @@ class Session(_SessionRequired, total=False):
     """Session of the contract."""
 
     dynamics_seed: int
+    level_id: str
 
 
 class SessionDetailMemory(TypedDict):
@@ -845,6 +847,7 @@ class SessionDetail(_SessionDetailRequired, total=False):
     """SessionDetail of the contract."""
 
     dynamics_seed: int
+    level_id: str
     persistence: SessionDetailPersistence
 
 
