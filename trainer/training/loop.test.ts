@@ -284,7 +284,7 @@ t.test('further sets have their own levels, draws and names, and leave training 
   const { state } = await trainLoop(both.parts, initialState(10_000));
   t.equal(both.policy.weight, alone.policy.weight);
   const [, greedy, other] = both.rollouts.played;
-  t.same([greedy.options.temperature, greedy.groups[0].seed], [0, settings.validation.seed]);
+  t.same([greedy.options.sampling.temperature, greedy.groups[0].seed], [0, settings.validation.seed]);
   t.same([other.options.seed, other.groups.map(({ seed }) => seed)], [900, [900, 901, 902]]);
   const { metrics } = state.validations[0];
   for (const name of ['val-env/success', 'val-env/greedy/Lake/success_low', 'val-env/other/success'])
@@ -306,6 +306,26 @@ t.test('the best checkpoint is kept, and reaching the target ends the run', asyn
   t.equal(outcome.ended, reached ? 'target' : 'finished');
   t.notOk(latestCheckpoint(run)!.folder.endsWith('best'), 'a run never resumes from it');
   t.notOk(readdirSync(run.checkpoints).includes('best.partial'));
+});
+
+t.test('a run ends with a validation once its time is over, and goes on with more time', async t => {
+  const training = { steps: 6, validate_every: 50, checkpoint_every: 50, max_seconds: 30 };
+  const settings = settingsIn(t.testdir(), { training });
+  const run = createRunFolder(settings, 'x');
+  const { parts } = start(run, settings);
+  let now = 0;
+  const clock = () => {
+    now += 1;
+    return now;
+  };
+  const outcome = await trainLoop({ ...parts, clock }, initialState(10_000));
+  t.equal(outcome.ended, 'time_limit');
+  t.ok(outcome.state.step > 0 && outcome.state.step < 6, String(outcome.state.step));
+  t.equal(outcome.state.validations.at(-1)?.step, outcome.state.step);
+  const more = { ...settings, training: { ...settings.training, max_seconds: null } };
+  const { state } = latestCheckpoint(run)!;
+  const second = start(run, more, state.step);
+  t.equal((await trainLoop(second.parts, state)).ended, 'finished');
 });
 
 t.test('a fault in a collection ends the run with its error, not silently', async t => {

@@ -25,7 +25,7 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 /** Why a run ended before its last step, besides being asked to. */
-export type StopReason = EarlyStopType | 'plateau' | 'target';
+export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
   readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
@@ -98,13 +98,15 @@ class TrainingLoop {
   async #untilEnd(): Promise<StopReason | null> {
     const { stop, settings } = this.#parts;
     while (!stop.aborted) {
-      if (this.#validationDue()) {
+      const timeIsUp = this.#timeIsUp();
+      if (this.#validationDue(timeIsUp)) {
         const early = await this.#unlessStopped(() => this.#validate());
         if (early === undefined) return null;
         if (early) return early;
       }
       if (this.#checkpointDue()) await this.#save();
       if (this.#state.step >= settings.training.steps) return null;
+      if (timeIsUp) return 'time_limit';
       const early = await this.#unlessStopped(() => this.#iterate());
       if (early) return early;
     }
@@ -122,11 +124,18 @@ class TrainingLoop {
     }
   }
 
-  #validationDue(): boolean {
+  #timeIsUp(): boolean {
+    const { max_seconds } = this.#parts.settings.training;
+    return max_seconds !== null && this.#elapsed() >= max_seconds;
+  }
+
+  /** @param isLast the run ends with this validation */
+  #validationDue(isLast: boolean): boolean {
     const { validate_every, validate_first, steps } = this.#parts.settings.training;
     const { step, validations } = this.#state;
     if (validationPlan(this.#parts.settings).tags.length === 0) return false;
     if (validations.at(-1)?.step === step) return false;
+    if (isLast) return true;
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }
 

@@ -42,6 +42,7 @@ const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   low_success: 'validation success stayed near nothing',
   plateau: 'the monitored metric did not improve any more',
   target: 'the monitored metric reached its target',
+  time_limit: 'the time of training.max_seconds was over',
 };
 
 export function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
@@ -151,7 +152,7 @@ function setLines({ validations }: TrainerState, settings: RunSettings): string[
   const rows = sets.flatMap(({ name, plan }) =>
     plan.tags.map(({ tag }) => {
       const of = (what: string) => shownShare(last.metrics[`val-env/${name}/${tag}/${what}`]);
-      return `| ${name} | ${tag} | ${plan.temperature} | ${of('success')} (${of('success_low')} to ${of('success_high')}) |`;
+      return `| ${name} | ${tag} | ${plan.sampling.temperature} | ${of('success')} (${of('success_low')} to ${of('success_high')}) |`;
     }),
   );
   const head = ['| set | tag | temperature | success |', '|---|---|---|---|'];

@@ -119,9 +119,12 @@ export function validationSets(settings: RunSettings): ValidationSetPlan[] {
         set.episodes ?? validation.episodes,
       ),
       seed: set.seed ?? main.seed,
-      temperature: set.temperature ?? main.temperature,
-      topK: set.top_k ?? main.topK,
-      topP: set.top_p ?? main.topP,
+      sampling: {
+        ...main.sampling,
+        temperature: set.temperature ?? main.sampling.temperature,
+        topK: set.top_k ?? main.sampling.topK,
+        topP: set.top_p ?? main.sampling.topP,
+      },
     },
   }));
 }

@@ -76,6 +76,8 @@ export const TrainingSettings = Type.Object(
   {
     /** Iterations: collect, then update. */
     steps: count(200),
+    /** Seconds after which the run ends with a validation, those of warm start and validations included; null: no limit. */
+    max_seconds: orNull(aboveZero(1)),
     validate_every: count(10),
     validate_first: flag(true),
     checkpoint_every: count(10),
