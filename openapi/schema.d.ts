@@ -650,6 +650,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1454,6 +1456,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1475,6 +1479,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
