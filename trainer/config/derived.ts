@@ -1,4 +1,5 @@
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
+import type { MonitorSettings } from '../algorithms/filters/metric-monitor.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
@@ -29,6 +30,12 @@ export function splitGroups(
     tags.map(() => 1),
     groups,
   ).map((count, i) => ({ tag: tags[i], groups: count }));
+}
+
+/** Tags that validation plays, those of its sets included. */
+export function validationTags({ train_tags, validation }: RunSettings): string[] {
+  const named = Object.values(validation.sets).flatMap(({ tags }) => tags ?? []);
+  return [...new Set([...(validation.tags ?? train_tags), ...named])];
 }
 
 /** Levels of runs with different seeds lie so far apart. */
@@ -165,6 +172,13 @@ export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSe
     includeZero: filter.include_zero,
     epsilon: filter.selection_eps,
   };
+}
+
+/** What the monitored metric decides; undefined where nothing goes by it. */
+export function monitorSettings({ training }: RunSettings): MonitorSettings | undefined {
+  const { monitor, keep_best, early_stopping: rules } = training;
+  if (!keep_best && rules.patience === 0 && rules.target === null) return undefined;
+  return { ...monitor, patience: rules.patience, minDelta: rules.min_delta, target: rules.target };
 }
 
 export function earlyStoppingSettings({

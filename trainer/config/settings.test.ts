@@ -85,6 +85,13 @@ t.test(
       /train_tags: no tag is named Lake; defined under `tags`: .*FrozenLake/,
     );
     t.match(first('validation.tags=[Nowhere]'), /validation\.tags: no tag/);
+    t.match(first('validation.sets.far.tags=[Nowhere]'), /validation\.sets\.far\.tags: no tag/);
+    t.match(first('validation.sets.Bandit.seed=7'), /validation\.sets\.Bandit: is named like a tag/);
+    t.match(
+      first('validation.sets.far.seed=10050'),
+      /rollout\.start_seed: .* overlap .* validation\.sets\.far/,
+    );
+    t.match(first('training.monitor.metric=train/success'), /training\.monitor\.metric/);
     t.match(first('rollout.n_groups.FrozenLake=3'), /n_groups: sums to 3, but env_groups is 256/);
     t.match(first('rollout.n_groups.Bandit=256'), /n_groups: Bandit is not among train_tags/);
     t.match(

@@ -123,6 +123,7 @@ function episodeOf(
     member,
     seed: plan.seed,
     server: session.server,
+    ...(session.levelId === undefined ? {} : { levelId: session.levelId }),
     turns: turnsOf(rollout, records, merged),
     success,
     terminated: over,
