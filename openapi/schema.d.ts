@@ -650,6 +650,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1434,6 +1436,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**
@@ -1455,6 +1459,8 @@ export interface components {
             dynamics_seed?: number;
             /** @description Steps taken in this episode. */
             step: number;
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            level_id?: string;
             observation: components["schemas"]["Observation"];
             info: components["schemas"]["Info"];
             /**

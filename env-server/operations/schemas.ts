@@ -108,6 +108,12 @@ const sessionProperties = {
     }),
   ),
   step: Type.Integer({ description: 'Steps taken in this episode.' }),
+  level_id: Type.Optional(
+    Type.String({
+      description:
+        'Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart.',
+    }),
+  ),
   observation: Observation,
   info: Info,
   expires_at: Type.String({

@@ -75,7 +75,8 @@ export async function evaluate(
         const groupSize = mode.varied ? attempts : 1;
         const levels = settings.validation.episodes;
         note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
-        const plan = { ...validationPlan(settings), temperature: mode.temperature, groupSize };
+        const whole = validationPlan(settings);
+        const plan = { ...whole, sampling: { ...whole.sampling, temperature: mode.temperature }, groupSize };
         const { episodes } = await playValidation(
           agentRollouts(player.context, mode.agent, progress.warn),
           plan,

@@ -2,7 +2,7 @@ import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/ad
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { curriculumFaults } from '../rollout/curriculum.ts';
-import { filterSettings, lossSettings, needsProximal } from './derived.ts';
+import { distributionChange, filterSettings, lossSettings, needsProximal } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
 /** A setting that cannot stand next to the others, and why. */
@@ -120,11 +120,12 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       'is 0, so that all episodes of a group are the same: training needs one above 0',
     );
   }
-  if ((rollout.top_k > 0 || rollout.top_p < 1) && !needsProximal(settings)) {
+  const change = distributionChange(rollout);
+  if (change !== undefined && !needsProximal(settings)) {
     add(
-      rollout.top_k > 0 ? 'rollout.top_k' : 'rollout.top_p',
-      'tokens are drawn from a cut distribution, but the loss takes the whole one, so its ratios would not begin at 1: ' +
-        'turn it off, or correct with loss.off_policy.kind: tis',
+      `rollout.${change}`,
+      'tokens are sampled from a changed distribution, but the loss takes softmax(logits / temperature), so its ratios ' +
+        'would not begin at 1: turn it off, or correct with loss.off_policy.kind: tis',
     );
   }
   if (rollout.asynchronous && rollout.concurrency < rollout.group_size) {
@@ -235,6 +236,9 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
       'policy.lora',
       'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
     );
+  }
+  if (engine === 'sglang' && rollout.bad_words.length > 0) {
+    add('rollout.bad_words', 'sglang has none: use rollout.logit_bias, or another engine');
   }
   if (engine !== 'ragen' && rollout.constrained) {
     add('rollout.constrained', `${engine} knows no grammars over token ids: turn it off, or use ragen`);

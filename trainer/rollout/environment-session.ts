@@ -54,6 +54,8 @@ type StepResult = Schemas['StepResult'];
  * and brought to where it was by its seed and actions; no action is ever carried out twice in an episode.
  */
 export class EnvironmentSession {
+  /** Names the level, as the environment tells levels apart; undefined where it leaves that to the first observation. */
+  readonly levelId: string | undefined;
   readonly #servers: ServerPool;
   readonly #spec: SessionSpec;
   #server: EnvServer;
@@ -71,7 +73,7 @@ export class EnvironmentSession {
     servers: ServerPool,
     server: EnvServer,
     spec: SessionSpec,
-    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation'>,
+    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation' | 'level_id'>,
   ) {
     this.#servers = servers;
     this.#spec = spec;
@@ -79,6 +81,7 @@ export class EnvironmentSession {
     this.#sessionId = session.session_id;
     this.#episodeId = session.episode_id;
     this.#observation = session.observation;
+    this.levelId = session.level_id;
   }
 
   /**

@@ -43,6 +43,13 @@ export interface Environment<Config = JsonObject, State = Json> {
    */
   reset(config: Config, rng: Random, options: JsonObject): State | Promise<State>;
 
+  /**
+   * What makes a level the same: one text for all first states that count as one level, such as a board and its mirror
+   * images. Splits go by it where the environment has them, and clients see a hash of it as `level_id`. Absent where the
+   * first observation tells levels apart.
+   */
+  levelKey?(state: State): string;
+
   step(state: State, action: Json, rng: Random): Transition<State> | Promise<Transition<State>>;
 
   /** The state as its player sees it. `structured` gives plain JSON, every other format text. */

@@ -7,16 +7,16 @@ import type { ToolContent, ToolResult } from './endpoint.ts';
 const PNG = 'data:image/png;base64,';
 
 /** An observation as content: a picture where it is one, else text. */
-export function contentOf(observation: unknown): ToolContent {
-  if (typeof observation !== 'string') return { type: 'text', text: JSON.stringify(observation) };
-  if (!observation.startsWith(PNG)) return { type: 'text', text: observation };
-  return { type: 'image', data: observation.slice(PNG.length), mimeType: 'image/png' };
+export function contentOf(observation: unknown): ToolContent[] {
+  if (typeof observation !== 'string') return [{ type: 'text', text: JSON.stringify(observation) }];
+  if (!observation.startsWith(PNG)) return [{ type: 'text', text: observation }];
+  return [{ type: 'image', data: observation.slice(PNG.length), mimeType: 'image/png' }];
 }
 
 /** The beginning of an episode. */
 export function resetResult({ session_id, episode_id, seed, step, observation, info }: Session): ToolResult {
   const told = { session_id, episode_id, seed, step, observation, info } as unknown as JsonObject;
-  return { content: [contentOf(observation)], structuredContent: told, isError: false };
+  return { content: contentOf(observation), structuredContent: told, isError: false };
 }
 
 export function stepResult(result: StepResult): ToolResult {
@@ -27,7 +27,7 @@ export function stepResult(result: StepResult): ToolResult {
   if (info.action_is_valid === false) told.push('The action is not valid here.');
   told.push(...endText(terminated, truncated, info.success === true));
   return {
-    content: [contentOf(observation), { type: 'text', text: told.join(' ') }],
+    content: [...contentOf(observation), { type: 'text', text: told.join(' ') }],
     structuredContent: plain as unknown as JsonObject,
     isError: false,
   };
@@ -50,7 +50,7 @@ export function observeResult(session: SessionDetail): ToolResult {
   const status = [`Step ${step} of at most ${session.max_episode_steps}. Return: ${session.return}.`];
   status.push(...endText(terminated, truncated, info.success === true));
   return {
-    content: [contentOf(observation), { type: 'text', text: status.join(' ') }],
+    content: [...contentOf(observation), { type: 'text', text: status.join(' ') }],
     structuredContent: told as unknown as JsonObject,
     isError: false,
   };

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, errors, request } from 'undici';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
+import type { SamplingDistribution } from '../generation.ts';
+import { samplingFields } from '../remote/sampling-fields.ts';
 import { type Clock, RateLimit } from './rate-limit.ts';
 
 export interface EndpointSettings {
@@ -32,9 +34,7 @@ export interface CompletionRequest {
   /** What the response is to begin with, where the endpoint continues messages. */
   readonly prime?: string;
   readonly maxTokens: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly topK: number;
+  readonly sampling: SamplingDistribution;
   readonly seed: number;
   /** The text ends with the first of these that is in it. */
   readonly stopStrings: readonly string[];
@@ -178,9 +178,7 @@ export class Completions {
       model,
       messages: open ? [...completion.messages, { role: 'assistant', content: prime }] : completion.messages,
       ...(open ? { add_generation_prompt: false, continue_final_message: true } : {}),
-      temperature: completion.temperature,
-      ...(completion.topP < 1 ? { top_p: completion.topP } : {}),
-      ...(completion.topK > 0 ? { top_k: completion.topK } : {}),
+      ...samplingFields(completion.sampling),
       ...(sendStopStrings && stopStrings.length > 0 ? { stop: stopStrings } : {}),
       [maxTokensKey]: completion.maxTokens,
       seed: completion.seed,
