@@ -52,6 +52,8 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.episodes=1000`)
   .requiredOption('--out <file>', 'file to write, e.g. demonstrations.jsonl')
   .option('--only-success', 'leave out episodes without success')
+  .option('--policy <folder>', 'a policy that plays instead, e.g. runs/a-001/checkpoints/step-000100/policy')
+  .option('--attempts <k>', 'episodes that the policy plays of each level', Number)
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await demonstrations(config, overrides, options);
   });
