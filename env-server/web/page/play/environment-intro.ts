@@ -29,6 +29,8 @@ export class EnvironmentIntro {
   readonly #about = h('div', {});
   readonly #rules = h('div', {});
   readonly element = h('div', { class: 'intro' });
+  /** Preset, seed, and what begins an episode. */
+  readonly start = h('div', { class: 'start-place' });
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];
@@ -55,7 +57,8 @@ export class EnvironmentIntro {
     this.#bar.preset = request.preset;
     this.#bar.seed = request.seed;
     this.describe(environment);
-    fill(this.element, this.#about, this.#bar.element);
+    fill(this.element, this.#about);
+    fill(this.start, this.#bar.element);
     fill(this.more, this.#rules, this.#panel.element);
   }
 
