@@ -26,6 +26,8 @@ export interface DeviceProgramOptions {
 
 interface BoundPass {
   readonly executable: Executable;
+  /** Of the head rows; empty where the pass gives none. */
+  readonly logits: Float32Array;
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
@@ -36,7 +38,7 @@ interface BoundPass {
 export class DeviceProgram implements DecodeProgram {
   readonly ids: Int32Array;
   readonly sampler: DeviceSampler | null;
-  readonly logits: Float32Array;
+  logits: Float32Array = new Float32Array(0);
   readonly logitsStride: number;
   readonly values: Float32Array;
   readonly valuesStride = 1;
@@ -63,7 +65,6 @@ export class DeviceProgram implements DecodeProgram {
     this.#maxRows = maxRows;
     this.ids = new Int32Array(maxRows);
     this.sampler = DeviceSampler.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
-    this.logits = new Float32Array(this.sampler === null ? maxRows * config.vocabularySize : 0);
     this.logitsStride = config.vocabularySize;
     this.values = new Float32Array(maxRows);
     this.#places = new Int32Array(maxRows);
@@ -112,23 +113,31 @@ export class DeviceProgram implements DecodeProgram {
     }
   }
 
-  async run(rows: number, _runs: number, headRows: Int32Array, headCount: number): Promise<void> {
+  async run(
+    rows: number,
+    _runs: number,
+    headRows: Int32Array,
+    headCount: number,
+    logits: boolean,
+  ): Promise<void> {
+    const withLogits = logits || this.sampler === null;
     const bucket = bucketOf(rows, this.#maxRows);
     const heads = bucketOf(Math.max(1, headCount), this.#maxRows);
     this.ids.fill(0, rows, bucket);
     this.#places.fill(this.blockTable.blockCount * BLOCK_SIZE, rows, bucket);
     this.#slots.fill(0, rows, bucket);
     this.#positions.fill(0, rows, bucket);
-    const key = `${bucket} ${heads}`;
-    const pass = this.#passes.get(key) ?? (await this.#compile(bucket, heads));
+    const key = `${bucket} ${heads} ${withLogits}`;
+    const pass = this.#passes.get(key) ?? (await this.#compile(bucket, heads, withLogits));
     this.#passes.set(key, pass);
+    this.logits = pass.logits;
     pass.inputs.headRows.fill(0);
     pass.inputs.headRows.set(headRows.subarray(0, headCount));
-    this.sampler?.fill(headCount, heads);
+    this.sampler?.skip(headCount, heads);
     await pass.executable.run(pass.inputs);
   }
 
-  async #compile(rows: number, heads: number): Promise<BoundPass> {
+  async #compile(rows: number, heads: number, withLogits: boolean): Promise<BoundPass> {
     const { config, valueHead, runtime, parameters } = this.#options;
     const width = ropeWidth(config);
     this.#cache ??= await this.#allocate();
@@ -157,11 +166,13 @@ export class DeviceProgram implements DecodeProgram {
       paged,
       g.input('headRows', 'int32', [heads]),
     );
-    const logits = decoderLogits(g, config, hidden);
-    const sampled = this.sampler?.build(g, logits) ?? null;
-    if (sampled === null) g.output('logits', logits);
-    const outputs: { [name: string]: Float32Array } = sampled?.outputs ?? {
-      logits: this.logits.subarray(0, heads * config.vocabularySize),
+    const rowsOfLogits = decoderLogits(g, config, hidden);
+    const sampled = this.sampler?.build(g, rowsOfLogits) ?? null;
+    if (withLogits) g.output('logits', rowsOfLogits);
+    const logits = new Float32Array(withLogits ? heads * config.vocabularySize : 0);
+    const outputs: { [name: string]: Float32Array } = {
+      ...sampled?.outputs,
+      ...(withLogits ? { logits } : {}),
     };
     if (valueHead) {
       g.output('values', decoderValues(g, config, hidden));
@@ -179,7 +190,7 @@ export class DeviceProgram implements DecodeProgram {
       headRows: new Int32Array(heads),
       ...sampled?.inputs,
     };
-    return { executable, inputs };
+    return { executable, logits, inputs };
   }
 
   async #allocate(): Promise<{ readonly [name: string]: DeviceArray }> {

@@ -7,6 +7,7 @@ import {
   type EngineHttpOptions,
   type EngineReply,
 } from './engine-client.ts';
+import { samplingFields } from './sampling-fields.ts';
 
 interface Completion {
   readonly token_ids?: readonly number[] | null;
@@ -44,16 +45,14 @@ export class CompletionsEngine implements EngineClient {
     { promptIds, sampling, seed, grammar, weights }: EngineCall,
     signal: AbortSignal,
   ): Promise<EngineReply> {
-    const { temperature, topK, topP, maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
+    const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
     const { choices } = await this.#http.post(
       '/v1/completions',
       {
         model: weights ?? (await this.#baseName(signal)),
         prompt: promptIds,
         max_tokens: maxNewTokens,
-        temperature,
-        top_p: topP,
-        ...(topK > 0 ? { top_k: topK } : {}),
+        ...samplingFields(sampling),
         seed,
         stop_token_ids: stopTokenIds,
         ignore_eos: true,

@@ -1,9 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { GenerationEngine } from '../../generation/engine.ts';
+import { type EngineOptions, GenerationEngine } from '../../generation/engine.ts';
 import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
-import type { Decode } from '../../generation/stop-strings.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
@@ -81,7 +80,7 @@ class PolicyWorker {
       trained: this.#weights,
       lossScaled: setup.precision === 'float16',
       grammars,
-      decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
+      ...(TOKENIZER_FILE in setup.files ? codecOf(setup.files) : {}),
     };
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
@@ -244,13 +243,14 @@ class PolicyWorker {
   }
 }
 
-/** Decodes by the tokenizer in these files, which is read when the first response asks for it. */
-function decoderOf(files: WorkerSetup['files']): Decode {
-  let tokenizer: Tokenizer | null = null;
-  return ids => {
-    tokenizer ??= tokenizerFromFiles(files, "the policy's files");
-    return tokenizer.decode(ids);
+/** Encodes and decodes by the tokenizer in these files, which is read when the first request asks for it. */
+function codecOf(files: WorkerSetup['files']): Pick<EngineOptions, 'encode' | 'decode'> {
+  let read: Tokenizer | null = null;
+  const tokenizer = () => {
+    read ??= tokenizerFromFiles(files, "the policy's files");
+    return read;
   };
+  return { encode: text => tokenizer().encode(text), decode: ids => tokenizer().decode(ids) };
 }
 
 if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');
