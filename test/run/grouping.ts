@@ -10,9 +10,8 @@ const PROCESS_WIDE: readonly RegExp[] = [
   /child_process|process\.test-data|python\.test-data|walkthrough\.test-data/,
   /\bt\.(capture|intercept|chdir)\(/,
   /\bnew Worker\(|\bglobalThis\b/,
-  // Fixtures, hooks and limits of the root test last until the process ends.
-  /^t\.\w*(testdir|teardown|after|afterEach|beforeEach|setTimeout)\(|^(const|let) .*\bt\.testdir\(/m,
-  /^(const|let) .*\bawait /m,
+  // Hooks and limits of the root test hold for every file in the process.
+  /^t\.(before|beforeEach|afterEach|setTimeout)\(/m,
 ];
 
 /** Whether a test file, given its source, may run in one process with others. */
