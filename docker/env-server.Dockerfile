@@ -23,8 +23,12 @@ COPY shared shared
 COPY env-server env-server
 COPY docker/healthcheck.ts docker/
 
+# glibc gives memory of large buffers back to the system with these settings (docs/how-to/deployment.md, Memory).
 # Any address but loopback needs tokens: give RAGEN_TOKENS, or mount a file and name it there.
 ENV NODE_ENV=production \
+    MALLOC_ARENA_MAX=2 \
+    MALLOC_MMAP_THRESHOLD_=131072 \
+    MALLOC_TRIM_THRESHOLD_=131072 \
     RAGEN_HOST=0.0.0.0 \
     RAGEN_PORT=8080 \
     RAGEN_DATA=/data

@@ -109,7 +109,7 @@ const START_TIMEOUT_MS = 300_000;
 const SLOW_REQUESTS_CHECK_MS = 1000;
 /** Routes that need no token. */
 const OPEN =
-  /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|runs(\/(assets\/[^?]*|site\.json)?)?(\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
+  /^\/((livez|readyz|openapi\.json|docs|assets)(\/|\?|$)|runs(\/(assets\/[^?]*|site\.json)?)?(\?|$)|(compat\/ors\/)?health(\?|$)|compat\/openenv\/[^?]+\/health$|\?|$)/;
 
 /**
  * Puts a server together; it listens nowhere yet.

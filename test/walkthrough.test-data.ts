@@ -97,6 +97,8 @@ export interface WalkRules {
   readonly everyReplyShown?: boolean;
   /** Blocks of `sh` that are neither the server, nor an example, nor curl: skipped or run; refused unless set. */
   readonly otherCommands?: 'skip' | 'run';
+  /** Port of a server that runs already, for pages that start one without flags. */
+  readonly server?: string;
 }
 
 /**
@@ -117,7 +119,8 @@ export async function walkThrough(t: Test, path: string, rules: WalkRules = {}):
     const asService = SERVICE.exec(text);
     if (asServer) {
       const flags = asServer[1]?.replace('./data', `${walk.folder}/data`).split(' ') ?? [];
-      await startServer(t, [...flags, '--port', await walk.portFor(PAGE_PORT)]);
+      if (rules.server !== undefined && flags.length === 0) walk.setPort(PAGE_PORT, rules.server);
+      else await startServer(t, [...flags, '--port', await walk.portFor(PAGE_PORT)]);
     } else if (asService) {
       const [, command, file, port] = asService;
       const own = await walk.portFor(port);
@@ -165,6 +168,11 @@ class Walk {
     const own = this.#ports.get(port) ?? String(await freePort());
     this.#ports.set(port, own);
     return own;
+  }
+
+  /** Lets a port stand for one of the page. */
+  setPort(port: string, own: string): void {
+    this.#ports.set(port, own);
   }
 
   /** A text of the page with the ports that are really used, and the examples where they are. */

@@ -55,7 +55,8 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
 - Options pin the start: a level is data. What they leave open is drawn from the seed; the same seed gives the same
   episode on every machine.
 - Environments that generate their levels have a configuration key \`split\`: every level belongs to train, validation or
-  test by a hash of its content, so that the parts never overlap.
+  test by a hash of what makes it the same (its \`level_id\`: for Sokoban walls, targets and boxes up to rotation
+  and mirror, wherever the player stands), so that the parts never overlap.
 - Data files (\`config.data\`) are JSON Lines, JSON or Parquet; where \`RAGEN_DATA_DIR\` is set they must lie under it, and a server with tokens reads none without it.
 
 ## Wrappers

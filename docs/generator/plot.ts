@@ -11,13 +11,16 @@ const LABEL_GAP = 15;
 
 export interface PlotCurve {
   readonly name: string;
-  /** [iteration, success in %]. */
+  /** [iteration or another unit of progress, success in %]. */
   readonly points: readonly (readonly [number, number])[];
 }
 
-/** Success over iterations, one line for each run. */
-export function curvePlot(title: string, curves: readonly PlotCurve[]): string {
-  const last = Math.max(...curves.flatMap(({ points }) => points.map(([x]) => x)));
+/**
+ * Success over the course of training, one line for each run.
+ * @param unit of the progress
+ */
+export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'iteration'): string {
+  const last = Math.max(1, ...curves.flatMap(({ points }) => points.map(([x]) => x)));
   const sx = (x: number): number => LEFT + (x / last) * (WIDTH - LEFT - RIGHT);
   const step = niceStep(last);
   const parts = [...percentAxis()];
@@ -25,7 +28,7 @@ export function curvePlot(title: string, curves: readonly PlotCurve[]): string {
     parts.push(label(sx(x), HEIGHT - BOTTOM + 18, String(x), { kind: 'soft small', anchor: 'middle' }));
   parts.push(
     label(LEFT, 26, title, { kind: 'bold' }),
-    label(sx(last / 2), HEIGHT - 10, 'iteration', { kind: 'soft small', anchor: 'middle' }),
+    label(sx(last / 2), HEIGHT - 10, unit, { kind: 'soft small', anchor: 'middle' }),
   );
   const ends = spreadOut(curves.map(({ points }) => sy(points.at(-1)![1])));
   curves.forEach(({ name, points }, i) => {
@@ -118,7 +121,7 @@ function percentAxis(): string[] {
 }
 
 function niceStep(last: number): number {
-  return [20, 50, 100, 200, 500].find(step => last / step <= 8) ?? 1000;
+  return [1, 2, 5, 10, 20, 50, 100, 200, 500].find(step => last / step <= 8) ?? 1000;
 }
 
 /** Heights of labels, moved apart so that none covers another. */

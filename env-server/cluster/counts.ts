@@ -1,5 +1,8 @@
-import type { Refusal, SharedLimits } from '../sessions/limits/admission.ts';
-import type { ToSupervisor } from './messages.ts';
+import type { ByteUsage, Refusal, SharedLimits } from '../sessions/limits/admission.ts';
+import type { ByteReport, ToSupervisor } from './messages.ts';
+
+/** How often processes tell each other what their sessions take: so long a limit may be exceeded by what is new. */
+export const BYTES_INTERVAL_MS = 100;
 
 /** A worker's side of the counts that the supervisor keeps. */
 export class SupervisorCounts implements SharedLimits {
@@ -7,9 +10,34 @@ export class SupervisorCounts implements SharedLimits {
   readonly #asked = new Map<number, (refusal: Refusal | undefined) => void>();
   readonly #changes = new Map<string, number>();
   #number = 0;
+  #usage: ByteUsage | undefined;
+  /** What was told last. */
+  readonly #told = new Map<string, number>();
 
   constructor(send: (message: ToSupervisor) => void) {
     this.#send = send;
+  }
+
+  exchange(usage: ByteUsage): void {
+    this.#usage = usage;
+    setInterval(() => this.tellBytes(), BYTES_INTERVAL_MS).unref();
+  }
+
+  /** Tells what has changed since the last time. */
+  tellBytes(): void {
+    if (!this.#usage) return;
+    const byClient: [string, number][] = [];
+    for (const [owner, bytes] of this.#usage.usedByClient()) {
+      if ((this.#told.get(owner) ?? 0) === bytes) continue;
+      this.#told.set(owner, bytes);
+      byClient.push([owner, bytes]);
+    }
+    if (byClient.length > 0) this.#send({ kind: 'bytes', all: this.#usage.used, byClient });
+  }
+
+  /** The supervisor's report. */
+  hearBytes({ all, byClient }: ByteReport): void {
+    this.#usage?.hear(all, byClient);
   }
 
   admit(owner: string, envId: string, count: number): Promise<Refusal | undefined> {

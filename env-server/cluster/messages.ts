@@ -14,13 +14,21 @@ export interface WorkerStart {
   readonly restarts: number;
 }
 
+/** What sessions take in memory: all of them, and those of the clients for whom it has changed since the last report. */
+export interface ByteReport {
+  readonly all: number;
+  readonly byClient: readonly (readonly [owner: string, bytes: number])[];
+}
+
 /** From the supervisor to a worker. */
 export type ToWorker =
   | { readonly kind: 'start'; readonly start: WorkerStart }
   /** With the connection itself. */
   | { readonly kind: 'connection'; readonly number: number }
   | { readonly kind: 'stop'; readonly reason: string }
-  | { readonly kind: 'admitted'; readonly number: number; readonly refusal?: Refusal };
+  | { readonly kind: 'admitted'; readonly number: number; readonly refusal?: Refusal }
+  /** What sessions take in the other processes. */
+  | ({ readonly kind: 'bytes' } & ByteReport);
 
 /** From a worker to the supervisor. */
 export type ToSupervisor =
@@ -39,4 +47,6 @@ export type ToSupervisor =
   | {
       readonly kind: 'changes';
       readonly changes: readonly (readonly [owner: string, envId: string, change: number])[];
-    };
+    }
+  /** What its sessions take. */
+  | ({ readonly kind: 'bytes' } & ByteReport);

@@ -9,7 +9,9 @@ import type { Settings } from '../config/settings.ts';
 import { newRun } from '../persistence/journal/segments.ts';
 import { type FolderLock, lockFolder } from '../persistence/lock.ts';
 import { checkDatabase } from '../persistence/store.ts';
+import { ByteAccounting } from './byte-accounting.ts';
 import { Connections } from './connections.ts';
+import { BYTES_INTERVAL_MS } from './counts.ts';
 import { HeartbeatMonitor } from './heartbeat.ts';
 import { LimitAccounting } from './limit-accounting.ts';
 import type { ToSupervisor, ToWorker } from './messages.ts';
@@ -19,6 +21,15 @@ const PROGRAM = fileURLToPath(new URL('./worker.ts', import.meta.url));
 const SHORT_LIFE_MS = 10_000;
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
+/**
+ * Settings of glibc's allocator, where nobody has set others. By default it learns from large buffers that were freed to
+ * put later ones among small ones, where their memory cannot be given back.
+ */
+const ALLOCATOR = {
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: '131072',
+  MALLOC_TRIM_THRESHOLD_: '131072',
+} as const;
 
 /** One of the places that are always to be filled by a worker. */
 interface WorkerSlot {
@@ -42,6 +53,7 @@ export class Supervisor {
   readonly #lock: FolderLock | undefined;
   readonly #run = newRun();
   readonly #limitAccounting: LimitAccounting;
+  readonly #byteAccounting = new ByteAccounting();
   readonly #slots: readonly WorkerSlot[];
   readonly #connections = new Connections();
   readonly #heartbeats: HeartbeatMonitor;
@@ -86,6 +98,7 @@ export class Supervisor {
   start(): Promise<void> {
     for (const slot of this.#slots) this.#fork(slot);
     this.#heartbeats.watch(index => this.#killHung(this.#slots[index]));
+    setInterval(() => this.#tellBytes(), BYTES_INTERVAL_MS).unref();
     return this.#begun;
   }
 
@@ -99,7 +112,7 @@ export class Supervisor {
 
   #fork(slot: WorkerSlot): void {
     const { index, restarts } = slot;
-    const worker = fork(PROGRAM);
+    const worker = fork(PROGRAM, { env: { ...ALLOCATOR, ...process.env } });
     this.#log.info({ worker: index, worker_pid: worker.pid }, `worker ${index} starts`);
     slot.worker = worker;
     slot.startedAt = performance.now();
@@ -117,6 +130,14 @@ export class Supervisor {
         restarts,
       },
     });
+  }
+
+  /** Tells every worker what sessions take in the others, where that has changed. */
+  #tellBytes(): void {
+    const started = this.#slots.flatMap(({ index, worker }) => (worker ? [[index, worker] as const] : []));
+    for (const [index, report] of this.#byteAccounting.reports(started.map(([index]) => index))) {
+      send(started.find(([one]) => one === index)![1], { kind: 'bytes', ...report });
+    }
   }
 
   /** It would never end by itself, nor answer anybody. */
@@ -147,6 +168,9 @@ export class Supervisor {
       }
       case 'changes':
         for (const change of message.changes) this.#limitAccounting.change(slot.index, ...change);
+        break;
+      case 'bytes':
+        this.#byteAccounting.hear(slot.index, message);
         break;
     }
   }
@@ -181,6 +205,7 @@ export class Supervisor {
     this.#connections.remove(slot.index);
     this.#heartbeats.forget(slot.index);
     this.#limitAccounting.forget(slot.index);
+    this.#byteAccounting.forget(slot.index);
     if (this.#stopping !== undefined) {
       if (code !== 0) this.#exitCode = 1;
       this.#finish();

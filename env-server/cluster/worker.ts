@@ -50,6 +50,9 @@ process.on('message', (message: ToWorker, socket?: Socket) => {
     case 'admitted':
       counts.admitted(message.number, message.refusal);
       break;
+    case 'bytes':
+      counts.hearBytes(message);
+      break;
   }
 });
 

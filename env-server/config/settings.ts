@@ -137,9 +137,9 @@ export const SETTINGS: Declarations<Settings> = {
   maxSessions: count(100_000, 'most open sessions'),
   maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
-  maxBytes: bytes('most memory of all sessions of each process, in bytes; 0 for 40 % of its heap limit'),
+  maxBytes: bytes('most memory of all sessions, in bytes; 0 for 40 % of the heap limit of each process'),
   maxBytesPerClient: bytes(
-    'most memory of the sessions of one token in each process, in bytes; 0 for 30 % of its heap limit',
+    'most memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit in each process',
   ),
   maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'most custom environments'),

@@ -5,6 +5,8 @@ import { socketAuthorization } from './access/socket-token.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
+import { isOrsPath } from './ors/requests.ts';
+import { addOrsRoutes } from './ors/routes.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
 
 /** The transports for clients of other servers. */
@@ -17,6 +19,7 @@ export async function addCompatibleTransports(
   await addOpenEnvRoutes(app, dispatcher, problemHandler, settings);
   await addGymRoutes(app, dispatcher, problemHandler);
   await addMcpRoutes(app, dispatcher, problemHandler);
+  await addOrsRoutes(app, dispatcher, problemHandler);
 }
 
 const COMPATIBLE_ROUTES = '/compat/';
@@ -24,11 +27,15 @@ const BASIC = /^basic (.+)$/i;
 
 /**
  * The `Authorization` of a request. Clients that cannot send a bearer token put it into the address of these transports, as
- * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket.
+ * the password: `http://any:token@host/compat/…`; browsers put it into a subprotocol of their WebSocket, and clients of the
+ * Open Reward Standard into `X-API-Key`.
  */
 export function authorizationOf(request: FastifyRequest | IncomingMessage): string | undefined {
-  const authorization = request.headers.authorization ?? socketAuthorization(request);
-  const basic = request.url?.startsWith(COMPATIBLE_ROUTES) ? BASIC.exec(authorization ?? '') : null;
+  const { authorization = socketAuthorization(request), 'x-api-key': key } = request.headers;
+  const url = request.url ?? '';
+  const isOrs = isOrsPath(url);
+  if (isOrs && typeof key === 'string') return `Bearer ${key}`;
+  const basic = isOrs || url.startsWith(COMPATIBLE_ROUTES) ? BASIC.exec(authorization ?? '') : null;
   if (!basic) return authorization;
   const pair = Buffer.from(basic[1], 'base64').toString();
   return `Bearer ${pair.slice(pair.indexOf(':') + 1)}`;

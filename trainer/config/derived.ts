@@ -1,4 +1,5 @@
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
+import type { MonitorSettings } from '../algorithms/filters/metric-monitor.ts';
 import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
@@ -31,6 +32,12 @@ export function splitGroups(
   ).map((count, i) => ({ tag: tags[i], groups: count }));
 }
 
+/** Tags that validation plays, those of its sets included. */
+export function validationTags({ train_tags, validation }: RunSettings): string[] {
+  const named = Object.values(validation.sets).flatMap(({ tags }) => tags ?? []);
+  return [...new Set([...(validation.tags ?? train_tags), ...named])];
+}
+
 /** Levels of runs with different seeds lie so far apart. */
 const SEED_STRIDE = 100_000_000;
 
@@ -48,13 +55,47 @@ export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: Run
   };
 }
 
-/** How tokens are drawn. */
-export function samplingDistribution(section: {
-  readonly temperature: number;
-  readonly top_k: number;
-  readonly top_p: number;
-}): SamplingDistribution {
-  return { temperature: section.temperature, topK: section.top_k, topP: section.top_p };
+/** How tokens are sampled. */
+export function samplingDistribution(section: SamplingSection): SamplingDistribution {
+  return {
+    temperature: section.temperature,
+    topK: section.top_k,
+    topP: section.top_p,
+    minP: section.min_p,
+    repetitionPenalty: section.repetition_penalty,
+    presencePenalty: section.presence_penalty,
+    frequencyPenalty: section.frequency_penalty,
+    logitBias: section.logit_bias,
+    badWords: section.bad_words,
+  };
+}
+
+type SamplingSection = Pick<
+  RunSettings['rollout'],
+  | 'temperature'
+  | 'top_k'
+  | 'top_p'
+  | 'min_p'
+  | 'repetition_penalty'
+  | 'presence_penalty'
+  | 'frequency_penalty'
+  | 'logit_bias'
+  | 'bad_words'
+>;
+
+/** The first setting by which tokens are not sampled from softmax(logits / temperature); undefined for none. */
+export function distributionChange(section: SamplingSection): keyof SamplingSection | undefined {
+  const changes: { readonly [key in keyof SamplingSection]?: boolean } = {
+    top_k: section.top_k > 0,
+    top_p: section.top_p < 1,
+    min_p: section.min_p > 0,
+    repetition_penalty: section.repetition_penalty !== 1,
+    presence_penalty: section.presence_penalty !== 0,
+    frequency_penalty: section.frequency_penalty !== 0,
+    logit_bias: Object.keys(section.logit_bias).length > 0,
+    bad_words: section.bad_words.length > 0,
+  };
+  return (Object.keys(changes) as (keyof SamplingSection)[]).find(key => changes[key]);
 }
 
 /** The loss as the policy's update takes it. */
@@ -81,7 +122,9 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
   const { kind, cap, low, high } = loss.off_policy;
   switch (kind) {
     case 'auto':
-      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && !policyLoss(loss.policy).needsProximal
+      return (rollout.asynchronous?.max_staleness ?? 0) > 0 &&
+        policyLoss(loss.policy).kind === 'ratio' &&
+        !policyLoss(loss.policy).needsProximal
         ? { kind: 'tis', cap }
         : { kind: 'none' };
     case 'none':
@@ -107,8 +150,18 @@ export function baseFolder({ policy: { init } }: RunSettings): string | undefine
 }
 
 /** Whether a KL term compares with a reference policy. */
-export function needsReference({ loss, algorithm }: RunSettings): boolean {
-  return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
+export function needsReference(settings: RunSettings): boolean {
+  return hasKlLoss(settings) || hasKlInReward(settings);
+}
+
+/** Whether a KL term stands in the loss, now or later. */
+export function hasKlLoss({ loss, schedules }: RunSettings): boolean {
+  return loss.kl.coefficient > 0 || schedules.kl_coefficient !== null;
+}
+
+/** Whether a KL term stands in the reward, now or later. */
+export function hasKlInReward({ algorithm, schedules }: RunSettings): boolean {
+  return algorithm.kl_in_reward.coefficient > 0 || schedules.kl_in_reward_coefficient !== null;
 }
 
 /** Whether values are estimated after episodes were played, because nothing gave them with the tokens. */
@@ -131,6 +184,13 @@ export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSe
     includeZero: filter.include_zero,
     epsilon: filter.selection_eps,
   };
+}
+
+/** What the monitored metric decides; undefined where nothing goes by it. */
+export function monitorSettings({ training }: RunSettings): MonitorSettings | undefined {
+  const { monitor, keep_best, early_stopping: rules } = training;
+  if (!keep_best && rules.patience === 0 && rules.target === null) return undefined;
+  return { ...monitor, patience: rules.patience, minDelta: rules.min_delta, target: rules.target };
 }
 
 export function earlyStoppingSettings({

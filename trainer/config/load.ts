@@ -9,7 +9,7 @@ import {
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { type SettingConflict, settingConflicts } from './combinations.ts';
-import { levelSeeds } from './derived.ts';
+import { levelSeeds, validationTags } from './derived.ts';
 import { RunSettings } from './settings.ts';
 
 /** What settings are for: training a policy, or playing by others than a policy, of which nothing has to fit then. */
@@ -102,7 +102,16 @@ export function checkRunSettings(
   };
   tagsOf('train_tags', settings.train_tags);
   tagsOf('validation.tags', settings.validation.tags ?? []);
-  for (const name of new Set([...settings.train_tags, ...(settings.validation.tags ?? [])])) {
+  for (const [name, { tags }] of Object.entries(settings.validation.sets)) {
+    tagsOf(`validation.sets.${name}.tags`, tags ?? []);
+    if (known.includes(name)) {
+      add(
+        `validation.sets.${name}`,
+        'is named like a tag, so that their metrics would be one: choose another name',
+      );
+    }
+  }
+  for (const name of new Set([...settings.train_tags, ...validationTags(settings)])) {
     if (settings.servers.every(({ tag_weights }) => tag_weights[name] === 0)) {
       add('servers', `no server plays ${name}: all have tag_weights.${name} 0`);
     }
@@ -115,12 +124,27 @@ export function checkRunSettings(
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
+interface SeedRange {
+  readonly key: string;
+  readonly first: number;
+  readonly count: number;
+}
+
+const isValidation = ({ key }: SeedRange) => key.startsWith('validation.');
+
+const meet = (a: SeedRange, b: SeedRange) => a.first < b.first + b.count && b.first < a.first + a.count;
+
 /** Seeds of levels that two of training, validation and warm start would share. */
 function overlappingSeeds(settings: RunSettings): SettingConflict[] {
   const { rollout, training, validation, warm_start, algorithm } = settings;
   const first = levelSeeds(settings);
   const rounds = algorithm.filter.fill === 'refill' ? 1 + algorithm.filter.refill_rounds : 1;
   const ahead = rollout.asynchronous ? rollout.asynchronous.max_staleness + 1 : 0;
+  const sets = Object.entries(validation.sets).flatMap(([name, { seed, episodes }]) =>
+    seed === null
+      ? []
+      : [{ key: `validation.sets.${name}.seed`, first: seed, count: episodes ?? validation.episodes }],
+  );
   const ranges = [
     { key: 'validation.seed', first: first.validation, count: validation.episodes },
     {
@@ -132,10 +156,12 @@ function overlappingSeeds(settings: RunSettings): SettingConflict[] {
       ? [{ key: 'warm_start.start_seed', first: first.demonstrations, count: warm_start.episodes }]
       : []),
   ];
-  return ranges.flatMap((a, i) =>
-    ranges
+  // Sets may share levels with the validation and with one another.
+  const overlaps = (a: SeedRange, b: SeedRange) => !(isValidation(a) && isValidation(b)) && meet(a, b);
+  return [...sets, ...ranges].flatMap((a, i, all) =>
+    all
       .slice(i + 1)
-      .filter(b => a.first < b.first + b.count && b.first < a.first + a.count)
+      .filter(b => overlaps(a, b))
       .map(b => ({
         key: b.key,
         message: `its seeds ${b.first} to ${b.first + b.count - 1} overlap those of ${a.key}, ${a.first} to ${a.first + a.count - 1}`,

@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
+import { LORA_MODULES } from '../models/lora.ts';
 import { optimizerSettings } from '../training/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
@@ -49,6 +50,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     loadRunSettings(`${configs}${config}.yaml`, [
       `recipe=${name}`,
       ...(name === 'lora' ? ['policy.init=here'] : []),
+      ...(name === 'distillation' ? ['policy.reference=teacher'] : []),
     ]);
   for (const name of names) {
     const some = resolved('sokoban-nano', name);
@@ -85,6 +87,13 @@ t.test(
       /train_tags: no tag is named Lake; defined under `tags`: .*FrozenLake/,
     );
     t.match(first('validation.tags=[Nowhere]'), /validation\.tags: no tag/);
+    t.match(first('validation.sets.far.tags=[Nowhere]'), /validation\.sets\.far\.tags: no tag/);
+    t.match(first('validation.sets.Bandit.seed=7'), /validation\.sets\.Bandit: is named like a tag/);
+    t.match(
+      first('validation.sets.far.seed=10050'),
+      /rollout\.start_seed: .* overlap .* validation\.sets\.far/,
+    );
+    t.match(first('training.monitor.metric=train/success'), /training\.monitor\.metric/);
     t.match(first('rollout.n_groups.FrozenLake=3'), /n_groups: sums to 3, but env_groups is 256/);
     t.match(first('rollout.n_groups.Bandit=256'), /n_groups: Bandit is not among train_tags/);
     t.match(
@@ -92,6 +101,14 @@ t.test(
       /gives FrozenLake of train_tags no/,
     );
     t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
+    t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
+    t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
+    t.match(first('schedules.clip_low={begin: 9, end: 3}'), /schedules\.clip_low: ends at step 3, before/);
+    t.match(
+      first('schedules.kl_coefficient={to: 1}', 'algorithm.kl_in_reward.coefficient=1'),
+      /algorithm\.kl_in_reward: .* counts twice/,
+    );
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
     t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
@@ -113,7 +130,7 @@ t.test('adapters are on all linear layers unless told otherwise', async t => {
     rank: 4,
     alpha: 32,
     rankStabilized: false,
-    modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
+    modules: [...LORA_MODULES],
   });
   t.same(settings('policy.lora={}')!.rank, 16);
 });
@@ -181,7 +198,13 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ],
     ['policy.critic={rate: 1}', /policy\.critic.*rate/],
     ['rollout.temperature=0', /rollout\.temperature: is 0/],
-    ['rollout.top_p=0.9', /rollout\.top_p: tokens are drawn from a cut distribution/],
+    ['rollout.top_p=0.9', /rollout\.top_p: tokens are sampled from a changed distribution/],
+    ['rollout.min_p=0.1', /rollout\.min_p: tokens are sampled from a changed distribution/],
+    ['rollout.repetition_penalty=1.1', /rollout\.repetition_penalty: tokens are sampled from a changed/],
+    ['rollout.logit_bias={5: 1}', /rollout\.logit_bias: tokens are sampled from a changed/],
+    ['rollout.logit_bias={five: 1}', /rollout\.logit_bias/],
+    ['rollout.bad_words=[no]', /rollout\.bad_words: tokens are sampled from a changed/],
+    ['rollout.presence_penalty=3', /rollout\.presence_penalty/],
     ['rollout.max_model_len=200', /max_model_len: 200 is more than policy\.context 161/],
     ['rollout.max_model_len=8', /response_length: 8 leaves no room .* raise rollout\.max_model_len/],
     [

@@ -54,7 +54,6 @@ async function attempted(
   { described, sampling, samplingSeed, waits, prompt, signal }: EpisodeSetting,
   attempt: number,
 ): Promise<Rollout> {
-  const { temperature, topK, topP, stopStrings = [] } = sampling;
   const began = performance.now();
   const { responseLength } = prompt.task;
   // Another attempt draws other tokens.
@@ -65,7 +64,7 @@ async function attempted(
       member,
       session: session.handle,
       task: taskOf(described, session.observation),
-      sampling: { temperature, topK, topP, stopStrings, responseLength, seed },
+      sampling: { ...sampling, stopStrings: sampling.stopStrings ?? [], responseLength, seed },
       signal,
     });
   } finally {
@@ -124,6 +123,7 @@ function episodeOf(
     member,
     seed: plan.seed,
     server: session.server,
+    ...(session.levelId === undefined ? {} : { levelId: session.levelId }),
     turns: turnsOf(rollout, records, merged),
     success,
     terminated: over,

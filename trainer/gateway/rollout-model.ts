@@ -74,7 +74,7 @@ export class RolloutModel implements LanguageModel {
     if (grammar) {
       throw badRequest('responses of a policy that is trained cannot be constrained', 'response_format');
     }
-    const { temperature, topK, topP, responseLength, stopStrings, seed } = this.#sampling;
+    const { responseLength, stopStrings, seed, ...distribution } = this.#sampling;
     const maxNewTokens = Math.min(sampling.maxNewTokens, responseLength);
     const number = this.#begin(promptIds.length, maxNewTokens);
     const known = this.#kept.take(promptIds);
@@ -87,9 +87,7 @@ export class RolloutModel implements LanguageModel {
           sequenceId,
           append: known ? promptIds.slice(known.length) : promptIds,
           sampling: {
-            temperature,
-            topK,
-            topP,
+            ...distribution,
             maxNewTokens,
             stopTokenIds: sampling.stopTokenIds,
             stopStrings: [...stopStrings, ...(sampling.stopStrings ?? [])],

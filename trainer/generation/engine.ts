@@ -8,6 +8,7 @@ import {
   type StreamedToken,
 } from './generation.ts';
 import { type CompiledGrammar, compileGrammar, type TokenGrammar } from './grammar.ts';
+import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
@@ -27,6 +28,8 @@ export interface EngineOptions extends ProgramChoiceOptions {
   readonly maxRows?: number;
   /** Text of tokens; stop strings need it. */
   readonly decode?: Decode;
+  /** Token ids of a text; bad words need it. */
+  readonly encode?: Encode;
 }
 
 /**
@@ -43,8 +46,8 @@ export class GenerationEngine {
   version = 0;
   readonly #options: EngineOptions;
   readonly #program: DecodeProgram;
-  /** Null where the program samples tokens itself. */
-  readonly #sampler: Sampler | null;
+  /** Samples where the program does not do it itself. */
+  readonly #sampler: Sampler;
   readonly #maxRows: number;
   readonly #sequences = new Map<number, Sequence>();
   readonly #waiting: ActiveRequest[] = [];
@@ -57,7 +60,7 @@ export class GenerationEngine {
     this.#options = options;
     this.#maxRows = options.maxRows ?? defaultMaxRows(options.config);
     this.#program = createProgram(options, this.#maxRows);
-    this.#sampler = this.#program.sampler === null ? new Sampler(options.config.vocabularySize) : null;
+    this.#sampler = new Sampler(options.config.vocabularySize);
     this.#headRows = new Int32Array(this.#maxRows);
     this.#sequenceCache = new SequenceCache({
       cache: this.#program.blockTable,
@@ -89,7 +92,7 @@ export class GenerationEngine {
     const { append, sampling, topLogProbs } = request;
     const { maxSequenceLength, config } = this.#options;
     checkSampling(sampling);
-    this.#checkTopLogProbs(topLogProbs);
+    checkTopLogProbs(topLogProbs);
     const grammar = this.#grammar(request.grammar);
     const { stopStrings = [] } = sampling;
     const stops = stopStrings.length === 0 ? null : new StopStrings(stopStrings, this.#options.decode);
@@ -114,11 +117,13 @@ export class GenerationEngine {
       }
     }
     const room = Math.max(0, maxSequenceLength - sequence.length - append.length);
+    const context = contextOf(sequence, append);
     const active = new ActiveRequest({
       sequence,
       sampling,
       rng: Random.fromSeed(request.seed),
       grammar,
+      processor: LogitsProcessor.create(sampling, context, config.vocabularySize, this.#options.encode),
       stops,
       room,
       values: this.#options.valueHead,
@@ -175,11 +180,12 @@ export class GenerationEngine {
   /** One pass of the model over what all admitted requests have to compute next. */
   async tick(): Promise<void> {
     this.#admit();
-    const { ids } = this.#program;
+    const { ids, sampler } = this.#program;
     const headRequests = this.#headRequests;
     headRequests.length = 0;
     let rows = 0;
     let runs = 0;
+    let logits = false;
     for (const { sequence } of this.#active) {
       this.#sequenceCache.catchUp(sequence);
       const count = Math.min(sequence.length - sequence.cached, this.#maxRows - rows);
@@ -190,13 +196,19 @@ export class GenerationEngine {
       this.#sequenceCache.advance(sequence, count);
       sequence.lastUsed = this.statistics.ticks;
       if (sequence.cached < sequence.length) break;
-      this.#headRows[headRequests.length] = rows - 1;
-      this.#program.sampler?.set(headRequests.length, sequence.request!);
+      const row = headRequests.length;
+      this.#headRows[row] = rows - 1;
       headRequests.push(sequence.request!);
+      if (sampler === null) continue;
+      if (sampler.handles(sequence.request!)) sampler.set(row, sequence.request!);
+      else {
+        sampler.skip(row, row + 1);
+        logits = true;
+      }
     }
     if (rows === 0) return;
     const { version } = this;
-    await this.#program.run(rows, runs, this.#headRows, headRequests.length);
+    await this.#program.run(rows, runs, this.#headRows, headRequests.length, logits);
     this.statistics.ticks++;
     this.statistics.rows += rows;
     // Weights that changed while the pass ran have already declared its cache entries void.
@@ -206,22 +218,15 @@ export class GenerationEngine {
   #sample(request: ActiveRequest, row: number, version: number): void {
     const { sequence } = request;
     if (sequence.request !== request) return;
-    const { values, valuesStride } = this.#program;
+    const { values, valuesStride, sampler } = this.#program;
+    const { topLogProbs } = request;
     let done: boolean;
     try {
-      const sampled =
-        this.#sampler === null
-          ? this.#program.sampler!.get(row)
-          : this.#sampleFromLogits(this.#sampler, request, row);
-      const { token, logProb } = sampled;
+      const here = sampler === null || !sampler.handles(request);
+      const { token, logProb } = here ? this.#sampleFromLogits(request, row) : sampler.get(row);
       this.statistics.sampled++;
-      done = request.take(
-        token,
-        logProb,
-        values[row * valuesStride],
-        version,
-        this.#top(request, row, token),
-      );
+      const top = here && topLogProbs !== undefined ? this.#sampler.top(token, topLogProbs) : undefined;
+      done = request.take(token, logProb, values[row * valuesStride], version, top);
     } catch (error) {
       request.fail(error as Error);
       done = true;
@@ -231,14 +236,11 @@ export class GenerationEngine {
     remove(this.#active, request);
   }
 
-  #sampleFromLogits(
-    sampler: Sampler,
-    { sampling, rng, grammar, grammarState }: ActiveRequest,
-    row: number,
-  ): SampledToken {
+  #sampleFromLogits(request: ActiveRequest, row: number): SampledToken {
+    const { sampling, rng, grammar, grammarState, processor } = request;
     const { logits, logitsStride } = this.#program;
     const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
-    return sampler.sample(logits, row * logitsStride, sampling, rng, allowed);
+    return this.#sampler.sample(logits, row * logitsStride, sampling, rng, { allowed, processor });
   }
 
   /** Lets waiting requests in, first come first served, while there are slots and cache blocks for their longest response. */
@@ -251,32 +253,9 @@ export class GenerationEngine {
     }
   }
 
-  /** The most probable tokens of the row that `token` was sampled from, where the request wants them. */
-  #top({ sampling, grammar, grammarState, topLogProbs }: ActiveRequest, row: number, token: number) {
-    if (topLogProbs === undefined || this.#sampler === null) return undefined;
-    const { logits, logitsStride } = this.#program;
-    const allowed = grammar === null ? null : grammar.allowedIn[grammarState];
-    const start = row * logitsStride;
-    return this.#sampler.top({ logits, start, sampling, allowed, token, count: topLogProbs });
-  }
-
-  #checkTopLogProbs(count: number | undefined): void {
-    if (count === undefined) return;
-    if (!Number.isInteger(count) || count < 0 || count > MAX_TOP_LOG_PROBS) {
-      throw new RangeError(`topLogProbs must be an integer from 0 to ${MAX_TOP_LOG_PROBS}, got ${count}`);
-    }
-    if (this.#sampler !== null || count === 0) return;
-    throw new RangeError('top log-probabilities need logits, which stay on the GPU: use the ONNX runtime');
-  }
-
   #grammar(name: string | TokenGrammar | undefined): CompiledGrammar | null {
     if (name === undefined) return null;
     if (typeof name !== 'string') {
-      if (this.#sampler === null) {
-        throw new RangeError(
-          'a grammar of a request needs logits, which stay on the GPU: use the ONNX runtime',
-        );
-      }
       return compileGrammar('of the request', name, this.#options.config.vocabularySize);
     }
     const grammar = this.#options.grammars?.get(name);
@@ -286,6 +265,19 @@ export class GenerationEngine {
     }
     return grammar;
   }
+}
+
+/** The tokens that a response follows. */
+function contextOf({ tokens, length }: Sequence, append: ArrayLike<number>): Int32Array {
+  const context = new Int32Array(length + append.length);
+  context.set(tokens.subarray(0, length));
+  context.set(append, length);
+  return context;
+}
+
+function checkTopLogProbs(count: number | undefined): void {
+  if (count === undefined || (Number.isInteger(count) && count >= 0 && count <= MAX_TOP_LOG_PROBS)) return;
+  throw new RangeError(`topLogProbs must be an integer from 0 to ${MAX_TOP_LOG_PROBS}, got ${count}`);
 }
 
 function remove<T>(list: T[], item: T): void {

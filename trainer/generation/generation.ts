@@ -1,12 +1,35 @@
 import type { TokenGrammar } from './grammar.ts';
 
-export interface SamplingSettings {
-  /** 0 is greedy. Log-probabilities are reported under the distribution that was sampled from. */
+/**
+ * Changes to logits before the temperature, as in transformers and vLLM; an absent one changes nothing. In this order: bias,
+ * repetition, frequency and presence penalty, bad words.
+ */
+export interface LogitSettings {
+  /** Above 0; 1 turns it off. Divides positive logits of tokens in the prompt or response, multiplies negative ones. */
+  readonly repetitionPenalty?: number;
+  /** -2 to 2. Subtracted from the logits of tokens that the response holds; the prompt does not count. */
+  readonly presencePenalty?: number;
+  /** -2 to 2. Subtracted from a logit as often as the response holds its token. */
+  readonly frequencyPenalty?: number;
+  /** Added to logits, by token id; -100 to 100. */
+  readonly logitBias?: Readonly<Record<string, number>>;
+  /** Texts that the response does not contain: the last token of each is never sampled after the others. */
+  readonly badWords?: readonly string[];
+}
+
+/** The distribution that tokens are sampled from. Log-probabilities are those under it. */
+export interface SamplingDistribution extends LogitSettings {
+  /** 0 is greedy. */
   readonly temperature: number;
   /** 0 turns it off. */
   readonly topK: number;
   /** 1 turns it off. */
   readonly topP: number;
+  /** Tokens less probable than this share of the most probable one are not sampled; 0 or absent turns it off. */
+  readonly minP?: number;
+}
+
+export interface SamplingSettings extends SamplingDistribution {
   readonly maxNewTokens: number;
   /** Sampling ends after any of these; the token is kept. */
   readonly stopTokenIds: readonly number[];
@@ -61,11 +84,4 @@ export interface Generation {
   /** Of each token; absent unless asked for. */
   readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
-}
-
-/** How the tokens of a collection are sampled. */
-export interface SamplingDistribution {
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
 }

@@ -16,7 +16,7 @@ function sampleMany(settings: SamplingSettings, allowed: Uint8Array | null = nul
   const shares = [0, 0, 0, 0];
   const logProbs = [NaN, NaN, NaN, NaN];
   for (let i = 0; i < count; i++) {
-    const { token, logProb } = sampler.sample(logits, START, settings, rng, allowed);
+    const { token, logProb } = sampler.sample(logits, START, settings, rng, { allowed });
     shares[token] += 1 / count;
     logProbs[token] = logProb;
   }
@@ -30,6 +30,9 @@ const cases: [string, Partial<SamplingSettings>, number[], Uint8Array?][] = [
   ['top-p keeps the smallest set that reaches p', { topP: 0.6 }, [3 / 7, 0, 4 / 7, 0]],
   ['top-p keeps at least one', { topP: 0.01 }, [0, 0, 1, 0]],
   ['top-p counts within top-k', { topK: 3, topP: 0.7 }, [3 / 7, 0, 4 / 7, 0]],
+  ['min-p keeps what has that share of the largest', { minP: 0.6 }, [3 / 7, 0, 4 / 7, 0]],
+  ['min-p keeps the largest', { minP: 1 }, [0, 0, 1, 0]],
+  ['min-p counts after the temperature', { temperature: 0.5, minP: 0.3 }, [9 / 25, 0, 16 / 25, 0]],
   ['a mask takes tokens out before all else', { topK: 2 }, [0, 1 / 3, 0, 2 / 3], Uint8Array.of(0, 1, 0, 1)],
 ];
 for (const [name, change, expected, allowed] of cases) {
@@ -67,5 +70,6 @@ t.test('settings out of range are refused by name', async t => {
   );
   t.throws(() => checkSampling({ ...plain, topK: 1.5 }), /topK/);
   t.throws(() => checkSampling({ ...plain, topP: 1.1 }), /topP/);
+  t.throws(() => checkSampling({ ...plain, minP: -0.1 }), /minP must be from 0 to 1, got -0.1/);
   t.throws(() => checkSampling({ ...plain, maxNewTokens: 0 }), /maxNewTokens/);
 });

@@ -3,6 +3,7 @@ import { PAGE_BYTES } from '../tensor/runtime/wasm/code.ts';
 import { compileExponentials, type Exponentials } from '../tensor/runtime/wasm/exponentials.ts';
 import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
 import type { SamplingSettings, TopLogProbs } from './generation.ts';
+import type { LogitsProcessor } from './logits-processor.ts';
 
 const LANES = 4;
 
@@ -12,22 +13,21 @@ export interface SampledToken {
   logProb: number;
 }
 
-/** A row that a token was sampled from, and how many of its most probable tokens are wanted. */
-export interface TopRequest {
-  readonly logits: Float32Array;
-  readonly start: number;
-  readonly sampling: SamplingSettings;
-  readonly allowed: Uint8Array | null;
-  readonly token: number;
-  readonly count: number;
+/** What a row's token is sampled by, besides the settings. */
+export interface RowConstraints {
+  /** 1 where a token may be sampled; absent or null allows all. */
+  readonly allowed?: Uint8Array | null;
+  /** Changes logits first. */
+  readonly processor?: LogitsProcessor | null;
 }
 
 /**
  * Samples tokens from rows of logits. The arrays it works in are its own and reused, so that a sample allocates next to
  * nothing; top-k and top-p cost a sort.
  *
- * Order of the steps, as in transformers and vLLM: grammar, temperature, top-k, top-p. Temperature 0 takes the largest
- * logit (the first of equals) with log-probability 0, as the distribution it samples from is a single point.
+ * Order of the steps, as in transformers: {@link LogitsProcessor}, grammar, temperature, top-k, top-p, min-p. (vLLM cuts by
+ * min-p before top-k; the two differ only where both cut.) Temperature 0 takes the largest logit (the first of equals) with
+ * log-probability 0, as the distribution it samples from is a single point.
  */
 export class Sampler {
   /** Probabilities but for a factor. */
@@ -41,6 +41,13 @@ export class Sampler {
   readonly #sample: SampledToken = { token: 0, logProb: 0 };
   /** Sum of the weights of the last sample. */
   #total = 0;
+  /** Row of the last sample, as it was sampled from. */
+  #logits: Float32Array;
+  #start = 0;
+  #allowed: Uint8Array | null = null;
+  #greedy = false;
+  /** Room for logits that a processor has changed. */
+  readonly #processed: Float32Array;
 
   constructor(vocabularySize: number) {
     const plan = new MemoryPlan();
@@ -54,26 +61,35 @@ export class Sampler {
     this.#exponentials = compileExponentials(memory, scratch);
     this.#sorted = new Float32Array(vocabularySize);
     this.#order = new Int32Array(vocabularySize);
+    this.#processed = new Float32Array(vocabularySize);
+    this.#logits = this.#processed;
   }
 
   /**
    * @param logits a row begins at `start`
-   * @param allowed 1 where a token may be sampled; null allows all
    * @returns an object that the next call overwrites
    * @throws RangeError when a logit that counts is NaN, or no token is left
    */
   sample(
-    logits: Float32Array,
-    start: number,
+    given: Float32Array,
+    givenStart: number,
     settings: SamplingSettings,
     rng: Random,
-    allowed: Uint8Array | null = null,
+    { allowed = null, processor = null }: RowConstraints = {},
   ): SampledToken {
     const weights = this.#weights;
     const count = weights.length;
+    const logits = processor === null ? given : this.#process(given, givenStart, processor);
+    const start = processor === null ? givenStart : 0;
+    this.#logits = logits;
+    this.#start = start;
+    this.#allowed = allowed;
+    this.#greedy = settings.temperature === 0;
     const best = largest(logits, start, count, allowed);
     if (best === -1)
-      throw new RangeError('no token can be sampled: logits are NaN or the grammar allows none');
+      throw new RangeError(
+        'no token can be sampled: logits are NaN, or grammar and bad words together allow none',
+      );
     const sample = this.#sample;
     if (settings.temperature === 0) {
       sample.token = best;
@@ -82,7 +98,7 @@ export class Sampler {
     }
     let total = this.#weigh(logits, start, logits[start + best], 1 / settings.temperature);
     if (allowed !== null) total = this.#forbid(allowed);
-    if (settings.topK > 0 || settings.topP < 1) total = this.#truncate(settings, total);
+    total = this.#truncate(settings, total, weights[best]);
     this.#total = total;
     let rest = rng.float() * total;
     let token = best;
@@ -98,16 +114,13 @@ export class Sampler {
     return sample;
   }
 
-  /** The most probable tokens of the row that the last {@link sample} took its token from. */
-  top({ logits, start, sampling, allowed, token, count }: TopRequest): TopLogProbs {
+  /** The `count` most probable tokens of the row that the last {@link sample} took `token` from. */
+  top(token: number, count: number): TopLogProbs {
     const weights = this.#weights;
-    if (sampling.temperature === 0) {
-      this.#total = this.#weigh(
-        logits,
-        start,
-        logits[start + largest(logits, start, weights.length, allowed)],
-        1,
-      );
+    if (this.#greedy) {
+      const [logits, start, allowed] = [this.#logits, this.#start, this.#allowed];
+      const best = logits[start + largest(logits, start, weights.length, allowed)];
+      this.#total = this.#weigh(logits, start, best, 1);
       if (allowed !== null) this.#total = this.#forbid(allowed);
     }
     const logProb = (id: number): number => Math.log(weights[id] / this.#total);
@@ -124,6 +137,13 @@ export class Sampler {
       tokenIds: Int32Array.from(best),
       logProbs: Float32Array.from(best, logProb),
     };
+  }
+
+  #process(logits: Float32Array, start: number, processor: LogitsProcessor): Float32Array {
+    const row = this.#processed;
+    for (let i = 0; i < row.length; i++) row[i] = logits[start + i];
+    processor.process(row);
+    return row;
   }
 
   /** Sets all weights and gives their sum. */
@@ -145,10 +165,25 @@ export class Sampler {
     return total;
   }
 
-  /** Sets the weights of tokens outside top-k and top-p to 0; gives the sum of what is left. */
-  #truncate({ topK, topP }: SamplingSettings, total: number): number {
-    const left = topK > 0 && topK < this.#weights.length ? this.#keepLargest(topK) : total;
-    return topP < 1 ? this.#keepMass(topP, left) : left;
+  /**
+   * Sets the weights of tokens outside top-k, top-p and min-p to 0; gives the sum of what is left.
+   * @param greatest weight of all
+   */
+  #truncate({ topK, topP, minP = 0 }: SamplingSettings, total: number, greatest: number): number {
+    let left = total;
+    if (topK > 0 && topK < this.#weights.length) left = this.#keepLargest(topK);
+    if (topP < 1) left = this.#keepMass(topP, left);
+    return minP > 0 ? this.#keepAbove(minP * greatest) : left;
+  }
+
+  #keepAbove(least: number): number {
+    const weights = this.#weights;
+    let mass = 0;
+    for (let i = 0; i < weights.length; i++) {
+      if (weights[i] < least) weights[i] = 0;
+      else mass += weights[i];
+    }
+    return mass;
   }
 
   #keepLargest(most: number): number {
@@ -190,13 +225,14 @@ export class Sampler {
 
 /** @throws RangeError naming the setting that is out of range */
 export function checkSampling(settings: SamplingSettings): void {
-  const { temperature, topK, topP, maxNewTokens } = settings;
+  const { temperature, topK, topP, minP = 0, maxNewTokens } = settings;
   if (!(temperature >= 0) || !Number.isFinite(temperature)) {
     throw new RangeError(`temperature must be a number of at least 0, got ${temperature}`);
   }
   if (!Number.isInteger(topK) || topK < 0)
     throw new RangeError(`topK must be an integer of at least 0, got ${topK}`);
   if (!(topP > 0 && topP <= 1)) throw new RangeError(`topP must be above 0 and at most 1, got ${topP}`);
+  if (!(minP >= 0 && minP <= 1)) throw new RangeError(`minP must be from 0 to 1, got ${minP}`);
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1) {
     throw new RangeError(`maxNewTokens must be an integer of at least 1, got ${maxNewTokens}`);
   }

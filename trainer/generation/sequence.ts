@@ -1,6 +1,7 @@
 import type { Random } from '../../shared/random.ts';
 import type { Generation, SamplingSettings, StreamedToken, TopLogProbs } from './generation.ts';
 import type { CompiledGrammar } from './grammar.ts';
+import type { LogitsProcessor } from './logits-processor.ts';
 import type { StopStrings } from './stop-strings.ts';
 
 /** A sequence as the engine keeps it: its tokens always, its cache while it has a slot. */
@@ -40,6 +41,7 @@ export class ActiveRequest {
   readonly sampling: SamplingSettings;
   readonly rng: Random;
   readonly grammar: CompiledGrammar | null;
+  readonly processor: LogitsProcessor | null;
   grammarState: number;
   /** Tokens it may sample at most: the request's limit or what the context leaves. */
   readonly limit: number;
@@ -62,6 +64,7 @@ export class ActiveRequest {
     readonly sampling: SamplingSettings;
     readonly rng: Random;
     readonly grammar: CompiledGrammar | null;
+    readonly processor: LogitsProcessor | null;
     readonly stops: StopStrings | null;
     readonly room: number;
     readonly values: boolean;
@@ -74,6 +77,7 @@ export class ActiveRequest {
     this.sampling = options.sampling;
     this.rng = options.rng;
     this.grammar = options.grammar;
+    this.processor = options.processor;
     this.grammarState = options.grammar?.start ?? 0;
     this.limit = Math.min(options.sampling.maxNewTokens, options.room);
     this.atLimit = options.room < options.sampling.maxNewTokens ? 'context' : 'length';
@@ -98,6 +102,7 @@ export class ActiveRequest {
     if (top !== undefined) this.#top.push(top);
     this.#watch?.({ tokenId: token, logProb, version, ...(top === undefined ? {} : { top }) });
     this.sequence.push(token);
+    this.processor?.take(token);
     if (this.grammar !== null) {
       const vocabularySize = this.grammar.next.length / this.grammar.stateCount;
       this.grammarState = this.grammar.next[this.grammarState * vocabularySize + token];

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { isParts, textOfParts } from '../../shared/observation-parts.ts';
 import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { Request, Schemas } from '../client/operations.ts';
 import type { BatchReply } from '../client/reply.ts';
@@ -54,6 +55,8 @@ type StepResult = Schemas['StepResult'];
  * and brought to where it was by its seed and actions; no action is ever carried out twice in an episode.
  */
 export class EnvironmentSession {
+  /** Names the level, as the environment tells levels apart; undefined where it leaves that to the first observation. */
+  readonly levelId: string | undefined;
   readonly #servers: ServerPool;
   readonly #spec: SessionSpec;
   #server: EnvServer;
@@ -71,7 +74,7 @@ export class EnvironmentSession {
     servers: ServerPool,
     server: EnvServer,
     spec: SessionSpec,
-    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation'>,
+    session: Pick<Schemas['Session'], 'session_id' | 'episode_id' | 'observation' | 'level_id'>,
   ) {
     this.#servers = servers;
     this.#spec = spec;
@@ -79,6 +82,7 @@ export class EnvironmentSession {
     this.#sessionId = session.session_id;
     this.#episodeId = session.episode_id;
     this.#observation = session.observation;
+    this.levelId = session.level_id;
   }
 
   /**
@@ -300,6 +304,8 @@ function structuredIn(reply: BatchReply): Json | undefined {
   return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
 }
 
+/** An observation as text; pictures of parts stand in it as `data:` URLs, which endpoints of vision models get as pictures. */
 function asText(observation: Schemas['Observation']): string {
+  if (isParts(observation)) return textOfParts(observation);
   return typeof observation === 'string' ? observation : JSON.stringify(observation);
 }

@@ -52,6 +52,8 @@ export interface Episode {
   /** Seeds what happens in it besides its level; absent where `seed` does. */
   readonly dynamicsSeed?: number;
   readonly server: string;
+  /** Names the level it started from; absent where its first observation does. */
+  readonly levelId?: string;
   readonly turns: readonly Turn[];
   /** The episode ended and its last `info.success` was true. */
   readonly success: boolean;

@@ -168,7 +168,7 @@ class Play {
   episode(samples: readonly EpisodeSample[]): Episode {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
-    const { structured, dynamicsSeed } = this.#session;
+    const { structured, dynamicsSeed, levelId } = this.#session;
     return {
       episodeId: `${tag.name}/${seed}/${groupId}.${this.#member}`,
       environmentId: tag.environmentId,
@@ -178,6 +178,7 @@ class Play {
       seed,
       ...(dynamicsSeed === undefined ? {} : { dynamicsSeed }),
       server: this.#session.server,
+      ...(levelId === undefined ? {} : { levelId }),
       turns: this.turns,
       success: this.over && this.#success,
       terminated: this.over,

@@ -150,6 +150,44 @@ t.test('a server', async t => {
     t.equal(text, cut.choices[0].text);
   });
 
+  await t.test('samples with penalties, bias and bad words as a local policy does', async t => {
+    const prompt = [5, 9, 17];
+    const asked = { prompt, max_tokens: 24, seed: 4, ignore_eos: true, return_token_ids: true, logprobs: 0 };
+    const tokensOf = async (more: object) => {
+      const { body } = await request('POST', '/v1/completions', { ...asked, ...more });
+      return body.choices[0];
+    };
+    const free = await tokensOf({});
+    const local = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
+    const cases: [object, object][] = [
+      [{ min_p: 0.3 }, { minP: 0.3 }],
+      [{ repetition_penalty: 3 }, { repetitionPenalty: 3 }],
+      [
+        { presence_penalty: 1.5, frequency_penalty: 1 },
+        { presencePenalty: 1.5, frequencyPenalty: 1 },
+      ],
+      [{ logit_bias: { 30: 5, 31: -100 } }, { logitBias: { 30: 5, 31: -100 } }],
+      [{ bad_words: [free.text.slice(0, 1)] }, { badWords: [free.text.slice(0, 1)] }],
+    ];
+    for (const [i, [fields, settings]] of cases.entries()) {
+      const { token_ids, logprobs, text } = await tokensOf(fields);
+      const { tokenIds, logProbs } = await models.base.policy.generate({
+        sequenceId: 10_000 + i,
+        append: prompt,
+        sampling: { ...local, ...settings },
+        seed: 4,
+      });
+      t.same(token_ids, [...tokenIds], JSON.stringify(fields));
+      t.same(Float32Array.from(logprobs.token_logprobs), logProbs);
+      t.not(text, free.text, 'the field has an effect');
+    }
+    const forced = await tokensOf({ temperature: 0, logit_bias: { 30: 100 } });
+    t.same([...new Set(forced.token_ids)], [30]);
+    const unknown = await request('POST', '/v1/completions', { ...asked, logit_bias: { 99999: 1 } });
+    t.equal(unknown.status, 400);
+    t.match(unknown.body.error, { param: 'logit_bias', message: /token id 99999 is outside the vocabulary/ });
+  });
+
   await t.test('takes lists of prompts, as text and as ids', async t => {
     const asked = { model: 'base', max_tokens: 4, seed: 1 };
     const texts = await client.completions.create({ ...asked, prompt: ['one', 'two'] });

@@ -2,8 +2,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from 'node:path';
 import { trainerLog } from '../../shared/log.ts';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
+import type { MonitorState } from '../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../data/metrics.ts';
-import type { CollapseMemory } from '../diagnostics/collapse.ts';
+import type { CollapseMemory } from '../diagnostics/collapse/collapse.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import type { RunFolder } from './run-folder.ts';
 
@@ -35,6 +36,8 @@ export interface TrainerState {
   readonly validationLevels: readonly string[];
   /** What early stopping remembers. */
   readonly watch?: EarlyStoppingState;
+  /** What is known of the monitored metric; absent before the first validation, and where nothing goes by it. */
+  readonly monitor?: MonitorState;
   /** What the measurements of the reasoning remember; absent before the first. */
   readonly collapse?: CollapseMemory;
 }
@@ -79,15 +82,37 @@ export async function saveCheckpoint(
     writeAtomically(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
     return folder;
   }
+  renameSync(await writePartial(folder, state, savePolicy), folder);
+  trainerLog().debug({ folder, step: state.step }, 'checkpoint saved');
+  for (const old of checkpointFolders(run).slice(0, -keep)) rmSync(old, { recursive: true, force: true });
+  return folder;
+}
+
+/** Writes the checkpoint of the best validation so far in place of the one before. @returns its folder */
+export async function saveBestCheckpoint(
+  run: Pick<RunFolder, 'best'>,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+): Promise<string> {
+  const partial = await writePartial(run.best, state, savePolicy);
+  rmSync(run.best, { recursive: true, force: true });
+  renameSync(partial, run.best);
+  trainerLog().debug({ folder: run.best, step: state.step }, 'best checkpoint saved');
+  return run.best;
+}
+
+/** Writes policy and state next to the folder. @returns where */
+async function writePartial(
+  folder: string,
+  state: TrainerState,
+  savePolicy: (folder: string) => Promise<void>,
+): Promise<string> {
   const partial = `${folder}.partial`;
   rmSync(partial, { recursive: true, force: true });
   mkdirSync(partial, { recursive: true });
   await savePolicy(join(partial, POLICY_FOLDER));
   writeFileSync(join(partial, STATE_FILE), JSON.stringify(state, null, 1));
-  renameSync(partial, folder);
-  trainerLog().debug({ folder, step: state.step }, 'checkpoint saved');
-  for (const old of checkpointFolders(run).slice(0, -keep)) rmSync(old, { recursive: true, force: true });
-  return folder;
+  return partial;
 }
 
 export interface Checkpoint {

@@ -12,7 +12,18 @@ const ADAPTER = goldenFolder('qwen2-tiny/lora');
 const TEMPERATURE = 0.7;
 const settings = {
   generation: { gap_every: 10, max_gap: 0.05 },
-  rollout: { temperature: TEMPERATURE, top_k: 0, top_p: 1, constrained: false },
+  rollout: {
+    temperature: TEMPERATURE,
+    top_k: 0,
+    top_p: 1,
+    min_p: 0,
+    repetition_penalty: 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    logit_bias: {},
+    bad_words: [] as readonly string[],
+    constrained: false,
+  },
 } as RunSettings;
 
 const policy = await LocalPolicy.create({

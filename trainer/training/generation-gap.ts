@@ -1,3 +1,4 @@
+import { distributionChange } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/metrics.ts';
 import { scoreEpisodes } from '../data/scoring.ts';
@@ -34,7 +35,7 @@ export type ComparedPolicy = Pick<LocalPolicy, 'score' | 'scoreReference' | 'ver
 
 /**
  * `generation/logprob_gap_mean` and `_max` in nats, over tokens that were sampled under the policy's present weights; empty
- * where it is not time to compare. With top-k or top-p the engines' distribution is a cut one, and nothing is compared.
+ * where it is not time to compare. Nothing is compared where top-k, penalties and the like change the engines' distribution.
  * @throws GenerationGapError when the mean is above `generation.max_gap`
  */
 export async function checkedGap(
@@ -45,7 +46,7 @@ export async function checkedGap(
 ): Promise<Metrics> {
   const { generation, rollout } = settings;
   const due = step === 1 || step % generation.gap_every === 0;
-  if (!due || rollout.top_k > 0 || rollout.top_p < 1 || rollout.temperature === 0) return {};
+  if (!due || distributionChange(rollout) !== undefined || rollout.temperature === 0) return {};
   const some = episodes.slice(0, COMPARED);
   const gap = await gapTo(policy, some, settings, policy.version);
   if (gap === null) return {};

@@ -11,7 +11,7 @@ import type { GroupPlan } from '../rollout/tag.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { openTracker } from '../tracking/tracker.ts';
-import { initialState, latestCheckpoint } from './checkpoint.ts';
+import { initialState, latestCheckpoint, readCheckpoint } from './checkpoint.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { createRunFolder, type RunFolder } from './run-folder.ts';
 import type { PlayOptions, Rollouts } from './sources/episode-source.ts';
@@ -272,6 +272,60 @@ t.test('episodes from validation levels are left out of training where asked', a
     left.reduce((a, b) => a + b, 0),
     4 * (8 - kept.length),
   );
+});
+
+t.test('further sets have their own levels, draws and names, and leave training as it was', async t => {
+  const sets = { greedy: { temperature: 0 }, other: { seed: 900, episodes: 3 } };
+  const folder = t.testdir({ alone: {}, both: {} });
+  const plain = settingsIn(join(folder, 'alone'));
+  const settings = settingsIn(join(folder, 'both'), { validation: { ...plain.validation, sets } });
+  const [alone, both] = [plain, settings].map(one => start(createRunFolder(one, 'x'), one));
+  await trainLoop(alone.parts, initialState(10_000));
+  const { state } = await trainLoop(both.parts, initialState(10_000));
+  t.equal(both.policy.weight, alone.policy.weight);
+  const [, greedy, other] = both.rollouts.played;
+  t.same([greedy.options.sampling.temperature, greedy.groups[0].seed], [0, settings.validation.seed]);
+  t.same([other.options.seed, other.groups.map(({ seed }) => seed)], [900, [900, 901, 902]]);
+  const { metrics } = state.validations[0];
+  for (const name of ['val-env/success', 'val-env/greedy/Lake/success_low', 'val-env/other/success'])
+    t.type(metrics[name], 'number', name);
+});
+
+t.test('the best checkpoint is kept, and reaching the target ends the run', async t => {
+  const training = { steps: 6, validate_every: 1, checkpoint_every: 6, keep_best: true };
+  const settings = settingsIn(t.testdir(), { training: { ...training, early_stopping: { target: 1 } } });
+  const { run, parts } = start(createRunFolder(settings, 'x'), settings);
+  const outcome = await trainLoop(parts, initialState(10_000));
+  const best = readCheckpoint(run.best).state;
+  t.equal(best.monitor?.best.step, best.step);
+  t.equal(
+    best.monitor?.best.value,
+    Math.max(...outcome.state.validations.map(({ metrics }) => metrics['val-env/success'])),
+  );
+  const reached = outcome.state.validations.some(({ metrics }) => metrics['val-env/success'] >= 1);
+  t.equal(outcome.ended, reached ? 'target' : 'finished');
+  t.notOk(latestCheckpoint(run)!.folder.endsWith('best'), 'a run never resumes from it');
+  t.notOk(readdirSync(run.checkpoints).includes('best.partial'));
+});
+
+t.test('a run ends with a validation once its time is over, and goes on with more time', async t => {
+  const training = { steps: 6, validate_every: 50, checkpoint_every: 50, max_seconds: 30 };
+  const settings = settingsIn(t.testdir(), { training });
+  const run = createRunFolder(settings, 'x');
+  const { parts } = start(run, settings);
+  let now = 0;
+  const clock = () => {
+    now += 1;
+    return now;
+  };
+  const outcome = await trainLoop({ ...parts, clock }, initialState(10_000));
+  t.equal(outcome.ended, 'time_limit');
+  t.ok(outcome.state.step > 0 && outcome.state.step < 6, String(outcome.state.step));
+  t.equal(outcome.state.validations.at(-1)?.step, outcome.state.step);
+  const more = { ...settings, training: { ...settings.training, max_seconds: null } };
+  const { state } = latestCheckpoint(run)!;
+  const second = start(run, more, state.step);
+  t.equal((await trainLoop(second.parts, state)).ended, 'finished');
 });
 
 t.test('a fault in a collection ends the run with its error, not silently', async t => {

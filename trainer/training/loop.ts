@@ -1,21 +1,31 @@
 import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-stopping.ts';
+import { type MonitorSettings, monitorMetric } from '../algorithms/filters/metric-monitor.ts';
 import { mean } from '../algorithms/statistics.ts';
-import { earlyStoppingSettings } from '../config/derived.ts';
+import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { TrajectoryWriter } from '../tracking/trajectories.ts';
-import { saveCheckpoint, type TrainerState } from './checkpoint.ts';
+import { saveBestCheckpoint, saveCheckpoint, type TrainerState } from './checkpoint.ts';
 import { type IterationParts, runIteration } from './iteration.ts';
 import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
 import { PlannedSource } from './sources/planned-source.ts';
-import { generationsTable, playValidation, validationMetrics, validationPlan } from './validation.ts';
+import {
+  generationsTable,
+  playValidation,
+  validationMetrics,
+  validationPlan,
+  validationSets,
+} from './validation.ts';
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;
 /** Iterations that the shown numbers are averaged over. */
 const SHOWN_WINDOW = 5;
+
+/** Why a run ended before its last step, besides being asked to. */
+export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
   readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
@@ -31,8 +41,8 @@ export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'so
 
 export interface LoopOutcome {
   readonly state: TrainerState;
-  /** `stopped` when it was asked to; a type of early stopping when the run could not learn any more. */
-  readonly ended: 'finished' | 'stopped' | EarlyStopType;
+  /** `stopped` when it was asked to; a type of early stopping when the run could not learn any more, or had what it was to reach. */
+  readonly ended: 'finished' | 'stopped' | StopReason;
 }
 
 /**
@@ -49,6 +59,7 @@ class TrainingLoop {
   readonly #start: TrainerState;
   readonly #startedAt: number;
   readonly #watch: EarlyStopping;
+  readonly #monitor: MonitorSettings | undefined;
   readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
   readonly #source: EpisodeSource;
@@ -65,6 +76,7 @@ class TrainingLoop {
     this.#state = start;
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
+    this.#monitor = monitorSettings(parts.settings);
     this.#validationLevels = new Set(start.validationLevels);
     const { settings, rollouts, stop, run, decode } = parts;
     this.#trajectories = new TrajectoryWriter(run, decode);
@@ -83,16 +95,18 @@ class TrainingLoop {
   }
 
   /** Steps until the last one, until asked to stop, or until it makes no sense to go on. */
-  async #untilEnd(): Promise<EarlyStopType | null> {
+  async #untilEnd(): Promise<StopReason | null> {
     const { stop, settings } = this.#parts;
     while (!stop.aborted) {
-      if (this.#validationDue()) {
+      const timeIsUp = this.#timeIsUp();
+      if (this.#validationDue(timeIsUp)) {
         const early = await this.#unlessStopped(() => this.#validate());
         if (early === undefined) return null;
         if (early) return early;
       }
       if (this.#checkpointDue()) await this.#save();
       if (this.#state.step >= settings.training.steps) return null;
+      if (timeIsUp) return 'time_limit';
       const early = await this.#unlessStopped(() => this.#iterate());
       if (early) return early;
     }
@@ -110,11 +124,18 @@ class TrainingLoop {
     }
   }
 
-  #validationDue(): boolean {
+  #timeIsUp(): boolean {
+    const { max_seconds } = this.#parts.settings.training;
+    return max_seconds !== null && this.#elapsed() >= max_seconds;
+  }
+
+  /** @param isLast the run ends with this validation */
+  #validationDue(isLast: boolean): boolean {
     const { validate_every, validate_first, steps } = this.#parts.settings.training;
     const { step, validations } = this.#state;
     if (validationPlan(this.#parts.settings).tags.length === 0) return false;
     if (validations.at(-1)?.step === step) return false;
+    if (isLast) return true;
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }
 
@@ -124,32 +145,45 @@ class TrainingLoop {
     return step !== this.#saved?.step && (step % checkpoint_every === 0 || step === steps);
   }
 
-  async #validate(): Promise<EarlyStopType | null> {
-    const { settings, progress, rollouts, stop, tracker } = this.#parts;
+  async #validate(): Promise<StopReason | null> {
+    const { settings, progress, rollouts, stop, tracker, run, policy } = this.#parts;
     const { step } = this.#state;
     const seconds = this.#elapsed();
     const plan = { ...validationPlan(settings), recorded: KEPT_VALIDATION_EPISODES };
     const { episodes: count } = settings.validation;
     progress.begin('validating', count, 0);
     const { episodes } = await playValidation(rollouts, plan, stop);
-    const metrics = validationMetrics(episodes, settings.rollout.response_length);
+    const { response_length } = settings.rollout;
+    let metrics = validationMetrics(episodes, response_length);
+    for (const { name, plan } of validationSets(settings)) {
+      const played = await playValidation(rollouts, plan, stop);
+      metrics = { ...metrics, ...validationMetrics(played.episodes, response_length, name) };
+    }
     progress.update(count, { success: shownShare(metrics['val-env/success']) });
     progress.end();
     const samples = episodes.slice(0, KEPT_VALIDATION_EPISODES);
     this.#trajectories.write('validation', step, samples);
     tracker.writeTable(step, 'val/generations', generationsTable(samples));
-    const early = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
+    const low = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
+    const verdict = this.#monitor && monitorMetric(this.#monitor, this.#state.monitor, step, metrics);
+    const early = verdict?.stop ?? low;
     tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });
     this.#state = {
       ...this.#state,
       validations: [...this.#state.validations, { step, seconds, metrics }],
       watch: this.#watch.state,
+      ...(verdict ? { monitor: verdict.state } : {}),
     };
+    if (verdict?.isBest && settings.training.keep_best) {
+      await saveBestCheckpoint(run, { ...this.#state, seconds: this.#elapsed() }, folder =>
+        policy.save(folder),
+      );
+    }
     progress.begin('training', settings.training.steps, step);
     return early;
   }
 
-  async #iterate(): Promise<EarlyStopType | null> {
+  async #iterate(): Promise<StopReason | null> {
     const { tracker } = this.#parts;
     const parts = {
       ...this.#parts,
@@ -205,6 +239,6 @@ class TrainingLoop {
   }
 }
 
-function earlyMetric(early: EarlyStopType | null): Metrics {
+function earlyMetric(early: StopReason | null): Metrics {
   return early ? { [`early_stopped/${early}`]: 1 } : {};
 }

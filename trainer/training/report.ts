@@ -1,11 +1,11 @@
-import type { EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import { levelSeeds } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import { shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { TrainerState, ValidationRecord } from './checkpoint.ts';
-import type { LoopOutcome } from './loop.ts';
+import type { LoopOutcome, StopReason } from './loop.ts';
 import type { RunFolder } from './run-folder.ts';
+import { validationSets } from './validation.ts';
 
 /** Outcome of a run, for programs; shares from 0 to 1. */
 export interface RunSummary {
@@ -21,6 +21,8 @@ export interface RunSummary {
   readonly seconds: number;
   readonly before?: ValidationSummary;
   readonly after?: ValidationSummary;
+  /** Where the monitored metric was best, where it was monitored. */
+  readonly best?: { readonly metric: string; readonly step: number; readonly value: number };
   readonly references: {
     readonly [tag: string]: { readonly random: number | null; readonly optimum: number | null };
   };
@@ -34,10 +36,13 @@ export interface ValidationSummary {
   };
 }
 
-const EARLY_STOP_REASONS: { readonly [type in EarlyStopType]: string } = {
+const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   empty_batches: 'the filter kept no group, iteration after iteration',
   reward_std: 'the episodes of a group have become all alike: their returns hardly differ any more',
   low_success: 'validation success stayed near nothing',
+  plateau: 'the monitored metric did not improve any more',
+  target: 'the monitored metric reached its target',
+  time_limit: 'the time of training.max_seconds was over',
 };
 
 export function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
@@ -57,6 +62,7 @@ export function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOu
     seconds: state.seconds,
     ...(first ? { before: validationSummary(first, tags) } : {}),
     ...(last ? { after: validationSummary(last, tags) } : {}),
+    ...(state.monitor ? { best: { metric: settings.training.monitor.metric, ...state.monitor.best } } : {}),
     references: Object.fromEntries(
       tags.map(tag => [
         tag,
@@ -74,7 +80,7 @@ export function writeReport(run: RunFolder, settings: RunSettings, outcome: Loop
   return summary;
 }
 
-function isEarly(ended: LoopOutcome['ended']): ended is EarlyStopType {
+function isEarly(ended: LoopOutcome['ended']): ended is StopReason {
   return ended !== 'finished' && ended !== 'stopped';
 }
 
@@ -129,11 +135,32 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
     ...rows,
     '',
     ...references,
+    ...setLines(state, settings),
+    ...bestLine(summary),
     ...reasoningLines(state),
     '',
     'The whole configuration is in `config.yaml`, every number of every step in `metrics.jsonl`.',
     '',
   ].join('\n');
+}
+
+/** The further sets of the last validation, each tag with its interval. */
+function setLines({ validations }: TrainerState, settings: RunSettings): string[] {
+  const sets = validationSets(settings);
+  const last = validations.at(-1);
+  if (sets.length === 0 || !last) return [];
+  const rows = sets.flatMap(({ name, plan }) =>
+    plan.tags.map(({ tag }) => {
+      const of = (what: string) => shownShare(last.metrics[`val-env/${name}/${tag}/${what}`]);
+      return `| ${name} | ${tag} | ${plan.sampling.temperature} | ${of('success')} (${of('success_low')} to ${of('success_high')}) |`;
+    }),
+  );
+  const head = ['| set | tag | temperature | success |', '|---|---|---|---|'];
+  return ['', `Further validation sets at step ${last.step}:`, '', ...head, ...rows];
+}
+
+function bestLine({ best }: RunSummary): string[] {
+  return best ? ['', `Best ${best.metric}: ${best.value} at step ${best.step}.`] : [];
 }
 
 /** The regimes that the reasoning went through, where any was named. */

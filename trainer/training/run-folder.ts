@@ -23,6 +23,8 @@ export interface RunFolder {
   /** The text of each token id in them. */
   readonly tokens: string;
   readonly checkpoints: string;
+  /** The checkpoint with the best monitored metric, where it is kept. */
+  readonly best: string;
   /** The policy as training found it, kept where a KL term compares with it. */
   readonly reference: string;
   /** Machine-readable outcome, and the same in words. */
@@ -44,6 +46,7 @@ export function runFolderAt(path: string): RunFolder {
     trajectories: join(path, RUN_FILES.trajectories),
     tokens: join(path, RUN_FILES.tokens),
     checkpoints: join(path, 'checkpoints'),
+    best: join(path, 'checkpoints', 'best'),
     reference: join(path, 'reference'),
     summary: join(path, RUN_FILES.summary),
     report: join(path, 'report.md'),

@@ -29,7 +29,7 @@ import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
 import { runSupervision } from './supervised/supervision.ts';
-import { levelHash, playValidation, validationPlan } from './validation.ts';
+import { levelHash, playValidation, validationPlan, validationSets } from './validation.ts';
 
 /** Trains to the end or until stopped; undefined when it was stopped before its first step or before it could go on. */
 export async function trainRun(
@@ -224,6 +224,10 @@ async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T 
 /** Hashes of the validation levels, seen by playing them at random. */
 async function surveyLevels({ settings, context, progress, stop }: RunStart): Promise<string[]> {
   const player = agentRollouts(context, referenceAgent({ policy: 'random' }), progress.warn);
-  const { episodes } = await playValidation(player, validationPlan(settings), stop);
-  return [...new Set(episodes.map(levelHash))];
+  const hashes = new Set<string>();
+  for (const plan of [validationPlan(settings), ...validationSets(settings).map(set => set.plan)]) {
+    const { episodes } = await playValidation(player, plan, stop);
+    for (const episode of episodes) hashes.add(levelHash(episode));
+  }
+  return [...hashes];
 }

@@ -10,7 +10,8 @@ import { type GroupPlan, planGroups } from '../rollout/tag.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import type { PlayedGroups, Rollouts } from './sources/episode-source.ts';
 
-export interface ValidationPlan extends SamplingDistribution {
+export interface ValidationPlan {
+  readonly sampling: SamplingDistribution;
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];
   /** Seed of the first level; every group has the next. */
   readonly seed: number;
@@ -32,33 +33,32 @@ export function playValidation(
   plan: ValidationPlan,
   signal: AbortSignal,
 ): Promise<PlayedGroups> {
-  const { temperature, topK, topP } = plan;
-  return rollouts.play(validationGroups(plan), {
-    temperature,
-    topK,
-    topP,
-    seed: plan.seed,
-    signal,
-  });
+  const { sampling, seed } = plan;
+  return rollouts.play(validationGroups(plan), { sampling, seed, signal });
 }
 
 /**
  * `val-env/<tag>/…` as in {@link tagMetrics} with Wilson's interval of the success, and over all tags
- * `val-env/success` and `val-env/return`.
+ * `val-env/success` and `val-env/return`; of a further set under `val-env/<set>/…`.
  */
-export function validationMetrics(episodes: readonly Episode[], responseLength: number): Metrics {
+export function validationMetrics(
+  episodes: readonly Episode[],
+  responseLength: number,
+  set?: string,
+): Metrics {
   const out: Metrics = {};
-  for (const [name, value] of Object.entries(tagMetrics(episodes))) out[`val-env/${name}`] = value;
+  const prefix = set === undefined ? 'val-env/' : `val-env/${set}/`;
+  for (const [name, value] of Object.entries(tagMetrics(episodes))) out[prefix + name] = value;
   for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
     const [low, high] = successInterval(members);
-    out[`val-env/${tag}/success_low`] = low;
-    out[`val-env/${tag}/success_high`] = high;
+    out[`${prefix}${tag}/success_low`] = low;
+    out[`${prefix}${tag}/success_high`] = high;
   }
   const overall = batchMetrics(episodes);
-  out['val-env/success'] = overall.success;
-  out['val-env/return'] = overall.return;
+  out[`${prefix}success`] = overall.success;
+  out[`${prefix}return`] = overall.return;
   for (const [name, value] of Object.entries(lengthMetrics(episodes, responseLength))) {
-    out[`val-env/${name}`] = value;
+    out[prefix + name] = value;
   }
   return out;
 }
@@ -82,8 +82,12 @@ export function successInterval(episodes: readonly Episode[]): readonly [low: nu
   return wilsonInterval(episodes.filter(episode => episode.success).length, episodes.length);
 }
 
-/** Names the level an episode started from: equal for equal environments and first observations. */
-export function levelHash(episode: Pick<Episode, 'environmentId' | 'turns'>): string {
+/**
+ * Names the level an episode started from: as its environment tells levels apart, or by its first observation where it leaves it
+ * to that.
+ */
+export function levelHash(episode: Pick<Episode, 'environmentId' | 'turns' | 'levelId'>): string {
+  if (episode.levelId !== undefined) return episode.levelId;
   const first = episode.turns[0]?.state ?? '';
   return createHash('sha256').update(`${episode.environmentId}\n${first}`).digest('base64url').slice(0, 16);
 }
@@ -93,6 +97,34 @@ export function validationPlan(settings: RunSettings): ValidationPlan {
   return {
     tags: splitGroups(validation.tags ?? settings.train_tags, validation.episodes),
     seed: levelSeeds(settings).validation,
-    ...samplingDistribution(validation),
+    sampling: samplingDistribution(validation),
   };
+}
+
+/** A further set of validation episodes. */
+export interface ValidationSetPlan {
+  readonly name: string;
+  readonly plan: ValidationPlan;
+}
+
+/** The sets that are played after the validation proper, in the order of the settings. */
+export function validationSets(settings: RunSettings): ValidationSetPlan[] {
+  const { validation } = settings;
+  const main = validationPlan(settings);
+  return Object.entries(validation.sets).map(([name, set]) => ({
+    name,
+    plan: {
+      tags: splitGroups(
+        set.tags ?? validation.tags ?? settings.train_tags,
+        set.episodes ?? validation.episodes,
+      ),
+      seed: set.seed ?? main.seed,
+      sampling: {
+        ...main.sampling,
+        temperature: set.temperature ?? main.sampling.temperature,
+        topK: set.top_k ?? main.sampling.topK,
+        topP: set.top_p ?? main.sampling.topP,
+      },
+    },
+  }));
 }

@@ -12,7 +12,7 @@ import { choice, dict, FLAG, LINES, list, orNull, text } from '../core/spaces.ts
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';
 import { RECEPTACLES, ROOMS, THINGS } from './catalog.ts';
-import { begin, generateHousehold } from './generator.ts';
+import { begin, generateHousehold, householdKey } from './generator.ts';
 import {
   allows,
   carried,
@@ -150,6 +150,8 @@ export const alfworld = {
     const effective = !/^(?:examine|inventory|look)/.test(wanted) || next.report !== state.report;
     return transition(next, next.won ? REWARD_WON : 0, true, effective, admissible(next).length);
   },
+
+  levelKey: ({ household, places }: HouseholdState) => householdKey(household, places),
 
   observe(state: HouseholdState, format: ObservationFormat): Json {
     const { household, report } = state;

@@ -25,9 +25,13 @@ export function generateHousehold(types: readonly TaskType[], split: Split, rng:
     const task = drawTask(type, room, receptacles, rng);
     const { things, places } = fill(room, receptacles, task, rng);
     const household: Household = { room, receptacles, things, task };
-    if (isInSplit(`${taskText(task)} ${receptacles} ${things} ${places}`, split))
-      return begin(household, places);
+    if (isInSplit(householdKey(household, places), split)) return begin(household, places);
   }
+}
+
+/** What makes a household the same: the task, the furniture, and where each thing lies at the start. */
+export function householdKey({ task, receptacles, things }: Household, places: readonly number[]): string {
+  return `${taskText(task)} ${receptacles} ${things} ${places}`;
 }
 
 /** The state in which an episode starts: everything closed, off and untreated. */

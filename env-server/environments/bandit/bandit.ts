@@ -165,6 +165,8 @@ export const bandit = {
     };
   },
 
+  levelKey: ({ names }: BanditState) => `${names.low} ${names.high}`,
+
   observe(state: BanditState, format: ObservationFormat): Json {
     const [first, second] = state.order.map(arm => state.names[arm]);
     const { pulled } = state;

@@ -43,6 +43,13 @@ export interface Environment<Config = JsonObject, State = Json> {
    */
   reset(config: Config, rng: Random, options: JsonObject): State | Promise<State>;
 
+  /**
+   * What makes a level the same: one text for all first states that count as one level, such as a board and its mirror
+   * images. Splits go by it where the environment has them, and clients see a hash of it as `level_id`. Absent where the
+   * first observation tells levels apart.
+   */
+  levelKey?(state: State): string;
+
   step(state: State, action: Json, rng: Random): Transition<State> | Promise<Transition<State>>;
 
   /** The state as its player sees it. `structured` gives plain JSON, every other format text. */
@@ -103,9 +110,13 @@ export interface StepInfo extends JsonObject {
 
 /**
  * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
- * is text too: a PNG as `data:` URL.
+ * is text too: a PNG as `data:` URL. Every session has `parts`, text and pictures for vision models; it is made of the
+ * others (see `parts.ts`), so environments need not know it.
  */
-export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
+export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured' | 'parts';
+
+/** Forms whose making paints a picture, which takes as long as hundreds of steps. */
+export const isPainted = (format: ObservationFormat): boolean => format === 'image' || format === 'parts';
 
 export interface EnvironmentSpec {
   /** `[namespace/]Name-vN`; changed behavior means a new version. */

@@ -14,7 +14,7 @@ export const splitSchema = Type.Union(
   {
     default: 'any',
     description:
-      'Draws only levels of this part: every level belongs to train (8 of 10), validation or test by a hash of its content, so the parts never overlap.',
+      'Draws only levels of this part: every level belongs to train (8 of 10), validation or test by a hash of what makes it the same, mirror images included, so the parts never overlap.',
   },
 );
 

@@ -111,6 +111,8 @@ export const countdown = {
     };
   },
 
+  levelKey: (state: CountdownState) => puzzleKey(state),
+
   observe({ nums, target, answer }: CountdownState, format: ObservationFormat): Json {
     if (format === 'structured') return { nums, target, answer };
     const puzzle = `Numbers: ${nums.join(' ')}\nTarget: ${target}`;

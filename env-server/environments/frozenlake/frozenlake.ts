@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import { checkSymbols } from '../core/drawing/grid.ts';
 import type { Environment, Transition } from '../core/environment.ts';
 import type { FrozenLakeConfig } from './config.ts';
-import { createLake } from './generator.ts';
+import { createLake, groundKey } from './generator.ts';
 import { observationSpaces, observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
@@ -34,6 +34,7 @@ export const frozenLake = {
     return { lake, position, steps: 0 };
   },
 
+  levelKey: ({ lake }: FrozenLakeState) => groundKey(lake),
   step,
   observe,
   render,

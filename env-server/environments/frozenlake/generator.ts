@@ -2,11 +2,15 @@ import type { Random } from '../../../shared/random.ts';
 import { cellAt, type Layout, readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { isInSplit } from '../core/splits.ts';
+import { symmetricKey } from '../core/symmetry.ts';
 import { CLASSIC_MAPS, type FrozenLakeConfig, type FrozenLakeOptions } from './config.ts';
 import { DIRECTIONS, FROZEN, HOLE, isHole, type Lake, neighbor } from './rules.ts';
 
 /** Random lakes are redrawn until the goal can be reached; a denser lake than this many tries can find is refused. */
 const MAX_TRIES = 10_000;
+
+/** The goal in the key of a level. */
+const GOAL = 'G';
 
 type LakeGround = Pick<Lake, 'rows' | 'cols' | 'cells' | 'start' | 'goal'>;
 
@@ -99,13 +103,15 @@ function randomGround(config: FrozenLakeConfig, rng: Random, options: FrozenLake
   }
   throw new InvalidConfig(
     '/p_frozen',
-    `found no ${size} × ${size} lake with a reachable goal in ${MAX_TRIES} tries; raise p_frozen`,
+    `found no ${size} × ${size} lake with a reachable goal ${config.split === 'any' ? '' : `of the split ${config.split} `}in ${MAX_TRIES} tries; raise p_frozen or size`,
   );
 }
 
-/** The text that decides which split a lake belongs to. */
-export function groundKey({ cols, cells, start, goal }: LakeGround): string {
-  return `${cols} ${cells} ${start} ${goal}`;
+/** What makes a lake the same: holes and goal up to the symmetries of the board, wherever the player starts. */
+export function groundKey({ rows, cols, cells, goal }: Omit<LakeGround, 'start'>): string {
+  const symbols = Array.from(cells);
+  symbols[goal] = GOAL;
+  return symmetricKey(rows, cols, symbols);
 }
 
 export function isReachable(lake: LakeGround): boolean {

@@ -108,6 +108,8 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
     return transition(next, slid.merged, true);
   },
 
+  levelKey: ({ tiles }) => boardKey(tiles),
+
   observe({ size, tiles, score }, format) {
     const rows = Array.from({ length: size }, (_, row) => tiles.slice(row * size, (row + 1) * size));
     const open = openDirections(size, tiles).map(direction => ACTIONS.names[direction]);
@@ -150,8 +152,13 @@ function startTiles(size: number, pTwo: number, split: Split, rng: Random): Tile
   for (;;) {
     let tiles: Tiles = new Array<number>(size * size).fill(0);
     for (let count = 0; count < START_TILES; count++) tiles = spawn(tiles, pTwo, rng);
-    if (isInSplit(tiles.join(' '), split)) return tiles;
+    if (isInSplit(boardKey(tiles), split)) return tiles;
   }
+}
+
+/** What makes a start the same: the tiles as they lie, since small boards have too few that are no mirror images. */
+function boardKey(tiles: Tiles): string {
+  return tiles.join(' ');
 }
 
 function spawn(tiles: Tiles, pTwo: number, rng: Random): Tiles {

@@ -134,6 +134,9 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     };
   },
 
+  // RAGEN's turns are not all those of a solid cube, so that a cube held otherwise is another one.
+  levelKey: ({ cube }) => cube,
+
   observe({ cube }, format) {
     const faces = FACES.map((_, index) => faceOf(cube, index));
     if (format === 'structured') {

@@ -3,6 +3,7 @@ import { readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { isInSplit } from '../core/splits.ts';
+import { symmetricKey } from '../core/symmetry.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { drawLevel, type Level } from './generator.ts';
 import type { SearchBudget } from './reverse.ts';
@@ -13,6 +14,9 @@ import { solve } from './solver.ts';
 const ATTEMPTS_AT_A_TIME = 10;
 /** Attempts before a configuration counts as one that makes no rooms. */
 const MAX_ATTEMPTS = 20_000;
+/** Boxes in the key of a level. */
+const BOX = '$';
+const BOX_ON_TARGET = '*';
 /** States that all searches for one room may visit: four tries at the greatest search, about a second. */
 const MAX_SEARCH_STATES = 1_200_000;
 
@@ -64,9 +68,11 @@ function* randomLevel(config: SokobanConfig, rng: Random): Sliced<Level> {
   );
 }
 
-/** The text that decides which split a room belongs to. */
-export function levelKey({ cols, cells, player, boxes }: Omit<Level, 'rows'>): string {
-  return `${cols} ${cells} ${player} ${boxes.join(' ')}`;
+/** What makes a room the same: walls, targets and boxes up to the symmetries of the board, wherever the player stands. */
+export function levelKey({ rows, cols, cells, boxes }: Omit<Level, 'player'>): string {
+  const symbols = Array.from(cells);
+  for (const box of boxes) symbols[box] = symbols[box] === TARGET ? BOX_ON_TARGET : BOX;
+  return symmetricKey(rows, cols, symbols);
 }
 
 interface Cell {

@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import { checkSymbols } from '../core/drawing/grid.ts';
 import { type Environment, InvalidConfig, type Transition } from '../core/environment.ts';
 import type { SokobanConfig } from './config.ts';
-import { createState } from './level.ts';
+import { createState, levelKey } from './level.ts';
 import { observationSpaces, observe } from './observation.ts';
 import { optimal, random } from './reference.ts';
 import { render } from './render.ts';
@@ -39,6 +39,7 @@ export const sokoban = {
     return createState(config, rng, options);
   },
 
+  levelKey: ({ room, boxes }: SokobanState) => levelKey({ ...room, boxes }),
   step,
   observe,
   observationSpaces,

@@ -26,7 +26,7 @@ export function createLevel(config: SpatialConfig, rng: Random, options: Spatial
     const question = options.question
       ? pinnedQuestion(room, options.question)
       : drawQuestion(config.questions, room, rng);
-    if (question && (options.things || isInSplit(`${describeRoom(room)} ${question.text}`, config.split))) {
+    if (question && (options.things || isInSplit(levelKey({ room, question }), config.split))) {
       return { room, position, facing, question };
     }
     if (!question && options.things) {
@@ -36,6 +36,14 @@ export function createLevel(config: SpatialConfig, rng: Random, options: Spatial
       );
     }
   }
+}
+
+/**
+ * What makes a level the same: things, their cells and the question, wherever the player stands. Questions name directions of
+ * the compass, so that a turned room is another level.
+ */
+export function levelKey({ room, question }: Pick<Level, 'room' | 'question'>): string {
+  return `${describeRoom(room)} ${question.text}`;
 }
 
 function describeRoom(room: Room): string {

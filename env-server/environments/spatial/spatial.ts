@@ -4,7 +4,7 @@ import type { Environment, ObservationFormat, Transition } from '../core/environ
 import type { ObservationSpaces } from '../core/space.ts';
 import { COUNT, choice, dict, integers, LINES, list, orNull, text } from '../core/spaces.ts';
 import { configSchema, optionsSchema, type SpatialConfig } from './config.ts';
-import { createLevel } from './level.ts';
+import { createLevel, levelKey } from './level.ts';
 import { QUESTION_KINDS, type Question } from './questions.ts';
 import { render } from './render.ts';
 import { type Cell, FACINGS, type Room, type RoomThing, relative, thingAt, turned, visible } from './room.ts';
@@ -111,6 +111,8 @@ export const spatial = {
     const report = complaint(goal, given, question);
     return result({ ...state, report }, REWARD_INVALID, false, false, false);
   },
+
+  levelKey: (state: SpatialState) => levelKey(state),
 
   observe(state: SpatialState, format: ObservationFormat): Json {
     const { room, position, facing, question, report, answer } = state;

@@ -1,6 +1,7 @@
 import type { Random } from '../../../shared/random.ts';
 import type { Sliced } from '../core/slices.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
+import { boardImages } from '../core/symmetry.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';
 
@@ -20,7 +21,7 @@ const CELLS_AT_A_TIME = 16;
 const MAX_PROOF_NODES = 20;
 
 /**
- * A puzzle with exactly one solution, whose full board belongs to the split.
+ * A puzzle of the split with exactly one solution.
  * @param blanks cells to empty; fewer are emptied when no further given can go without a second solution
  */
 export function* generatePuzzle(
@@ -29,8 +30,30 @@ export function* generatePuzzle(
   rng: Random,
   split: Split = 'any',
 ): Sliced<Puzzle> {
-  let solution = yield* fillBoard(size, rng);
-  while (!isInSplit(solution.join(' '), split)) solution = yield* fillBoard(size, rng);
+  for (;;) {
+    const drawn = yield* drawPuzzle(size, blanks, rng);
+    if (isInSplit(puzzleKey(size, drawn.puzzle), split)) return drawn;
+  }
+}
+
+/**
+ * What makes a puzzle the same: its givens up to the symmetries of the board and other names for the numbers, which are
+ * taken in the order in which an image shows them.
+ */
+export function puzzleKey(size: number, puzzle: Cells): string {
+  const images = boardImages(size, size).map(image => {
+    const names = new Map<number, number>([[0, 0]]);
+    return image.map(cell => {
+      const number = puzzle[cell];
+      if (!names.has(number)) names.set(number, names.size);
+      return names.get(number)!;
+    });
+  });
+  return images.map(String).sort()[0];
+}
+
+function* drawPuzzle(size: number, blanks: number, rng: Random): Sliced<Puzzle> {
+  const solution = yield* fillBoard(size, rng);
   const puzzle = solution.slice();
   let left = blanks;
   for (const [place, cell] of rng.shuffle(solution.map((_, index) => index)).entries()) {

@@ -5,7 +5,7 @@ import { LINES } from '../core/spaces.ts';
 import { parsePlacement, spellPlacement } from './action.ts';
 import { countBlanks, isLegal, isSolved, SIZES } from './board.ts';
 import { BLANK_SHARES, configSchema, optionsSchema, STEPS_PER_BLANK, type SudokuConfig } from './config.ts';
-import { generatePuzzle, type Puzzle } from './generator.ts';
+import { generatePuzzle, type Puzzle, puzzleKey } from './generator.ts';
 import { type Level, pinnedLevel } from './level.ts';
 import { MAX_OBSERVATION_LENGTH, observationSpaces, observe } from './observation.ts';
 import { legalPlacements, optimal, random } from './reference.ts';
@@ -121,6 +121,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     };
   },
 
+  levelKey: ({ size, puzzle }) => puzzleKey(size, puzzle),
   observe,
   observationSpaces,
   render,

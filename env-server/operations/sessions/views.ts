@@ -7,14 +7,22 @@ import type { Session, SessionDetail } from '../schemas.ts';
 /** What the observations in one reply may take: a longer reply holds up everybody while it is written. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
 
+/** What members of a group that begin in one state have in common. */
+type BeginningView = Pick<Session, 'level_id' | 'observation'>;
+
+function beginningView({ episode, format }: LiveSession): BeginningView {
+  const { levelId } = episode;
+  return {
+    ...(levelId !== undefined && { level_id: levelId }),
+    observation: episode.observe(format) as Session['observation'],
+  };
+}
+
 /**
  * A session as clients see it.
- * @param observation what is seen, where that is known
+ * @param beginning what is seen, where that is known
  */
-export function sessionView(
-  session: LiveSession,
-  observation = session.episode.observe(session.format) as Session['observation'],
-): Session {
+export function sessionView(session: LiveSession, beginning = beginningView(session)): Session {
   const { episode } = session;
   return {
     session_id: session.id,
@@ -24,7 +32,7 @@ export function sessionView(
     seed: session.seed,
     ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
     step: episode.stepCount,
-    observation,
+    ...beginning,
     info: episode.info,
     expires_at: new Date(session.wall(session.expiresAt)).toISOString(),
   };
@@ -39,7 +47,7 @@ export function sessionView(
 export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]): Session[] {
   try {
     const [first] = opened;
-    const seen = first.variant.copyable ? sessionView(first).observation : undefined;
+    const seen = first.variant.copyable ? beginningView(first) : undefined;
     let bytes = 0;
     return opened.map(session => {
       const view = sessionView(session, seen);

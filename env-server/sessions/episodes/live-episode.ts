@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
@@ -27,6 +28,9 @@ const before = Random.fromSeed(0);
 const FIRST_MEASURED_STEP = 8;
 /** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
 const MEASURE_AFTER_BYTES = 4096;
+
+/** Characters of a level's name: 96 bits of a hash. */
+const LEVEL_ID_LENGTH = 16;
 
 /** The session that an episode is played in. */
 export interface EpisodeSession {
@@ -107,6 +111,18 @@ export class LiveEpisode {
     if (session.variant.copyable) return;
     this.#results = [];
     this.#firstObservation = this.observe(session.format) as StepResult['observation'];
+  }
+
+  /** Names the level; undefined after the first step, and where the environment does not say what makes levels the same. */
+  get levelId(): string | undefined {
+    const { variant } = this.#session;
+    const { environment } = variant;
+    if (this.stepCount > 0 || !environment.levelKey) return undefined;
+    const key = guarded(variant, 'to name its level', () => environment.levelKey!(this.#state)) as string;
+    return createHash('sha256')
+      .update(`${environment.spec.id}\n${key}`)
+      .digest('base64url')
+      .slice(0, LEVEL_ID_LENGTH);
   }
 
   /** Whether it takes no more steps. */

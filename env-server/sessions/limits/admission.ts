@@ -71,15 +71,27 @@ export class TooManySessions extends Problem {
   }
 }
 
+/** What sessions take in one of several processes, by client, and where it hears what they take in the others. */
+export interface ByteUsage {
+  /** Estimated memory of all sessions here. */
+  readonly used: number;
+  /** The same of each client. */
+  usedByClient(): Iterable<readonly [owner: string, bytes: number]>;
+  /** What sessions take elsewhere: all of them, and those of the clients for whom it has changed. */
+  hear(all: number, byClient: Iterable<readonly [owner: string, bytes: number]>): void;
+}
+
 /** Counts for several processes that have their limits in common. */
 export interface SharedLimits {
+  /** Begins to exchange what sessions take. Only limits in bytes that are set are in common. */
+  exchange(usage: ByteUsage): void;
   /** Counts sessions that are to be opened, unless a limit keeps them from it. */
   admit(owner: string, envId: string, count: number): Promise<Refusal | undefined>;
   change(owner: string, envId: string, change: number): void;
 }
 
 /** Counts open sessions in all, of each client and of each environment, and refuses those over a limit. */
-export class Admission {
+export class Admission implements ByteUsage {
   readonly #limits: SessionLimits;
   readonly #common: SharedLimits | undefined;
   readonly #clients = new Map<string, ClientUsage>();
@@ -92,6 +104,21 @@ export class Admission {
     this.#limits = limits;
     this.#common = common;
     this.bytes = new ByteBudget(limits);
+    if (limits.maxBytes > 0 || limits.maxBytesPerClient > 0) common?.exchange(this);
+  }
+
+  get used(): number {
+    return this.bytes.used;
+  }
+
+  *usedByClient(): Generator<readonly [owner: string, bytes: number]> {
+    for (const [owner, { account }] of this.#clients) yield [owner, account.used];
+  }
+
+  hear(all: number, byClient: Iterable<readonly [owner: string, bytes: number]>): void {
+    this.bytes.hear(all);
+    if (this.#limits.maxBytesPerClient === 0) return;
+    for (const [owner, bytes] of byClient) this.client(owner).account.elsewhere = bytes;
   }
 
   /** @throws TooManySessions */

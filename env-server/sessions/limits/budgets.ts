@@ -19,6 +19,7 @@ const MIN_REPLY_BYTES = 4 * 1024;
 /** Of a token's bytes, for replies to requests that concern no session yet. */
 const CLIENT_REPLY_SHARE = 1 / 32;
 const RETRY_AFTER_SECONDS = 1;
+const BYTES_PER_KB = 1024;
 const BYTES_PER_MB = 1024 * 1024;
 
 /** The limits in force: those of 0 by the heap limit of this process. */
@@ -37,18 +38,28 @@ export function resolveByteLimits(
 /** The sums over all sessions of a process, and its limits. */
 export class ByteBudget {
   readonly limits: ByteLimits;
+  /** A limit that is set holds for all processes of a server together; a share of the heap is each process's own. */
+  readonly isShared: boolean;
   /** Estimated memory of all sessions and remembered replies. */
   used = 0;
+  /** What counts of the other processes of the server, as last heard. */
+  elsewhere = 0;
   /** Open sessions. */
   sessions = 0;
 
   constructor(limits: ByteLimits) {
     this.limits = resolveByteLimits(limits);
+    this.isShared = limits.maxBytes > 0;
   }
 
-  /** Whether so many bytes more would exceed the limit of the process. */
+  /** Whether so many bytes more would exceed the limit of the server. */
   isShort(bytes: number): boolean {
-    return this.used + bytes > this.limits.maxBytes;
+    return this.used + this.elsewhere + bytes > this.limits.maxBytes;
+  }
+
+  /** Takes over what the sessions of the other processes take. */
+  hear(bytes: number): void {
+    this.elsewhere = this.isShared ? bytes : 0;
   }
 
   /** What the replies that one session remembers may take: they are given up before sessions are. */
@@ -63,6 +74,8 @@ export class ByteAccount {
   readonly #budget: ByteBudget;
   readonly limits: ByteLimits;
   used = 0;
+  /** What its client holds in the other processes of the server, as last heard. */
+  elsewhere = 0;
 
   constructor(budget: ByteBudget) {
     this.#budget = budget;
@@ -101,21 +114,23 @@ export class ByteAccount {
    * @throws Problem `token_budget_exceeded`, `server_budget_exceeded`
    */
   requireRoomToPlay(bytes: number): void {
-    if (this.used + bytes <= this.limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
+    const { limits, used, elsewhere } = this;
+    if (used + elsewhere + bytes <= limits.maxBytesPerClient && !this.#budget.isShort(bytes)) return;
     this.#require(bytes, ROOM_TO_PLAY);
   }
 
   #require(bytes: number, factor: number): void {
-    const { limits, used } = this.#budget;
+    const { limits, used, elsewhere } = this.#budget;
     const { maxBytesPerClient, maxBytes } = limits;
-    if (this.used + bytes > maxBytesPerClient * factor) {
+    const taken = this.used + this.elsewhere;
+    if (taken + bytes > maxBytesPerClient * factor) {
       throw new Problem(
         'token_budget_exceeded',
-        `your sessions take ${inMb(this.used)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
+        `your sessions take ${inMb(taken)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
-    if (used + bytes > maxBytes * factor) {
+    if (used + elsewhere + bytes > maxBytes * factor) {
       throw new Problem(
         'server_budget_exceeded',
         `all sessions of the server may take ${inMb(maxBytes)} of memory; this needs ${inMb(bytes)} more than is left`,
@@ -133,6 +148,9 @@ export function sessionBudgetExceeded(id: string, used: number, bytes: number, m
   );
 }
 
+/** Small sums in kilobytes, as in "0.00 MB" there is nothing to see. */
 export function inMb(bytes: number): string {
-  return `${(bytes / BYTES_PER_MB).toFixed(2)} MB`;
+  return bytes < BYTES_PER_MB / 10
+    ? `${(bytes / BYTES_PER_KB).toFixed(2)} KB`
+    : `${(bytes / BYTES_PER_MB).toFixed(2)} MB`;
 }

@@ -352,7 +352,7 @@ t.test('processes that share a database resume each its own', async t => {
   t.teardown(() => rmSync(folder, { recursive: true }));
   const worker = async (index: number) => {
     const channels = new WorkerChannels(folder, { index, count: 2 });
-    const counts = { admit: async () => undefined, change: () => undefined };
+    const counts = { admit: async () => undefined, change: () => undefined, exchange: () => undefined };
     const app = await createApp(
       { logLevel: 'silent', data, checkpointSeconds: 0 },
       {

@@ -77,10 +77,7 @@ export class McpPlay {
    */
   async call(session: McpSession | undefined, name: string, given: JsonObject): Promise<ToolResult> {
     try {
-      if (session) {
-        const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);
-        return await this.#perform(session.id, session.variant, tool, given);
-      }
+      if (session) return await this.perform(session, name, given);
       const variant = this.variant();
       const tool = toolOfCall(toolsOf(variant, 'argument'), name, given);
       const { session_id: id, ...rest } = given;
@@ -91,7 +88,7 @@ export class McpPlay {
           'reset: the config of a session cannot be changed; leave out session_id to open a new one',
         );
       }
-      return await this.#perform(id as string, (await this.attach(id as string)).variant, tool, rest);
+      return await this.#perform(await this.attach(id as string), tool, rest);
     } catch (error) {
       if (error instanceof RpcError) throw error;
       this.#problemHandler.document(error, { sessionId: session?.id });
@@ -99,22 +96,33 @@ export class McpPlay {
     }
   }
 
+  /**
+   * Calls a tool in a session.
+   * @param key under which a step is taken once, however often it is asked for
+   * @throws Problem; RpcError for a tool that there is not
+   */
+  perform(session: McpSession, name: string, given: JsonObject, key?: string): Promise<ToolResult> {
+    const tool = toolOfCall(toolsOf(session.variant, 'connection'), name, given);
+    return this.#perform(session, tool, given, key);
+  }
+
   async #perform(
-    id: string,
-    variant: Variant,
+    { id, variant }: McpSession,
     { common, action }: Tool,
     args: JsonObject,
+    key?: string,
   ): Promise<ToolResult> {
     const session = { session_id: id };
+    const keyed = { ...session, ...(key !== undefined && { request_key: key }) };
     switch (common) {
       case undefined:
         return stepResult(
-          await this.#run('step', { ...session, action: action!(args as { [name: string]: string }) }),
+          await this.#run('step', { ...keyed, action: action!(args as { [name: string]: string }) }),
         );
       case 'reset':
         return resetResult(await this.#reset(id, args));
       case 'step':
-        return stepResult(await this.#run<StepResult>('step', { ...session, action: args.action }));
+        return stepResult(await this.#run<StepResult>('step', { ...keyed, action: args.action }));
       case 'observe':
         return observeResult(await this.#run<SessionDetail>('get', session));
       case 'valid_actions':

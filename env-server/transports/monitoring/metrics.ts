@@ -133,7 +133,13 @@ function addProcessMetrics(registry: Registry, { services, sockets, restarts }: 
     'Estimated memory of all sessions and of remembered replies.',
     () => sessions.bytes.used,
   );
-  gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes);
+  new Gauge({
+    name: 'ragen_session_bytes_limit',
+    help: 'What they may take.',
+    // A limit that is set is one of all processes, a share of the heap is one of each.
+    aggregator: sessions.bytes.isShared ? 'first' : 'sum',
+    registers: [registry],
+  }).set(sessions.bytes.limits.maxBytes);
 }
 
 function sessionMetrics({ sessions, catalog }: MetricSources['services']): Metric[] {

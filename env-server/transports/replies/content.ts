@@ -16,7 +16,9 @@ const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) =
 const MIN_COMPRESSED_BYTES = 8192;
 /** Replies up to this size are compressed in one piece, which is quicker but holds up others meanwhile. */
 const MAX_CHUNK_BYTES = 32_768;
-const COMPRESSIBLE = /^(?:text\/|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
+/** Events are sent as they come, so nothing gathers them. */
+const COMPRESSIBLE =
+  /^(?:text\/(?!event-stream)|image\/svg|application\/(?:json|jsonl|problem\+json|javascript))/;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
 /** Routes that take definitions of environments. */
 const DEFINITIONS = '/v1/envs';

@@ -57,11 +57,19 @@ function shortened(url: string): string {
   return url.length > MAX_SHOWN_LENGTH ? `${url.slice(0, MAX_SHOWN_LENGTH)}…` : url;
 }
 
-/** `:name` stands for any one segment, `*` for the rest of the path. */
+/** `:name` stands for any one segment, `:name(…)` for one of that form, `*` for the rest of the path. */
 function fits({ pattern }: Route, path: readonly string[]): boolean {
   if (pattern.length !== path.length && pattern.at(-1) !== '*') return false;
   return pattern.every((part, i) => {
-    if (part.startsWith(':')) return path[i] !== undefined && path[i] !== '';
+    if (part.startsWith(':')) return path[i] !== undefined && path[i] !== '' && formOf(part).test(path[i]);
     return part === '*' || part === path[i];
   });
+}
+
+const ANY = /./;
+
+/** What a parameter of a route may be. */
+function formOf(part: string): RegExp {
+  const open = part.indexOf('(');
+  return open < 0 ? ANY : new RegExp(part.slice(open + 1, -1));
 }

@@ -103,7 +103,7 @@ export class PacedRequests {
 
   #connectionOf(request: IncomingMessage): Connection {
     const socket: PacedSocket = request.socket;
-    const { authorization } = request.headers;
+    const { authorization = request.headers['x-api-key'] as string | undefined } = request.headers;
     let connection = socket[PACED];
     if (!connection || connection.authorization !== authorization) {
       const client = this.#identify(request);

@@ -19,9 +19,27 @@ export const choice = <T extends string>(names: readonly T[], value: NoInfer<T>)
 export const orNull = <T extends Type.TSchema>(schema: T) =>
   Type.Union([Type.Null(), schema], { default: null });
 
-/** How tokens are drawn. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 turn those off. */
+const penalty = Type.Number({ minimum: -2, maximum: 2, default: 0 });
+
+/**
+ * How tokens are sampled, as transformers and vLLM do it. Temperature 0 is greedy; `top_k` 0, `top_p` 1, `min_p` 0,
+ * `repetition_penalty` 1 and penalties of 0 change nothing. `logit_bias` is by token id.
+ */
 export const sampling = (temperature: number) => ({
   temperature: notNegative(temperature),
   top_k: count(0),
   top_p: Type.Number({ exclusiveMinimum: 0, maximum: 1, default: 1 }),
+  min_p: share(0),
+  repetition_penalty: aboveZero(1),
+  presence_penalty: penalty,
+  frequency_penalty: penalty,
+  logit_bias: Type.Record(
+    Type.String({ pattern: '^[0-9]+$' }),
+    Type.Number({ minimum: -100, maximum: 100 }),
+    {
+      ...strict,
+      default: {},
+    },
+  ),
+  bad_words: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
 });

@@ -62,6 +62,12 @@ const EarlyStopping = Type.Object(
     success_floor: share(STOPPING.successFloor),
     /** … for so many validations; 0 never. */
     success_validations: count(STOPPING.successValidations),
+    /** Stop after so many validations in a row in which the monitored metric did not improve … */
+    patience: count(0),
+    /** … by more than this. */
+    min_delta: notNegative(0),
+    /** Stop when the monitored metric is as good as this; null never. */
+    target: orNull(Type.Number()),
   },
   section,
 );
@@ -70,24 +76,54 @@ export const TrainingSettings = Type.Object(
   {
     /** Iterations: collect, then update. */
     steps: count(200),
+    /** Seconds after which the run ends with a validation, those of warm start and validations included; null: no limit. */
+    max_seconds: orNull(aboveZero(1)),
     validate_every: count(10),
     validate_first: flag(true),
     checkpoint_every: count(10),
     keep_checkpoints: positive(2),
+    /** The validation metric that `keep_best` and `early_stopping.patience` and `target` go by. */
+    monitor: Type.Object(
+      {
+        metric: Type.String({ pattern: '^val-env/', default: 'val-env/success' }),
+        /** Whether more of it is better (`max`) or less (`min`). */
+        mode: choice(['max', 'min'], 'max'),
+      },
+      section,
+    ),
+    /** Also keeps the checkpoint with the best monitored metric, as `checkpoints/best`. */
+    keep_best: flag(false),
     early_stopping: EarlyStopping,
   },
   section,
 );
 
+/** A further set of validation episodes; what is null is as in `validation`. */
+const ValidationSet = Type.Object(
+  {
+    tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
+    /** First seed of its levels and its draws. */
+    seed: orNull(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+    episodes: orNull(Type.Integer({ minimum: 1 })),
+    temperature: orNull(Type.Number({ minimum: 0 })),
+    top_k: orNull(Type.Integer({ minimum: 0 })),
+    top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+  },
+  strict,
+);
+export type ValidationSet = Static<typeof ValidationSet>;
+
 export const ValidationSettings = Type.Object(
   {
     seed: count(123),
     episodes: positive(512),
-    /** Leaves out of training all episodes that start from a validation level. */
+    /** Leaves out of training all episodes whose level a validation plays, mirror images included where the environment says so. */
     unseen_levels: flag(false),
     /** Null: the training tags. */
     tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
     ...sampling(0.5),
+    /** Further sets by name, each with metrics of its name: other levels, other seeds, other temperatures. */
+    sets: Type.Record(Type.String({ pattern: '^[A-Za-z0-9_-]+$' }), ValidationSet, { default: {} }),
   },
   section,
 );

@@ -72,9 +72,7 @@ const fail = (response: ServerResponse, status: number, headers: { [name: string
 const wanted = {
   messages: [{ role: 'user', content: 'Which way?' }] as const,
   maxTokens: 40,
-  temperature: 0.5,
-  topP: 1,
-  topK: 0,
+  sampling: { temperature: 0.5, topP: 1, topK: 0 },
   seed: 7,
   stopStrings: [],
 };
@@ -83,13 +81,16 @@ t.test('a completion is asked for as the public interface says, and its tokens a
   const part = { apiKey: 'secret', extra: { top_a: 1 } };
   const { completions, asked } = await endpoint(t, (_, response) => void say(response, 'Up', 'length'), part);
   t.same(await completions.complete(wanted), { text: 'Up', finishReason: 'length' });
-  await completions.complete({ ...wanted, topP: 0.9, topK: 5 });
+  await completions.complete({
+    ...wanted,
+    sampling: { temperature: 1, topP: 0.9, topK: 5, presencePenalty: 0.5, badWords: ['no'] },
+  });
   t.same(asked[0], {
     path: '/v1/chat/completions',
     authorization: 'Bearer secret',
     body: { model: 'tiny', messages: wanted.messages, temperature: 0.5, max_tokens: 40, seed: 7, top_a: 1 },
   });
-  t.match(asked[1].body, { top_p: 0.9, top_k: 5 });
+  t.match(asked[1].body, { top_p: 0.9, top_k: 5, presence_penalty: 0.5, bad_words: ['no'] });
   t.same(completions.usage, { requests: 2, retries: 0, promptTokens: 20, completionTokens: 6 });
 });
 

@@ -2,6 +2,7 @@ import type { Random } from '../../../shared/random.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { CompiledGrammar } from '../grammar.ts';
+import type { LogitsProcessor } from '../logits-processor.ts';
 import type { SampledToken } from '../sampling.ts';
 
 /** What a head row samples its token by. */
@@ -10,12 +11,19 @@ export interface RowSampling {
   readonly rng: Random;
   readonly grammar: CompiledGrammar | null;
   readonly grammarState: number;
+  readonly processor: LogitsProcessor | null;
+  /** Most probable tokens to report; undefined for none. */
+  readonly topLogProbs: number | undefined;
 }
 
 /** Where a program samples tokens itself, so that no logits have to come from its device. */
 export interface RowSampler {
+  /** Whether it can sample so; otherwise the pass has to give the row's logits. */
+  handles(sample: RowSampling): boolean;
   /** Says how head row `row` of the coming pass samples; takes as many numbers from its generator as sampling here would. */
   set(row: number, sample: RowSampling): void;
+  /** Rows `from` to `to` of the coming pass are not sampled here. */
+  skip(from: number, to: number): void;
   /**
    * The sampled token after the pass; the next call overwrites it.
    * @throws RangeError when a logit that counts was NaN
@@ -32,7 +40,7 @@ export interface DecodeProgram {
   readonly ids: Int32Array;
   /** Null where logits come back and tokens are sampled from them here. */
   readonly sampler: RowSampler | null;
-  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; empty where tokens are sampled there. */
+  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; without meaning where none were wanted. */
   readonly logits: Float32Array;
   readonly logitsStride: number;
   /** Values of the head rows, one every `valuesStride` numbers; meaningless without a value head. */
@@ -47,9 +55,10 @@ export interface DecodeProgram {
 
   /**
    * Runs the first `rows` of `ids`, whose runs were set.
-   * @param headRows rows whose logits are wanted, ascending; the first `headCount` count
+   * @param headRows rows that tokens are sampled for, ascending; the first `headCount` count
+   * @param logits whether their logits are wanted; a program without a sampler always gives them
    */
-  run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void>;
+  run(rows: number, runs: number, headRows: Int32Array, headCount: number, logits: boolean): Promise<void>;
 
   /** The parameters hold other weights than at the last run. */
   weightsChanged(): void;

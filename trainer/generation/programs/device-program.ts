@@ -1,6 +1,8 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
-import { ropeTables } from '../../models/sequence-layout.ts';
+import { scoreScale, turnHeads } from '../../models/cut-attention.ts';
+import { decoderLogits, decoderValues } from '../../models/decoder.ts';
+import { decoderSegments } from '../../models/decoder-segments.ts';
+import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
 import { pagedAttention } from '../../tensor/graph/operations/device/paged-attention.ts';
 import { putRows } from '../../tensor/graph/operations/device/put-rows.ts';
@@ -24,6 +26,8 @@ export interface DeviceProgramOptions {
 
 interface BoundPass {
   readonly executable: Executable;
+  /** Of the head rows; empty where the pass gives none. */
+  readonly logits: Float32Array;
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
@@ -34,7 +38,7 @@ interface BoundPass {
 export class DeviceProgram implements DecodeProgram {
   readonly ids: Int32Array;
   readonly sampler: DeviceSampler | null;
-  readonly logits: Float32Array;
+  logits: Float32Array = new Float32Array(0);
   readonly logitsStride: number;
   readonly values: Float32Array;
   readonly valuesStride = 1;
@@ -55,20 +59,19 @@ export class DeviceProgram implements DecodeProgram {
   /** @param memory the runtime's */
   constructor(options: DeviceProgramOptions, memory: DeviceMemory, maxRows: number) {
     const { config, maxSequenceLength, maxOpenSequences } = options;
-    const half = config.headDimension / 2;
+    const width = ropeWidth(config);
     this.#options = options;
     this.#memory = memory;
     this.#maxRows = maxRows;
     this.ids = new Int32Array(maxRows);
     this.sampler = DeviceSampler.create(config.vocabularySize, options.grammars ?? new Map(), maxRows);
-    this.logits = new Float32Array(this.sampler === null ? maxRows * config.vocabularySize : 0);
     this.logitsStride = config.vocabularySize;
     this.values = new Float32Array(maxRows);
     this.#places = new Int32Array(maxRows);
     this.#slots = new Int32Array(maxRows);
     this.#positions = new Int32Array(maxRows);
-    this.#cos = new Float32Array(maxRows * half);
-    this.#sin = new Float32Array(maxRows * half);
+    this.#cos = new Float32Array(maxRows * width);
+    this.#sin = new Float32Array(maxRows * width);
     const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
     const positions = blocksPerSequence * BLOCK_SIZE;
     this.#tables = ropeTables(
@@ -97,7 +100,7 @@ export class DeviceProgram implements DecodeProgram {
   weightsChanged(): void {}
 
   setRun(_run: number, firstRow: number, rows: number, position: number, slot: number): void {
-    const half = this.#options.config.headDimension / 2;
+    const width = ropeWidth(this.#options.config);
     const list = slot * this.blockTable.blocksPerSequence;
     for (let i = 0; i < rows; i++) {
       const [row, at] = [firstRow + i, position + i];
@@ -105,38 +108,46 @@ export class DeviceProgram implements DecodeProgram {
       this.#places[row] = block * BLOCK_SIZE + (at % BLOCK_SIZE);
       this.#slots[row] = slot;
       this.#positions[row] = at;
-      this.#cos.set(this.#tables.cos.subarray(at * half, (at + 1) * half), row * half);
-      this.#sin.set(this.#tables.sin.subarray(at * half, (at + 1) * half), row * half);
+      this.#cos.set(this.#tables.cos.subarray(at * width, (at + 1) * width), row * width);
+      this.#sin.set(this.#tables.sin.subarray(at * width, (at + 1) * width), row * width);
     }
   }
 
-  async run(rows: number, _runs: number, headRows: Int32Array, headCount: number): Promise<void> {
+  async run(
+    rows: number,
+    _runs: number,
+    headRows: Int32Array,
+    headCount: number,
+    logits: boolean,
+  ): Promise<void> {
+    const withLogits = logits || this.sampler === null;
     const bucket = bucketOf(rows, this.#maxRows);
     const heads = bucketOf(Math.max(1, headCount), this.#maxRows);
     this.ids.fill(0, rows, bucket);
     this.#places.fill(this.blockTable.blockCount * BLOCK_SIZE, rows, bucket);
     this.#slots.fill(0, rows, bucket);
     this.#positions.fill(0, rows, bucket);
-    const key = `${bucket} ${heads}`;
-    const pass = this.#passes.get(key) ?? (await this.#compile(bucket, heads));
+    const key = `${bucket} ${heads} ${withLogits}`;
+    const pass = this.#passes.get(key) ?? (await this.#compile(bucket, heads, withLogits));
     this.#passes.set(key, pass);
+    this.logits = pass.logits;
     pass.inputs.headRows.fill(0);
     pass.inputs.headRows.set(headRows.subarray(0, headCount));
-    this.sampler?.fill(headCount, heads);
+    this.sampler?.skip(headCount, heads);
     await pass.executable.run(pass.inputs);
   }
 
-  async #compile(rows: number, heads: number): Promise<BoundPass> {
+  async #compile(rows: number, heads: number, withLogits: boolean): Promise<BoundPass> {
     const { config, valueHead, runtime, parameters } = this.#options;
-    const half = config.headDimension / 2;
+    const width = ropeWidth(config);
     this.#cache ??= await this.#allocate();
     const g = new GraphBuilder({ rowsAlike: true });
     const slots = g.input('slots', 'int32', [rows]);
     const paged: PagedRows = {
       rows,
       places: g.input('places', 'int32', [rows]),
-      cos: g.input('cos', 'float32', [1, rows, half]),
-      sin: g.input('sin', 'float32', [1, rows, half]),
+      cos: g.input('cos', 'float32', [1, rows, width]),
+      sin: g.input('sin', 'float32', [1, rows, width]),
       cache: name =>
         g.input(name, 'float32', [(this.blockTable.blockCount + 1) * BLOCK_SIZE, ...headsOf(config)]),
       tables: {
@@ -155,11 +166,13 @@ export class DeviceProgram implements DecodeProgram {
       paged,
       g.input('headRows', 'int32', [heads]),
     );
-    const logits = decoderLogits(g, config, hidden);
-    const sampled = this.sampler?.build(g, logits) ?? null;
-    if (sampled === null) g.output('logits', logits);
-    const outputs: { [name: string]: Float32Array } = sampled?.outputs ?? {
-      logits: this.logits.subarray(0, heads * config.vocabularySize),
+    const rowsOfLogits = decoderLogits(g, config, hidden);
+    const sampled = this.sampler?.build(g, rowsOfLogits) ?? null;
+    if (withLogits) g.output('logits', rowsOfLogits);
+    const logits = new Float32Array(withLogits ? heads * config.vocabularySize : 0);
+    const outputs: { [name: string]: Float32Array } = {
+      ...sampled?.outputs,
+      ...(withLogits ? { logits } : {}),
     };
     if (valueHead) {
       g.output('values', decoderValues(g, config, hidden));
@@ -171,13 +184,13 @@ export class DeviceProgram implements DecodeProgram {
       places: this.#places.subarray(0, rows),
       slots: this.#slots.subarray(0, rows),
       positions: this.#positions.subarray(0, rows),
-      cos: this.#cos.subarray(0, rows * half),
-      sin: this.#sin.subarray(0, rows * half),
+      cos: this.#cos.subarray(0, rows * width),
+      sin: this.#sin.subarray(0, rows * width),
       tables: this.blockTable.tables,
       headRows: new Int32Array(heads),
       ...sampled?.inputs,
     };
-    return { executable, inputs };
+    return { executable, logits, inputs };
   }
 
   async #allocate(): Promise<{ readonly [name: string]: DeviceArray }> {
@@ -228,16 +241,21 @@ function decodeRows(
 ): Tensor {
   const { heads, keyValueHeads, headDimension, layers } = config;
   const segments = decoderSegments(config);
-  const turned = (x: Tensor, count: number) =>
-    g.reshape(g.rope(g.reshape(x, [1, rows, count, headDimension]), cos, sin), [rows, count, headDimension]);
-  const attributes = { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headDimension) };
+  const turned = (x: Tensor, layer: number, count: number) => {
+    const perHead = g.reshape(x, [1, rows, count, headDimension]);
+    return g.reshape(turnHeads(g, config, layer, perHead, { cos, sin }), [rows, count, headDimension]);
+  };
+  const softcap = config.attentionSoftcap ?? 0;
+  const attributes = { blockSize: BLOCK_SIZE, scale: scoreScale(config), softcap };
   let hidden = segments.embed(g, ids);
   for (let layer = 0; layer < layers; layer++) {
     const { query, key, value } = segments.project(g, layer, hidden);
-    const keys = putRows(g, cache(keysOf(layer)), turned(key, keyValueHeads), places);
+    const keys = putRows(g, cache(keysOf(layer)), turned(key, layer, keyValueHeads), places);
     const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
     const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
-    const mixed = pagedAttention(g, [turned(query, heads), keys, values], tables, attributes);
+    const window = config.attentionLayers?.[layer].window ?? 0;
+    const turnedQuery = turned(query, layer, heads);
+    const mixed = pagedAttention(g, [turnedQuery, keys, values], tables, { ...attributes, window });
     let own = g.reshape(mixed, [rows, heads * headDimension]);
     if (layer === layers - 1) {
       own = g.gather(own, headRows);

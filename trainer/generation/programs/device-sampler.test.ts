@@ -26,7 +26,11 @@ const CHANGES: readonly Partial<SamplingSettings>[] = [
   { topK: 300, topP: 0.5 },
   { topK: 1 },
   { temperature: 0 },
+  { minP: 0.2 },
+  { temperature: 2, topK: 30, topP: 0.8, minP: 0.3 },
+  { minP: 1 },
 ];
+const UNCHANGED = { processor: null, topLogProbs: undefined } as const;
 
 /** Logits like a language model's: a few tokens stand out. */
 function logitsOf(rows: number, width: number): Float32Array {
@@ -58,7 +62,13 @@ for (const [place, runtime] of runtimes) {
       const settings = (row: number) => ({ ...plain, ...CHANGES[row % CHANGES.length] });
       for (let row = 0; row < rows; row++) {
         const rng = Random.fromSeed(row);
-        deviceSampler.set(row, { sampling: settings(row), rng, grammar: null, grammarState: 0 });
+        deviceSampler.set(row, {
+          sampling: settings(row),
+          rng,
+          grammar: null,
+          grammarState: 0,
+          ...UNCHANGED,
+        });
       }
       await run(logits);
       for (let row = 0; row < rows; row++) {
@@ -92,6 +102,7 @@ for (const [place, runtime] of runtimes) {
         rng,
         grammar: row % 3 === 0 ? null : grammar,
         grammarState: row % 2,
+        ...UNCHANGED,
       });
     }
     logits[5 * width + 1] = Number.NaN;
@@ -103,7 +114,7 @@ for (const [place, runtime] of runtimes) {
       }
       const allowed = row % 3 === 0 ? null : grammar.allowedIn[row % 2];
       const rng = Random.fromSeed(row);
-      const wanted = sampler.sample(logits, row * width, plain, rng, allowed);
+      const wanted = sampler.sample(logits, row * width, plain, rng, { allowed });
       const given = deviceSampler.get(row);
       t.equal(given.token, wanted.token, `token of row ${row}`);
       t.ok(Math.abs(given.logProb - wanted.logProb) < 1e-5, `log-probability of row ${row}`);

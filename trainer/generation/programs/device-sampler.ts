@@ -8,8 +8,8 @@ import type { RowSampler, RowSampling } from './decode-program.ts';
 const MAX_TABLE = 2 ** 20;
 /** Added to logits of tokens that a grammar forbids: their weights are 0. */
 const FORBIDDEN_LOGIT = -1e9;
-/** In place of the uniform number: takes the largest logit. */
-const GREEDY = -1;
+/** Settings of a row that takes the largest logit: −1 stands in place of the uniform number. */
+const UNSAMPLED: readonly number[] = [0, 0, 1, -1, 0];
 
 /** What a pass takes and gives to sample tokens on its device. */
 export interface BoundSampler {
@@ -87,17 +87,21 @@ export class DeviceSampler implements RowSampler {
     return { inputs: { ...inputs, grammarRows: this.#states.subarray(0, rows) }, outputs };
   }
 
+  handles({ sampling, grammar, processor, topLogProbs }: RowSampling): boolean {
+    if (processor !== null || (grammar !== null && !this.#firstRows.has(grammar))) return false;
+    return topLogProbs === undefined || (topLogProbs === 0 && sampling.temperature > 0);
+  }
+
   set(row: number, { sampling, rng, grammar, grammarState }: RowSampling): void {
-    const { temperature, topK, topP } = sampling;
-    const numbers = temperature === 0 ? [0, 0, 1, GREEDY] : [1 / temperature, topK, topP, rng.float()];
+    const { temperature, topK, topP, minP = 0 } = sampling;
+    const numbers = temperature === 0 ? UNSAMPLED : [1 / temperature, topK, topP, rng.float(), minP];
     this.#settings.set(numbers, row * SAMPLE_SETTINGS);
     this.#states[row] = grammar === null ? 0 : this.#firstRows.get(grammar)! + grammarState;
   }
 
-  /** Rows `from` to `to` only fill a pass up. */
-  fill(from: number, to: number): void {
+  skip(from: number, to: number): void {
     this.#states.fill(0, from, to);
-    for (let row = from; row < to; row++) this.#settings.set([0, 0, 1, GREEDY], row * SAMPLE_SETTINGS);
+    for (let row = from; row < to; row++) this.#settings.set(UNSAMPLED, row * SAMPLE_SETTINGS);
   }
 
   get(row: number): SampledToken {

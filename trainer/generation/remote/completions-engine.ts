@@ -7,6 +7,7 @@ import {
   type EngineHttpOptions,
   type EngineReply,
 } from './engine-client.ts';
+import { samplingFields } from './sampling-fields.ts';
 
 interface Completion {
   readonly token_ids?: readonly number[] | null;
@@ -19,9 +20,8 @@ const LOADED = /already been loaded|loaded already/i;
 const NOT_LOADED = /not (?:been )?(?:found|loaded)|no adapter/i;
 
 /**
- * vLLM and `ragen serve`: `POST /v1/completions` with token ids in and out. vLLM must run with
- * `--logprobs-mode processed_logprobs --enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; `ragen serve` also takes
- * whole models as versions, and grammars over token ids.
+ * vLLM: `POST /v1/completions` with token ids in and out. It must run with `--logprobs-mode processed_logprobs --enable-lora`
+ * and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
  */
 export class CompletionsEngine implements EngineClient {
   readonly versioned = true;
@@ -41,26 +41,23 @@ export class CompletionsEngine implements EngineClient {
   }
 
   async generate(
-    { promptIds, sampling, seed, grammar, weights }: EngineCall,
+    { promptIds, sampling, seed, weights }: EngineCall,
     signal: AbortSignal,
   ): Promise<EngineReply> {
-    const { temperature, topK, topP, maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
+    const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
     const { choices } = await this.#http.post(
       '/v1/completions',
       {
         model: weights ?? (await this.#baseName(signal)),
         prompt: promptIds,
         max_tokens: maxNewTokens,
-        temperature,
-        top_p: topP,
-        ...(topK > 0 ? { top_k: topK } : {}),
+        ...samplingFields(sampling),
         seed,
         stop_token_ids: stopTokenIds,
         ignore_eos: true,
         ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
         logprobs: 0,
         return_token_ids: true,
-        ...(grammar === undefined ? {} : { token_grammar: grammar }),
       },
       signal,
     );

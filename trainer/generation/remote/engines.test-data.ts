@@ -2,7 +2,7 @@ import Fastify, { type FastifyInstance } from 'fastify';
 import type { Test } from 'tap';
 import { Models } from '../../serve/models.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
-import type { Generation, SamplingSettings } from '../generation.ts';
+import type { Generation, SamplingDistribution, SamplingSettings } from '../generation.ts';
 
 /** Faults that engines of the field have, each of which a test turns on. */
 export interface Faults {
@@ -30,6 +30,21 @@ export interface TestEngine {
 }
 
 const GREATEST_ID = 2 ** 31;
+
+/** Fields that vLLM and SGLang name alike. */
+function distributionOf(fields: Record<string, never>): SamplingDistribution {
+  return {
+    temperature: fields.temperature,
+    topK: fields.top_k ?? 0,
+    topP: fields.top_p ?? 1,
+    minP: fields.min_p ?? 0,
+    repetitionPenalty: fields.repetition_penalty ?? 1,
+    presencePenalty: fields.presence_penalty ?? 0,
+    frequencyPenalty: fields.frequency_penalty ?? 0,
+    logitBias: fields.logit_bias ?? {},
+    badWords: fields.bad_words ?? [],
+  };
+}
 
 async function openEngine(
   t: Pick<Test, 'teardown'>,
@@ -109,9 +124,7 @@ export function vllmEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Prom
     });
     app.post<{ Body: Record<string, never> }>('/v1/completions', async ({ body }, reply) => {
       const sampling = {
-        temperature: body.temperature,
-        topK: body.top_k ?? 0,
-        topP: body.top_p,
+        ...distributionOf(body),
         maxNewTokens: body.max_tokens,
         stopTokenIds: body.stop_token_ids,
       };
@@ -181,9 +194,7 @@ export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Pr
     app.post<{ Body: Record<string, never> }>('/generate', async ({ body }, reply) => {
       const params = body.sampling_params as Record<string, never>;
       const sampling = {
-        temperature: params.temperature,
-        topK: Math.max(0, params.top_k),
-        topP: params.top_p,
+        ...distributionOf(params),
         maxNewTokens: params.max_new_tokens,
         stopTokenIds: params.stop_token_ids,
       };

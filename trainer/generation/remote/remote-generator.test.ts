@@ -1,7 +1,7 @@
 import t from 'tap';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
-import type { GenerateRequest, Generation } from '../generation.ts';
+import type { GenerateRequest, Generation, SamplingSettings } from '../generation.ts';
 import { CompletionsEngine } from './completions-engine.ts';
 import type { EngineClient } from './engine-client.ts';
 import { sglangEngine, vllmEngine } from './engines.test-data.ts';
@@ -13,13 +13,28 @@ const TIMEOUT_MS = 30_000;
 /** For engines that hang. */
 const SHORT_TIMEOUT_MS = 1_000;
 
+/** What requests change in turn. */
+const CHANGES: readonly Partial<SamplingSettings>[] = [
+  {},
+  { topK: 40, topP: 0.9, minP: 0.05 },
+  { repetitionPenalty: 1.6, presencePenalty: 0.4 },
+  { frequencyPenalty: 1.5, logitBias: { 7: 4, 9: -100 } },
+];
+
 const request = (
   sequenceId: number,
   append: readonly number[] = [3, 4, 5, sequenceId + 6],
 ): GenerateRequest => ({
   sequenceId,
   append,
-  sampling: { temperature: 0.8, topK: 0, topP: 1, maxNewTokens: 12, stopTokenIds: [] },
+  sampling: {
+    temperature: 0.8,
+    topK: 0,
+    topP: 1,
+    maxNewTokens: 12,
+    stopTokenIds: [],
+    ...CHANGES[sequenceId % CHANGES.length],
+  },
   seed: 40 + sequenceId,
 });
 

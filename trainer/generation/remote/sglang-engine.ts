@@ -8,6 +8,7 @@ import {
   type EngineHttpOptions,
   type EngineReply,
 } from './engine-client.ts';
+import { samplingFields } from './sampling-fields.ts';
 
 interface MetaInfo {
   readonly output_token_logprobs?: readonly (readonly [logProb: number, id: number, ...rest: unknown[]])[];
@@ -43,7 +44,7 @@ export class SglangEngine implements EngineClient {
     { promptIds, sampling, seed, weights }: EngineCall,
     signal: AbortSignal,
   ): Promise<EngineReply> {
-    const { temperature, topK, topP, maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
+    const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
     const reply = await this.#http.post(
       '/generate',
       {
@@ -53,9 +54,7 @@ export class SglangEngine implements EngineClient {
         ...(this.versioned && weights !== null ? { lora_path: weights } : {}),
         sampling_params: {
           max_new_tokens: maxNewTokens,
-          temperature,
-          top_p: topP,
-          top_k: topK > 0 ? topK : -1,
+          ...samplingFields(sampling),
           sampling_seed: seed,
           stop_token_ids: stopTokenIds,
           ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),

@@ -1,9 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { GenerationEngine } from '../../generation/engine.ts';
+import { type EngineOptions, GenerationEngine } from '../../generation/engine.ts';
 import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import { compileGrammar } from '../../generation/grammar.ts';
-import type { Decode } from '../../generation/stop-strings.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
@@ -25,6 +24,9 @@ import type {
   WorkerSetup,
   WorkerTask,
 } from './protocol.ts';
+
+/** So long do watched tokens wait for more, but for the first of a response: to report one costs more than to sample it. */
+const WATCH_INTERVAL_MS = 10;
 
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
@@ -50,6 +52,9 @@ class PolicyWorker {
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
   #sampled: NumberedToken[] = [];
+  /** Whether the tokens in `#sampled` are to be reported at once. */
+  #urgent = false;
+  #reportedAt = 0;
   #held = false;
   #running = false;
   #closing = false;
@@ -81,7 +86,7 @@ class PolicyWorker {
       trained: this.#weights,
       lossScaled: setup.precision === 'float16',
       grammars,
-      decode: TOKENIZER_FILE in setup.files ? decoderOf(setup.files) : undefined,
+      ...(TOKENIZER_FILE in setup.files ? codecOf(setup.files) : {}),
     };
     this.#engine = new GenerationEngine(options);
     this.#engine.version = setup.version;
@@ -114,7 +119,12 @@ class PolicyWorker {
 
   #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
-    const watch = (token: StreamedToken) => this.#sampled.push({ id, token });
+    let first = true;
+    const watch = (token: StreamedToken) => {
+      this.#urgent ||= first;
+      first = false;
+      this.#sampled.push({ id, token });
+    };
     try {
       this.#engine.submit(
         request,
@@ -135,11 +145,11 @@ class PolicyWorker {
         if (next !== undefined) await this.#perform(next.id, next.task);
         else if (this.#engine.busy && !this.#held) await this.#tick();
         else break;
-        this.#report();
+        this.#report(false);
         // A tick need not give way to the event loop: messages come in here.
         await nextTurn();
       }
-      this.#report();
+      this.#report(true);
     } finally {
       this.#running = false;
     }
@@ -232,11 +242,17 @@ class PolicyWorker {
     blockSquares(sum, start, end, this.#squares);
   }
 
-  #report(): void {
-    if (this.#finished.length === 0 && this.#sampled.length === 0) return;
+  /** @param now tokens that could wait are reported, too */
+  #report(now: boolean): void {
+    if (this.#finished.length === 0) {
+      if (this.#sampled.length === 0) return;
+      if (!now && !this.#urgent && performance.now() - this.#reportedAt < WATCH_INTERVAL_MS) return;
+    }
     this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
     this.#finished = [];
     this.#sampled = [];
+    this.#urgent = false;
+    this.#reportedAt = performance.now();
   }
 
   #post(message: FromWorker): void {
@@ -244,13 +260,14 @@ class PolicyWorker {
   }
 }
 
-/** Decodes by the tokenizer in these files, which is read when the first response asks for it. */
-function decoderOf(files: WorkerSetup['files']): Decode {
-  let tokenizer: Tokenizer | null = null;
-  return ids => {
-    tokenizer ??= tokenizerFromFiles(files, "the policy's files");
-    return tokenizer.decode(ids);
+/** Encodes and decodes by the tokenizer in these files, which is read when the first request asks for it. */
+function codecOf(files: WorkerSetup['files']): Pick<EngineOptions, 'encode' | 'decode'> {
+  let read: Tokenizer | null = null;
+  const tokenizer = () => {
+    read ??= tokenizerFromFiles(files, "the policy's files");
+    return read;
   };
+  return { encode: text => tokenizer().encode(text), decode: ids => tokenizer().decode(ids) };
 }
 
 if (parentPort === null) throw new Error('worker.ts runs as a worker thread of LocalPolicy, not by itself');

@@ -9,9 +9,7 @@ export function endpointAgent(endpoint: Pick<Completions, 'complete' | 'primes'>
         messages: messages(),
         prime,
         maxTokens: sampling.maxNewTokens,
-        temperature: sampling.temperature,
-        topP: sampling.topP,
-        topK: sampling.topK,
+        sampling,
         seed,
         stopStrings: sampling.stopStrings ?? [],
       });

@@ -72,6 +72,12 @@ function commonOptions(
       temperature: request.temperature ?? 1,
       topK: Math.max(0, top_k ?? 0),
       topP: request.top_p ?? 1,
+      minP: request.min_p ?? 0,
+      repetitionPenalty: request.repetition_penalty ?? 1,
+      presencePenalty: request.presence_penalty ?? 0,
+      frequencyPenalty: request.frequency_penalty ?? 0,
+      logitBias: biasOf(request, model),
+      badWords: request.bad_words ?? [],
       maxNewTokens,
       stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
       ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
@@ -82,6 +88,17 @@ function commonOptions(
     includeStop: request.include_stop_str_in_output === true,
     skipSpecial: request.skip_special_tokens ?? true,
   };
+}
+
+/** @throws ApiError 400 for a token that the model does not have */
+function biasOf(
+  { logit_bias }: ChatRequest | CompletionRequest,
+  { vocabularySize }: LanguageModel,
+): Readonly<Record<string, number>> {
+  const bias = logit_bias ?? {};
+  const unknown = Object.keys(bias).find(id => Number(id) >= vocabularySize);
+  if (unknown === undefined) return bias;
+  throw badRequest(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`, 'logit_bias');
 }
 
 function grammarOf(

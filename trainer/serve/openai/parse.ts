@@ -41,9 +41,6 @@ function refuseEffects(body: JsonObject): void {
     if (value === undefined || value === null || value === neutral) continue;
     throw badRequest(`${name} is not supported: leave it out or give ${JSON.stringify(neutral)}`, name);
   }
-  if (body.logit_bias && Object.keys(body.logit_bias).length > 0) {
-    throw badRequest('logit_bias is not supported: leave it out', 'logit_bias');
-  }
 }
 
 function refuseDepth(body: object): void {

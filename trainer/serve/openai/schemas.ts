@@ -4,27 +4,39 @@ import Type, { type Static } from 'typebox';
 export const MOST_CHOICES = 128;
 const MOST_STOPS = 16;
 const MOST_STOP_TOKENS = 256;
+const MOST_BAD_WORDS = 256;
+const MOST_BIASES = 4096;
 const MOST_PROMPTS = 1024;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
 const closed = { additionalProperties: false };
 const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
+const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
 const AnyObject = Type.Record(Type.String(), Type.Unknown());
-const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
+export const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
 
-/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
-const COMMON = {
-  /** Absent: the model that the server was started with. */
-  model: orNull(Type.String({ minLength: 1 })),
-  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
-  stream: orNull(Type.Boolean()),
-  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+/** How a response is sampled, and what ends it. */
+export const SAMPLING_FIELDS = {
   temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
   top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
   /** 0 and −1 turn it off. */
   top_k: orNull(Type.Integer({ minimum: -1 })),
+  min_p: orNull(Type.Number({ minimum: 0, maximum: 1 })),
+  repetition_penalty: orNull(Type.Number({ exclusiveMinimum: 0 })),
+  presence_penalty: orNull(Penalty),
+  frequency_penalty: orNull(Penalty),
+  /** By token id. */
+  logit_bias: orNull(
+    Type.Record(Type.String({ pattern: '^[0-9]{1,9}$' }), Type.Number({ minimum: -100, maximum: 100 }), {
+      ...closed,
+      maxProperties: MOST_BIASES,
+    }),
+  ),
+  bad_words: orNull(
+    Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_STOP }), { maxItems: MOST_BAD_WORDS }),
+  ),
   seed: orNull(Type.Integer({ minimum: -GREATEST_SEED, maximum: GREATEST_SEED })),
   stop: orNull(
     Type.Union([
@@ -33,6 +45,35 @@ const COMMON = {
     ]),
   ),
   stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_STOP_TOKENS })),
+};
+
+/** Automaton over token ids that a response follows, see `trainer/generation/grammar.ts`. */
+export const TOKEN_GRAMMAR = orNull(
+  Type.Object(
+    {
+      start: Type.Integer({ minimum: 0 }),
+      states: Type.Array(
+        Type.Object(
+          {
+            tokens: Type.Array(Type.Integer({ minimum: 0 })),
+            next: Type.Array(Type.Integer({ minimum: 0 })),
+          },
+          closed,
+        ),
+      ),
+    },
+    closed,
+  ),
+);
+
+/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
+const COMMON = {
+  /** Absent: the model that the server was started with. */
+  model: orNull(Type.String({ minLength: 1 })),
+  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
+  stream: orNull(Type.Boolean()),
+  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+  ...SAMPLING_FIELDS,
   ignore_eos: orNull(Type.Boolean()),
   include_stop_str_in_output: orNull(Type.Boolean()),
   skip_special_tokens: orNull(Type.Boolean()),
@@ -43,30 +84,7 @@ const COMMON = {
       closed,
     ),
   ),
-  /** Automaton over token ids that the response follows, see `trainer/generation/grammar.ts`. */
-  token_grammar: orNull(
-    Type.Object(
-      {
-        start: Type.Integer({ minimum: 0 }),
-        states: Type.Array(
-          Type.Object(
-            {
-              tokens: Type.Array(Type.Integer({ minimum: 0 })),
-              next: Type.Array(Type.Integer({ minimum: 0 })),
-            },
-            closed,
-          ),
-        ),
-      },
-      closed,
-    ),
-  ),
-  // Fields with an effect that nothing here has: only their neutral value is taken.
-  frequency_penalty: orNull(Type.Number()),
-  presence_penalty: orNull(Type.Number()),
-  repetition_penalty: orNull(Type.Number()),
-  min_p: orNull(Type.Number()),
-  logit_bias: orNull(AnyObject),
+  token_grammar: TOKEN_GRAMMAR,
   // Fields without an effect here.
   user: orNull(Type.String()),
   safety_identifier: orNull(Type.String()),
@@ -93,10 +111,6 @@ export const WITHOUT_EFFECT: readonly string[] = [
 
 /** Fields whose effect this server does not have, with the value that asks for none. */
 export const NEUTRAL: Readonly<Record<string, unknown>> = {
-  frequency_penalty: 0,
-  presence_penalty: 0,
-  repetition_penalty: 1,
-  min_p: 0,
   best_of: 1,
   suffix: '',
 };

@@ -1,6 +1,6 @@
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
-import { baseFolder } from '../../config/derived.ts';
+import { baseFolder, validationTags } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Generator } from '../../generation/generator.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
@@ -159,13 +159,8 @@ export function agentRollouts(
 ): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
-      const { temperature, topK, topP, seed, signal } = options;
-      const collecting = context.collector.collect(groups, {
-        agent,
-        sampling: { temperature, topK, topP },
-        samplingSeed: seed,
-        signal,
-      });
+      const { sampling, seed, signal } = options;
+      const collecting = context.collector.collect(groups, { agent, sampling, samplingSeed: seed, signal });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
       for (const { plan, error } of collection.dropped) {
         note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
@@ -195,7 +190,7 @@ async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs: numb
 }
 
 function namedTags(settings: RunSettings): Tag[] {
-  const names = new Set([...settings.train_tags, ...(settings.validation.tags ?? [])]);
+  const names = new Set([...settings.train_tags, ...validationTags(settings)]);
   return [...names].map(name => {
     const tag = settings.tags[name];
     return {

@@ -3,7 +3,8 @@ import type { SamplingDistribution } from '../../generation/generation.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
 
-export interface PlayOptions extends SamplingDistribution {
+export interface PlayOptions {
+  readonly sampling: SamplingDistribution;
   /** Seeds the draws; the levels follow the groups' own seeds. */
   readonly seed: number;
   readonly signal: AbortSignal;

@@ -49,7 +49,7 @@ export class PlannedSource implements EpisodeSource {
       recorded: recordsTrajectories(this.#settings, step) ? rollout.env_groups : 0,
     });
     const played = await this.#rollouts.play(groups, {
-      ...samplingDistribution(rollout),
+      sampling: samplingDistribution(rollout),
       seed: mixSeed(seed, PURPOSE.rollout, step),
       signal: this.#signal,
     });

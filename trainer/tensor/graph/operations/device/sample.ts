@@ -2,24 +2,27 @@ import type { TensorBuilder } from '../../builder.ts';
 import { describe, GraphError, sameShape, type Tensor } from '../../tensor.ts';
 import { expectFloat, type Operation } from '../operation.ts';
 
-/** Numbers a row is sampled by: 1 / temperature, top-k (0: off), top-p (1: off), and one uniform in [0, 1); below 0 takes the largest. */
-export const SAMPLE_SETTINGS = 4;
+/**
+ * Numbers a row is sampled by: 1 / temperature, top-k (0: off), top-p (1: off), one uniform in [0, 1) (below 0 takes the
+ * largest), and min-p (0: off).
+ */
+export const SAMPLE_SETTINGS = 5;
 /** Numbers a row gives: the token (−1 where a number that counts is NaN), its weight, the sum of the weights that it was sampled from. */
 export const SAMPLE_RESULTS = 3;
 
 /**
  * Adds the sample of a token of each row of logits [rows, width], for runtimes with memory of their own: [rows, 3] with token,
  * weight and sum of weights.
- * @param settings [rows, 4]: 1 / temperature, top-k, top-p, a uniform number (below 0: greedy)
+ * @param settings [rows, {@link SAMPLE_SETTINGS}]
  */
 export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tensor {
   return g.apply('sample', [logits, settings]);
 }
 
 /**
- * Samples a token of each row: logits [rows, width], settings float32 [rows, 4] → [rows, 3]. Weights are
+ * Samples a token of each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are
  * exp((logit − largest) · settings[0]); top-k keeps the largest, the first of equals, and top-p of those the fewest whose
- * weights reach that share. The token is the one in whose part of the kept weights, side by side, the uniform number falls.
+ * weights reach that share, and min-p those of at least that share of the largest. The token is the one in whose part of the kept weights, side by side, the uniform number falls.
  * Without gradient.
  */
 export const sampleOperation: Operation = {
@@ -46,7 +49,7 @@ export const sampleOperation: Operation = {
   },
 };
 
-function sampleRow(logits: Float64Array, [scale, topK, topP, uniform]: Float64Array): number[] {
+function sampleRow(logits: Float64Array, [scale, topK, topP, uniform, minP]: Float64Array): number[] {
   if (logits.some(Number.isNaN)) return [-1, 0, 1];
   const largest = logits.reduce((most, x) => Math.max(most, x), -Infinity);
   if (uniform < 0) return [logits.indexOf(largest), 1, 1];
@@ -54,12 +57,13 @@ function sampleRow(logits: Float64Array, [scale, topK, topP, uniform]: Float64Ar
   const ranked = Array.from(weights, (_, token) => token).sort((a, b) => weights[b] - weights[a] || a - b);
   const candidates = topK > 0 ? ranked.slice(0, topK) : ranked;
   const target = topP * candidates.reduce((sum, token) => sum + weights[token], 0);
-  let mass = 0;
+  let reached = 0;
   const kept = candidates.filter((token, rank) => {
-    if (topP < 1 && rank > 0 && mass >= target) return false;
-    mass += weights[token];
-    return true;
+    if (topP < 1 && rank > 0 && reached >= target) return false;
+    reached += weights[token];
+    return weights[token] >= minP;
   });
+  const mass = kept.reduce((sum, token) => sum + weights[token], 0);
   let rest = uniform * mass;
   let sampled = kept[0];
   for (const token of kept.sort((a, b) => a - b)) {

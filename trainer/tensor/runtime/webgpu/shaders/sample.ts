@@ -155,6 +155,7 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_inde
   let most = u32(settings[own + 1u]);
   let share = settings[own + 2u];
   let uniform_number = settings[own + 3u];
+  let least_share = settings[own + 4u];
   let best = largest(thread, start);
   if (best == u.width || uniform_number < 0.0) {
     if (thread == 0u) {
@@ -192,6 +193,12 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_inde
       equals = u32(clamp(needed, 1.0, f32(available)));
       edge = least;
     }
+  }
+  // The largest weight is 1: weights below the least share are cut.
+  let least_bits = bitcast<u32>(least_share);
+  if (least_bits > edge) {
+    edge = least_bits - 1u;
+    equals = 0u;
   }
   if (thread == 0u) { place = Place(0u, u.width, 0u, -1.0, 0.0); }
   loop {

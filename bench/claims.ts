@@ -1,0 +1,141 @@
+/**
+ * Reproduces the claims about learning: `npm run bench:claims -- --claim 1 --seeds 0,1,2`. Trains run after run, each in a separate
+ * process; the same command goes on where it was stopped or killed, and leaves alone what is done. After each run it writes
+ * docs/results/<claim>.md, its data and its pictures from what there is. Hours on two cores: claim 1 takes 80 minutes a seed.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { latestCheckpoint } from '../trainer/training/checkpoint.ts';
+import { runFolderAt } from '../trainer/training/run-folder.ts';
+import { CLAIMS, type Claim, type ClaimRun } from './claims/claims.ts';
+import { type ClaimOutcome, claimFolder, readOutcome, runName } from './claims/outcomes.ts';
+import { claimFigures, claimPage } from './claims/report.ts';
+import { ServerProcess } from './server-process.ts';
+
+const ROOT = resolve(import.meta.dirname, '..');
+
+const { values: flags, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    claim: { type: 'string', multiple: true },
+    seeds: { type: 'string', default: '0,1,2' },
+    /** Share of iterations and time of each run: a rehearsal. */
+    scale: { type: 'string', default: '1' },
+    runs: { type: 'string', default: 'runs' },
+    /** Where pages, data and pictures go. */
+    out: { type: 'string', default: ROOT },
+    'dry-run': { type: 'boolean', default: false },
+  },
+});
+
+const scale = Number(flags.scale);
+if (!(scale > 0 && scale <= 1)) throw new RangeError(`--scale is above 0 and at most 1, got ${flags.scale}`);
+const seeds = flags.seeds.split(',').map(text => {
+  const seed = Number(text);
+  if (!Number.isInteger(seed) || seed < 0 || text.trim() === '')
+    throw new RangeError(`--seeds are whole numbers from 0 with commas between them, got ${flags.seeds}`);
+  return seed;
+});
+const claims = (flags.claim ?? CLAIMS.map(({ number }) => String(number))).map(text => {
+  const claim = CLAIMS.find(({ number, name }) => text === String(number) || text === name);
+  if (claim) return claim;
+  throw new RangeError(
+    `--claim ${text}: there are ${CLAIMS.map(({ number, name }) => `${number} (${name})`).join(', ')}`,
+  );
+});
+
+/** Overrides of a run, with its seed and folder, and shorter where rehearsed. */
+function overridesOf({ overrides }: ClaimRun, seed: number, folder: string): string[] {
+  return [...overrides, ...positionals, `seed=${seed}`].map(text => {
+    const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
+    const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
+    return length ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}` : filled;
+  });
+}
+
+/** Command and arguments of a run: from its beginning, or from where it is. */
+function argumentsOf(run: ClaimRun, seed: number, folder: string, server: string): string[] {
+  const name = runName(run.variant, seed);
+  const path = join(folder, name);
+  const servers = `servers=${JSON.stringify([{ url: server }])}`;
+  if (existsSync(runFolderAt(path).config)) return ['train', '--resume', path, servers, '--quiet'];
+  const place = [`run.folder=${folder}`, `run.name=${name}`, servers];
+  const command = run.warmStart ? 'sft' : 'train';
+  return [command, run.config, ...overridesOf(run, seed, folder), ...place, '--quiet'];
+}
+
+function isDone(run: ClaimRun, seed: number, folder: string): boolean {
+  const path = join(folder, runName(run.variant, seed));
+  if (run.warmStart) return latestCheckpoint(runFolderAt(path)) !== undefined;
+  return readOutcome(path, run.variant, seed) !== undefined;
+}
+
+function trainer(args: readonly string[]): Promise<number | null> {
+  return new Promise((done, reject) => {
+    const child = spawn(process.execPath, [join(ROOT, 'trainer/main.ts'), ...args], {
+      cwd: ROOT,
+      stdio: 'inherit',
+    });
+    child.once('error', reject);
+    child.once('exit', done);
+  });
+}
+
+/** Writes page, data and pictures of what is done. */
+function write(claim: Claim, folder: string): void {
+  const outcomes = claim.runs.flatMap(run =>
+    seeds.flatMap((seed): ClaimOutcome[] => {
+      if (run.warmStart) return [];
+      const outcome = readOutcome(join(folder, runName(run.variant, seed)), run.variant, seed);
+      return outcome ? [outcome] : [];
+    }),
+  );
+  if (outcomes.length === 0) return;
+  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}`;
+  const files = new Map([
+    [
+      `docs/results/data/claim-${claim.name}.json`,
+      `${JSON.stringify({ title: claim.title, command, rows: outcomes }, null, 1)}\n`,
+    ],
+    [`docs/results/${claim.name}.md`, claimPage(claim, outcomes, command)],
+    ...claimFigures(claim, outcomes),
+  ]);
+  for (const [path, text] of files) {
+    const file = join(flags.out, path);
+    mkdirSync(join(file, '..'), { recursive: true });
+    writeFileSync(file, text);
+  }
+}
+
+const server = new ServerProcess([]);
+let failed = 0;
+try {
+  if (!flags['dry-run']) await server.start();
+  for (const claim of claims) {
+    const folder = claimFolder(resolve(flags.runs), claim.name);
+    mkdirSync(folder, { recursive: true });
+    for (const seed of seeds) {
+      for (const run of claim.runs) {
+        const name = runName(run.variant, seed);
+        const done = isDone(run, seed, folder);
+        const args = argumentsOf(run, seed, folder, server.origin);
+        console.log(
+          `claim ${claim.number}, ${name}: ${done ? 'done' : flags['dry-run'] ? args.join(' ') : 'begins'}`,
+        );
+        if (done || flags['dry-run']) continue;
+        const status = await trainer(args);
+        if (status !== 0) {
+          failed++;
+          console.error(`claim ${claim.number}, ${name}: ended with status ${status}`);
+        }
+        write(claim, folder);
+      }
+    }
+    if (!flags['dry-run']) write(claim, folder);
+  }
+} finally {
+  if (!flags['dry-run']) await server.end('SIGTERM');
+}
+process.exitCode = failed === 0 ? 0 : 1;

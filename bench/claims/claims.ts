@@ -1,0 +1,197 @@
+/** One training run of a claim. */
+export interface ClaimRun {
+  /** What runs that differ only by their seed have in common: a row of the table. */
+  readonly variant: string;
+  readonly config: string;
+  /** `{seed}` stands for the run's seed and `{folder}` for the folder of the claim's runs. */
+  readonly overrides: readonly string[];
+  /** Only its warm start, for other runs to begin with. */
+  readonly warmStart?: boolean;
+}
+
+/** A claim about what is learned, the runs that show it and what they are compared with. */
+export interface Claim {
+  readonly number: number;
+  /** Name of its page and data under docs/results. */
+  readonly name: string;
+  readonly title: string;
+  /** Paragraphs above the table. */
+  readonly text: readonly string[];
+  readonly runs: readonly ClaimRun[];
+  /** Pairs of variants that are compared seed by seed: without and with. */
+  readonly pairs: readonly (readonly [without: string, with_: string])[];
+  /** What is known from elsewhere, in rows next to the table's. */
+  readonly references: readonly {
+    readonly name: string;
+    readonly success: string;
+    readonly source: string;
+  }[];
+}
+
+const MINUTE = 60;
+
+/** Runs of one length: `{steps}` iterations or the time, whichever ends first. */
+const within = (steps: number, minutes: number): string[] => [
+  `training.steps=${steps}`,
+  `training.max_seconds=${minutes * MINUTE}`,
+];
+
+const EVERY_SEED_ONE_TEST = 'seeds.validation=123';
+
+const HEADLINE: Claim = {
+  number: 1,
+  name: 'headline',
+  title: 'Success within a fixed time',
+  text: [
+    'Small policies from random weights on two cores. Success is sampled, on levels whose layout never occurs in training, not even turned or mirrored; next to it levels of the training’s kind and harder ones. Time includes warm start and validations.',
+  ],
+  runs: [
+    {
+      variant: 'FrozenLake, PPO',
+      config: 'configs/frozenlake-ppo.yaml',
+      overrides: [EVERY_SEED_ONE_TEST, ...within(200, 5)],
+    },
+    {
+      variant: 'Sokoban, warm start and PPO',
+      config: 'configs/sokoban-nano.yaml',
+      overrides: [EVERY_SEED_ONE_TEST, ...within(1100, 30)],
+    },
+    {
+      variant: 'Sokoban, PPO alone',
+      config: 'configs/sokoban-constrained.yaml',
+      overrides: [EVERY_SEED_ONE_TEST, ...within(1500, 45)],
+    },
+  ],
+  pairs: [],
+  references: [
+    { name: 'FrozenLake, random player', success: '25 %', source: 'ten moves, `evaluate --policy random`' },
+    {
+      name: 'FrozenLake, best player',
+      success: '94 %',
+      source: 'value iteration under the cap of ten moves',
+    },
+    {
+      name: 'FrozenLake, PyTorch, PPO',
+      success: '67 %',
+      source: 'the same size, one seed, 1.9 minutes, prototype in fp32',
+    },
+    {
+      name: 'Sokoban, PyTorch, warm start and PPO',
+      success: '89 % (85 to 86 on rooms never seen)',
+      source: 'the same size, one seed, 12.1 minutes, prototype in fp32',
+    },
+    {
+      name: 'Sokoban, PyTorch, PPO alone',
+      success: '79 %',
+      source: 'three layers, one seed, 12.2 minutes, prototype in fp32',
+    },
+    { name: 'Sokoban, best player', success: '100 %', source: 'search' },
+  ],
+};
+
+const WARM: ClaimRun = {
+  variant: 'warm',
+  config: 'configs/sokoban-nano.yaml',
+  overrides: [],
+  warmStart: true,
+};
+
+const FROM_WARM = [
+  'policy.init={folder}/warm-seed-{seed}/checkpoints/step-000000/policy',
+  'warm_start=null',
+  EVERY_SEED_ONE_TEST,
+  'rollout.env_groups=32',
+  'rollout.group_size=8',
+];
+
+const FILTER = [
+  'algorithm.filter.strategy=top_p',
+  'algorithm.filter.value=0.9',
+  'algorithm.filter.include_zero=false',
+];
+const NO_FILTER = ['algorithm.filter.strategy=none', 'algorithm.filter.include_zero=true'];
+const CRITIC_FREE = ['optimizer.learning_rate=2e-4', 'loss.entropy_coefficient=0.001'];
+
+function filtered(
+  variant: string,
+  overrides: readonly string[],
+  filter: readonly string[],
+  none = NO_FILTER,
+): ClaimRun[] {
+  const run = { config: 'configs/sokoban-nano.yaml' };
+  const length = within(400, 15);
+  return [
+    { ...run, variant, overrides: [...overrides, ...FROM_WARM, ...none, ...length] },
+    { ...run, variant: `${variant}, filter`, overrides: [...overrides, ...FROM_WARM, ...filter, ...length] },
+  ];
+}
+
+const FILTERS: Claim = {
+  number: 4,
+  name: 'filter-gains',
+  title: 'What the rollout filter gains',
+  text: [
+    'Sokoban 6 × 6 with one box from the same warm starts, 32 groups of 8 an iteration, each algorithm with and without its filter to the end of training. Compared after equal iterations and after equal time: a filter saves updates, so that its iterations are shorter.',
+    'StarPO-S keeps a quarter of the groups; DAPO drops groups without spread and collects again; the others keep groups up to 90 % of the spread.',
+  ],
+  runs: [
+    WARM,
+    ...filtered('PPO', ['recipe=starpo'], FILTER),
+    ...filtered('GRPO', ['recipe=grpo', ...CRITIC_FREE], FILTER),
+    ...filtered('DAPO', ['recipe=dapo', ...CRITIC_FREE], [], [...NO_FILTER, 'algorithm.filter.fill=delete']),
+    ...filtered('StarPO-S', ['recipe=starpo_s'], []),
+  ],
+  pairs: ['PPO', 'GRPO', 'DAPO', 'StarPO-S'].map(name => [name, `${name}, filter`] as const),
+  references: [],
+};
+
+const TWO_BOXES = [
+  'train_tags=[SokobanTwoBoxesTrain]',
+  'validation.tags=[SokobanTwoBoxes]',
+  'validation.sets={}',
+];
+
+const CONTEXTS: Claim = {
+  number: 5,
+  name: 'context-and-credit',
+  title: 'Context modes, and credit by turns',
+  text: [
+    'Sokoban 6 × 6 with two boxes, up to ten moves in five turns, from the same warm starts. Token-level generalized advantage estimation against the bi-level one, and the policy’s context: the whole episode, the last two turns, or the current turn alone.',
+  ],
+  runs: [
+    { ...WARM, overrides: TWO_BOXES },
+    ...(
+      [
+        ['full context, token-level GAE', ['recipe=starpo']],
+        ['full context, bi-level GAE', ['recipe=starpo_bi_level']],
+        [
+          'last two turns',
+          ['recipe=starpo', 'rollout.context_mode=limited_multi_turn', 'rollout.max_context_window=2'],
+        ],
+        [
+          'current turn alone',
+          ['recipe=starpo', 'rollout.context_mode=single_turn', 'rollout.max_context_window=1'],
+        ],
+      ] as const
+    ).map(([variant, own]) => ({
+      variant,
+      config: 'configs/sokoban-nano.yaml',
+      overrides: [
+        ...own,
+        ...TWO_BOXES,
+        'policy.init={folder}/warm-seed-{seed}/checkpoints/step-000000/policy',
+        'warm_start=null',
+        EVERY_SEED_ONE_TEST,
+        ...within(500, 15),
+      ],
+    })),
+  ],
+  pairs: [
+    ['full context, token-level GAE', 'full context, bi-level GAE'],
+    ['full context, token-level GAE', 'last two turns'],
+    ['full context, token-level GAE', 'current turn alone'],
+  ],
+  references: [],
+};
+
+export const CLAIMS: readonly Claim[] = [HEADLINE, FILTERS, CONTEXTS];

@@ -1,0 +1,77 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { latestCheckpoint } from '../../trainer/training/checkpoint.ts';
+import type { RunSummary } from '../../trainer/training/report.ts';
+import { runFolderAt } from '../../trainer/training/run-folder.ts';
+
+/** One validation of a run; shares from 0 to 1. */
+export interface ClaimPoint {
+  readonly step: number;
+  readonly seconds: number;
+  readonly success: number;
+  /** Of the further validation sets. */
+  readonly sets: { readonly [set: string]: number };
+}
+
+/** A run that is over, as the data file keeps it. */
+export interface ClaimOutcome {
+  readonly variant: string;
+  readonly seed: number;
+  readonly ended: string;
+  readonly episodes: number;
+  readonly seconds: number;
+  readonly points: readonly ClaimPoint[];
+}
+
+/** What a run's folder says; undefined until the run is over. */
+export function readOutcome(folder: string, variant: string, seed: number): ClaimOutcome | undefined {
+  const run = runFolderAt(folder);
+  if (!existsSync(run.summary)) return undefined;
+  const summary = JSON.parse(readFileSync(run.summary, 'utf8')) as RunSummary;
+  const checkpoint = latestCheckpoint(run);
+  if (summary.ended === 'stopped' || !checkpoint) return undefined;
+  return {
+    variant,
+    seed,
+    ended: summary.ended,
+    episodes: summary.episodes,
+    seconds: summary.seconds,
+    points: checkpoint.state.validations.map(({ step, seconds, metrics }) => ({
+      step,
+      seconds,
+      success: metrics['val-env/success'],
+      sets: Object.fromEntries(
+        Object.entries(metrics).flatMap(([name, value]) => {
+          const set = /^val-env\/([^/]+)\/success$/.exec(name)?.[1];
+          return set !== undefined && `val-env/${set}/return` in metrics ? [[set, value]] : [];
+        }),
+      ),
+    })),
+  };
+}
+
+/** Name of a run's folder. */
+export function runName(variant: string, seed: number): string {
+  return `${variant.toLowerCase().replace(/[^a-z0-9]+/g, '-')}-seed-${seed}`;
+}
+
+/** Folder of a claim's runs. */
+export function claimFolder(runs: string, name: string): string {
+  return join(runs, `claim-${name}`);
+}
+
+/** Success after so many seconds, between two validations on the line between them; undefined before the first and after the last. */
+export function successAt(
+  points: readonly ClaimPoint[],
+  at: number,
+  of: (point: ClaimPoint) => number,
+): number | undefined {
+  const next = points.findIndex(point => of(point) >= at);
+  if (next === -1) return undefined;
+  const after = points[next];
+  if (of(after) === at) return after.success;
+  if (next === 0) return undefined;
+  const before = points[next - 1];
+  const share = (at - of(before)) / (of(after) - of(before));
+  return before.success + share * (after.success - before.success);
+}

@@ -1,0 +1,166 @@
+import { curvePlot, type PlotCurve } from '../../docs/generator/plot.ts';
+import { pairedBootstrap } from '../../trainer/algorithms/paired-bootstrap.ts';
+import { mean, unbiasedStd } from '../../trainer/algorithms/statistics.ts';
+import type { Claim } from './claims.ts';
+import { type ClaimOutcome, type ClaimPoint, successAt } from './outcomes.ts';
+
+/** 97.5 % quantiles of Student's t by degrees of freedom from 1. */
+const T_975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+const T_MANY = 1.96;
+const MINUTE = 60;
+
+const percent = (share: number) => (100 * share).toFixed(1);
+const byStep = ({ step }: ClaimPoint) => step;
+const bySeconds = ({ seconds }: ClaimPoint) => seconds;
+
+/** Mean with Student's 95 % interval, in percent. */
+export function shownMean(values: readonly number[]): string {
+  if (values.length === 0) return '';
+  if (values.length === 1) return `${percent(values[0])} %`;
+  const half = ((T_975[values.length - 2] ?? T_MANY) * unbiasedStd(values)) / Math.sqrt(values.length);
+  const [low, high] = [Math.max(0, mean(values) - half), Math.min(1, mean(values) + half)];
+  return `${percent(mean(values))} % (${percent(low)} to ${percent(high)})`;
+}
+
+/** The page of a claim: tables over the seeds, in Markdown. */
+export function claimPage(claim: Claim, outcomes: readonly ClaimOutcome[], command: string): string {
+  const variants = [...new Set(outcomes.map(({ variant }) => variant))];
+  const sets = [...new Set(outcomes.flatMap(({ points }) => Object.keys(points.at(-1)?.sets ?? {})))];
+  const seeds = [...new Set(outcomes.map(({ seed }) => seed))];
+  const rows = variants.map(variant => {
+    const own = outcomes.filter(outcome => outcome.variant === variant);
+    const last = own.flatMap(({ points }) => points.at(-1) ?? []);
+    const cells = [
+      variant,
+      shownMean(own.flatMap(({ points }) => points[0]?.success ?? [])),
+      shownMean(last.map(({ success }) => success)),
+      ...sets.map(set => shownMean(last.flatMap(point => point.sets[set] ?? []))),
+      own.map(({ points }) => percent(points.at(-1)?.success ?? 0)).join(', '),
+      String(Math.round(mean(last.map(byStep)))),
+      mean(own.map(({ seconds }) => seconds / MINUTE)).toFixed(1),
+    ];
+    return `| ${cells.join(' | ')} |`;
+  });
+  const head = ['variant', 'before', 'after', ...sets, 'each seed', 'iterations', 'minutes'];
+  return [
+    `# ${claim.title}`,
+    '',
+    `_Reference._ Written by \`${command}\` from [its data](./data/claim-${claim.name}.json).`,
+    '',
+    ...claim.text.flatMap(paragraph => [...wrapped(paragraph), '']),
+    `Success over ${seeds.length} seeds (${seeds.join(', ')}): mean and Student’s 95 % interval.`,
+    '',
+    `| ${head.join(' | ')} |`,
+    `|${head.map(() => ' --- |').join('')}`,
+    ...rows,
+    '',
+    ...pairTable(claim, outcomes),
+    ...referenceTable(claim),
+    ...commands(claim),
+    `![${claim.title}, by iteration](../pictures/claim-${claim.name}-iterations.svg)`,
+    '',
+    `![${claim.title}, by minute](../pictures/claim-${claim.name}-minutes.svg)`,
+    '',
+  ].join('\n');
+}
+
+function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[] {
+  const rows = pairs.flatMap(([without, with_]) => {
+    const of = (variant: string, seed: number) =>
+      outcomes.find(outcome => outcome.variant === variant && outcome.seed === seed);
+    const both = [...new Set(outcomes.map(({ seed }) => seed))].flatMap(seed => {
+      const [a, b] = [of(without, seed), of(with_, seed)];
+      return a && b && a.points.length > 0 && b.points.length > 0 ? [{ a, b }] : [];
+    });
+    if (both.length === 0) return [];
+    const compared = [
+      ['equal iterations', byStep],
+      ['equal time', bySeconds],
+    ] as const;
+    return compared.map(([name, unit]) => {
+      const values = both.map(({ a, b }) => {
+        const end = Math.min(unit(a.points.at(-1)!), unit(b.points.at(-1)!));
+        return [successAt(a.points, end, unit) ?? 0, successAt(b.points, end, unit) ?? 0] as const;
+      });
+      const { difference, low, high, p } = pairedBootstrap(
+        values.map(([a]) => a),
+        values.map(([, b]) => b),
+      );
+      return `| ${with_} − ${without} | ${name} | ${percent(difference)} | ${percent(low)} to ${percent(high)} | ${p.toFixed(3)} |`;
+    });
+  });
+  if (rows.length === 0) return [];
+  return [
+    'Differences in points, seed by seed: bootstrap over the seeds and the p-value of the sign-flip test, which with three',
+    'seeds is 0.25 at least.',
+    '',
+    '| difference | after | points | 95 % interval | p |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+    '',
+  ];
+}
+
+function referenceTable({ references }: Claim): string[] {
+  if (references.length === 0) return [];
+  return [
+    'For comparison:',
+    '',
+    '| who | success | how |',
+    '| --- | --- | --- |',
+    ...references.map(({ name, success, source }) => `| ${name} | ${success} | ${source} |`),
+    '',
+  ];
+}
+
+function commands({ runs }: Claim): string[] {
+  return [
+    'Each run, with the seed for `{seed}` and the folder of the runs for `{folder}`:',
+    '',
+    '```sh',
+    ...runs.map(
+      ({ config, overrides, warmStart }) =>
+        `npm run trainer -- ${warmStart ? 'sft' : 'train'} ${[config, ...overrides.map(quoted), 'seed={seed}'].join(' ')}`,
+    ),
+    '```',
+    '',
+  ];
+}
+
+const quoted = (text: string) => (/^[\w.=/:{},-]+$/.test(text) && !/[{},]/.test(text) ? text : `'${text}'`);
+
+/** Mean success of each variant over its seeds: by iteration, and by minute. */
+export function claimFigures(claim: Claim, outcomes: readonly ClaimOutcome[]): ReadonlyMap<string, string> {
+  const figure = (unit: (point: ClaimPoint) => number, name: string) =>
+    curvePlot(claim.title, meanCurves(outcomes, unit), name);
+  return new Map([
+    [`docs/pictures/claim-${claim.name}-iterations.svg`, figure(byStep, 'iteration')],
+    [`docs/pictures/claim-${claim.name}-minutes.svg`, figure(({ seconds }) => seconds / MINUTE, 'minute')],
+  ]);
+}
+
+/** Up to where all seeds of a variant have validations. */
+function meanCurves(outcomes: readonly ClaimOutcome[], unit: (point: ClaimPoint) => number): PlotCurve[] {
+  return [...new Set(outcomes.map(({ variant }) => variant))].flatMap(name => {
+    const own = outcomes.filter(({ variant, points }) => variant === name && points.length > 0);
+    if (own.length === 0) return [];
+    const points = own[0].points.flatMap((point): [number, number][] => {
+      const values = own.map(one => successAt(one.points, unit(point), unit));
+      return values.every(value => value !== undefined) ? [[unit(point), 100 * mean(values)]] : [];
+    });
+    return points.length > 0 ? [{ name, points }] : [];
+  });
+}
+
+/** A paragraph as lines of at most 120 columns. */
+function wrapped(text: string): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > 120) {
+      lines.push(line);
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+}

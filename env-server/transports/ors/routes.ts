@@ -1,0 +1,194 @@
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import type { Json } from '../../../shared/json.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import type { EnvironmentList, SessionDetail } from '../../operations/schemas.ts';
+import { Problem } from '../../problems.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
+import { operate } from '../operate.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+import { sendJsonText } from '../replies/send.ts';
+import { event, sendEvents, sendResult } from './events.ts';
+import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionNameOf } from './requests.ts';
+import { type OrsSession, OrsSessions } from './sessions.ts';
+import { countTasks, splitsOf, taskAt, tasksOf } from './tasks.ts';
+import { callTool, promptBlocks, toolList } from './tool-calls.ts';
+
+/** Clients drop the path of their base URL, so the routes are also at the root. */
+const PREFIXES = ['', '/compat/ors'];
+/** The environment of a path: none, an id with `%2F` for its slash, or with the slash. */
+const ENVIRONMENTS = ['', '/:name(^.+-v\\d+$)', '/:namespace/:name(^.+-v\\d+$)'];
+const ENVIRONMENTS_PER_PAGE = 1000;
+const HTTP_UNAVAILABLE = 503;
+
+/** `/list_environments`, `/create_session`, `/{env}/call` and so on: the HTTP interface of the Open Reward Standard. */
+export async function addOrsRoutes(
+  app: FastifyInstance,
+  dispatcher: Dispatcher,
+  problemHandler: ProblemHandler,
+): Promise<void> {
+  const transport = new OrsTransport(dispatcher, problemHandler);
+  await app.register(async scope => {
+    takeEmptyBodies(scope);
+    for (const prefix of PREFIXES) {
+      const add: AddRoute = (method, url, handler) =>
+        scope.route({ method, url: `${prefix}${url}`, handler: async (...given) => handler(...given) });
+      transport.addServerRoutes(add);
+      for (const environment of ENVIRONMENTS) {
+        transport.addEnvironmentRoutes((method, url, handler) =>
+          add(method, `${environment}${url}`, handler),
+        );
+      }
+    }
+  });
+}
+
+/** The Python clients give a request without a body a type of content. */
+function takeEmptyBodies(scope: FastifyInstance): void {
+  const parseAs = 'buffer';
+  scope.addContentTypeParser('application/octet-stream', { parseAs }, (_request, body, done) => {
+    if (body.length === 0) done(null, undefined);
+    else
+      done(
+        new Problem('unsupported_media_type', 'the body must be JSON: send content-type: application/json'),
+      );
+  });
+}
+
+type Handler = (request: FastifyRequest, reply: FastifyReply) => FastifyReply | Promise<FastifyReply>;
+type AddRoute = (method: 'GET' | 'POST', url: string, handler: Handler) => void;
+
+class OrsTransport {
+  readonly #dispatcher: Dispatcher;
+  readonly #problemHandler: ProblemHandler;
+  readonly #sessions: OrsSessions;
+
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
+    this.#dispatcher = dispatcher;
+    this.#problemHandler = problemHandler;
+    this.#sessions = new OrsSessions(dispatcher, problemHandler);
+  }
+
+  /** Routes that no environment belongs to: the life of an episode. */
+  addServerRoutes(add: AddRoute): void {
+    add('GET', '/health', (_request, reply) => {
+      const { draining } = this.#dispatcher.services.sessions;
+      if (draining) reply.code(HTTP_UNAVAILABLE);
+      return sendJson(reply, { status: draining ? 'draining' : 'ok' });
+    });
+    add('GET', '/list_environments', async (request, reply) =>
+      sendJson(reply, await this.#environments(request)),
+    );
+    add('POST', '/create_session', (_request, reply) => {
+      const sid = randomUUID();
+      return sendEvents(reply, event('task_id', sid), event('end', JSON.stringify({ sid })));
+    });
+    add('POST', '/create', (request, reply) => this.#create(request, reply));
+    add('POST', '/ping', async (request, reply) => {
+      const session = await this.#sessions.get(request.principal, sessionNameOf(request));
+      await this.#sessions.touch(request.principal, session);
+      return sendJson(reply, { status: 'ok' });
+    });
+    for (const route of ['/delete', '/delete_session']) {
+      add('POST', route, async (request, reply) => {
+        const sid = sessionNameOf(request);
+        await this.#sessions.close(request.principal, sid);
+        return sendJson(reply, { sid });
+      });
+    }
+  }
+
+  addEnvironmentRoutes(add: AddRoute): void {
+    add('GET', '/tools', (request, reply) => sendJson(reply, toolList(this.#variant(request))));
+    add('GET', '/splits', (request, reply) => sendJson(reply, [...splitsOf(this.#variant(request))]));
+    add('POST', '/tasks', (request, reply) => {
+      const { split } = readBody('tasks', request);
+      return sendJson(reply, {
+        tasks: tasksOf(this.#variant(request), split),
+        env_name: envNameOf(request),
+      });
+    });
+    add('POST', '/num_tasks', (request, reply) => {
+      const { split } = readBody('tasks', request);
+      return sendJson(reply, { num_tasks: countTasks(this.#variant(request), split) });
+    });
+    add('POST', '/task', (request, reply) => {
+      const { split, index } = readBody('task', request);
+      return sendJson(reply, { task: taskAt(this.#variant(request), split, index) });
+    });
+    add('POST', '/task_range', (request, reply) => {
+      const { split, start, stop } = readBody('task_range', request);
+      const tasks = tasksOf(this.#variant(request), split, start ?? undefined, stop ?? undefined);
+      return sendJson(reply, { tasks });
+    });
+    add('GET', '/prompt', async (request, reply) => {
+      const session = await this.#session(request);
+      const { id, variant } = session;
+      const now = await operate<SessionDetail>(this.#dispatcher, request.principal, 'get', {
+        session_id: id,
+      });
+      return sendJson(reply, promptBlocks(variant, now));
+    });
+    add('GET', '/task_tools', async (request, reply) =>
+      sendJson(reply, toolList((await this.#session(request)).variant)),
+    );
+    add('POST', '/call', async (request, reply) => {
+      const { name, input, task_id: given } = readBody('call', request);
+      const session = await this.#session(request);
+      const id = given ?? randomUUID();
+      return sendResult(reply, id, callTool(session, name, input as { [key: string]: Json }, id), {
+        problemHandler: this.#problemHandler,
+        deliver: send => this.#dispatcher.services.sessions.deliver(send),
+      });
+    });
+  }
+
+  async #create(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const { env_name: named, task_spec: spec, split, index } = readBody('create', request);
+    const hasIndex = split != null && index != null;
+    if ((spec != null) === hasIndex || (split == null) !== (index == null)) {
+      throw new Problem('invalid_request', 'create: give either task_spec, or both split and index');
+    }
+    const envId = named ?? envNameOf(request);
+    const task = spec ? plainTask(spec) : taskAt(this.#variantOf(envId), split!, index!);
+    const sid = sessionNameOf(request);
+    await this.#sessions.open(request.principal, sid, envId, task);
+    return sendJson(reply, { sid });
+  }
+
+  async #environments(request: FastifyRequest): Promise<string[]> {
+    const names: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Static<typeof EnvironmentList> = await operate(
+        this.#dispatcher,
+        request.principal,
+        'list_environments',
+        { limit: ENVIRONMENTS_PER_PAGE, ...(cursor !== null && { cursor }) },
+      );
+      names.push(...page.environments.map(({ env_id: id }) => id));
+      cursor = page.next_cursor;
+    } while (cursor !== null);
+    const first = defaultEnvName(request);
+    return first !== undefined && names.includes(first)
+      ? [first, ...names.filter(name => name !== first)]
+      : names;
+  }
+
+  #session(request: FastifyRequest): Promise<OrsSession> {
+    return this.#sessions.get(request.principal, sessionNameOf(request), envNameOfPath(request));
+  }
+
+  #variant(request: FastifyRequest): Variant {
+    return this.#variantOf(envNameOf(request));
+  }
+
+  #variantOf(envId: string): Variant {
+    return this.#dispatcher.services.catalog.variant(envId);
+  }
+}
+
+function sendJson(reply: FastifyReply, value: Json): FastifyReply {
+  return sendJsonText(reply, JSON.stringify(value));
+}

@@ -1,0 +1,135 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import type { Dispatcher } from '../../operations/dispatch/dispatcher.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { Session } from '../../operations/schemas.ts';
+import { Problem, type ProblemCode } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import { McpPlay, type McpSession } from '../mcp/play.ts';
+import { operate } from '../operate.ts';
+import type { ProblemHandler } from '../replies/problem-handler.ts';
+
+/** Names that are remembered; beyond, those used longest ago are looked up again. */
+const MAX_REMEMBERED = 10_000;
+const PREFIX = 'ors.';
+/** What opening answers under an id that has been used. */
+const USED = new Set<ProblemCode>([
+  'key_reused',
+  'request_key_expired',
+  'unknown_session',
+  'session_closed',
+  'session_expired',
+  'session_lost',
+]);
+
+/** A session under the id that its client uses. */
+export interface OrsSession extends McpSession {
+  readonly play: McpPlay;
+  readonly envId: string;
+}
+
+/**
+ * The sessions of clients by the ids that they send. An id is kept as the session's `group_id`, so that every worker
+ * process finds it, also after a restart; here it is only remembered.
+ */
+export class OrsSessions {
+  readonly #dispatcher: Dispatcher;
+  readonly #problemHandler: ProblemHandler;
+  readonly #known = new Map<string, OrsSession>();
+
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
+    this.#dispatcher = dispatcher;
+    this.#problemHandler = problemHandler;
+  }
+
+  /**
+   * Begins the episode of a task. The same request again finds what it began.
+   * @throws Problem `bad_request` where the id has an episode already
+   */
+  async open(principal: Principal, name: string, envId: string, task: JsonObject): Promise<OrsSession> {
+    const play = this.#play(principal, envId);
+    // Refuses an unknown environment with what it is.
+    play.variant();
+    const id = PREFIX + name;
+    try {
+      const { created } = await play.open({ ...task, group_id: id, request_key: id });
+      return this.#remember(principal, name, await this.#attach(play, envId, created.session_id));
+    } catch (error) {
+      const { code } = problemOf(error);
+      if (!USED.has(code)) throw error;
+      throw new Problem(
+        'bad_request',
+        `the session ${name} has had its episode: POST create_session for another`,
+      );
+    }
+  }
+
+  /**
+   * The session under an id.
+   * @param envId the environment that the request names
+   * @throws Problem `unknown_session`
+   */
+  async get(principal: Principal, name: string, envId?: string): Promise<OrsSession> {
+    const session = await this.find(principal, name);
+    if (!session) {
+      throw new Problem(
+        'unknown_session',
+        `no episode has begun under X-Session-ID ${name}: POST create first`,
+      );
+    }
+    if (envId === undefined || envId === session.envId) return session;
+    throw new Problem('unknown_session', `session ${name} plays ${session.envId}, not ${envId}`);
+  }
+
+  /** The session under an id, if there is one. */
+  async find(principal: Principal, name: string): Promise<OrsSession | undefined> {
+    const known = this.#known.get(keyOf(principal, name));
+    if (known) return this.#remember(principal, name, known);
+    const page = await this.#run<SessionsFound>(principal, 'list', { group_id: PREFIX + name, limit: 1 });
+    const [found] = page.sessions;
+    if (!found) return undefined;
+    const play = this.#play(principal, found.env_id);
+    return this.#remember(principal, name, await this.#attach(play, found.env_id, found.session_id));
+  }
+
+  /** Marks a session as used. */
+  async touch(principal: Principal, { id }: OrsSession): Promise<void> {
+    await this.#run(principal, 'valid_actions', { session_id: id });
+  }
+
+  /** Ends the session under an id; one that there is not is fine. */
+  async close(principal: Principal, name: string): Promise<void> {
+    const session = await this.find(principal, name);
+    if (!session) return;
+    this.#known.delete(keyOf(principal, name));
+    await session.play.close(session.id);
+  }
+
+  async #attach(play: McpPlay, envId: string, id: string): Promise<OrsSession> {
+    return { ...(await play.attach(id)), play, envId };
+  }
+
+  #play(principal: Principal, envId: string): McpPlay {
+    return new McpPlay(this.#dispatcher, this.#problemHandler, principal, envId);
+  }
+
+  #run<T>(principal: Principal, op: string, input: JsonObject) {
+    return operate<T>(this.#dispatcher, principal, op, input);
+  }
+
+  #remember(principal: Principal, name: string, session: OrsSession): OrsSession {
+    const key = keyOf(principal, name);
+    this.#known.delete(key);
+    this.#known.set(key, session);
+    if (this.#known.size > MAX_REMEMBERED) {
+      const [oldest] = this.#known.keys();
+      this.#known.delete(oldest);
+    }
+    return session;
+  }
+}
+
+interface SessionsFound {
+  readonly sessions: readonly Pick<Session, 'session_id' | 'env_id'>[];
+}
+
+const keyOf = (principal: Principal, name: string): string => JSON.stringify([principal.name, name]);

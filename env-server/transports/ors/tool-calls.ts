@@ -1,0 +1,115 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import { problemOf } from '../../operations/dispatch/problem-of.ts';
+import type { SessionDetail } from '../../operations/schemas.ts';
+import { PROBLEMS, type ProblemCode } from '../../problems.ts';
+import type { Variant } from '../../sessions/episodes/variant.ts';
+import type { ToolContent, ToolResult } from '../mcp/endpoint.ts';
+import { RpcError } from '../mcp/json-rpc.ts';
+import { contentOf } from '../mcp/results.ts';
+import { type Tool, toolsOf } from '../mcp/tools.ts';
+import type { OrsSession } from './sessions.ts';
+
+/** A task begins an episode and `/delete` ends it, so no tool does. */
+const NO_TOOLS = new Set(['reset', 'close_session']);
+const SERVER_ERROR = 500;
+const UNPROCESSABLE = 422;
+
+/** Text or a picture; clients read `detail`, so it is always there. */
+export type Block =
+  | { readonly type: 'text'; readonly text: string; readonly detail: null }
+  | { readonly type: 'image'; readonly data: string; readonly mimeType: string; readonly detail: null };
+
+/** What a call of a tool leads to: `RunToolOutput` of the standard. */
+export type CallOutput =
+  | { readonly ok: true; readonly output: ToolOutput }
+  | { readonly ok: false; readonly error: string };
+
+interface ToolOutput {
+  readonly blocks: readonly Block[];
+  /** Fields of a step at `/v1`, without what stands in the others. */
+  readonly metadata: JsonObject;
+  /** Null where nothing was done. */
+  readonly reward: number | null;
+  readonly finished: boolean;
+}
+
+/** The tools of an environment as its players see them: those of MCP that play. */
+export function toolList(variant: Variant): JsonObject {
+  const tools = [...toolsOf(variant, 'connection').values()].filter(isOffered);
+  return {
+    tools: tools.map(({ document: { name, description, inputSchema } }) => ({
+      name,
+      description,
+      input_schema: inputSchema,
+    })),
+  };
+}
+
+const isOffered = ({ common }: Tool): boolean => common === undefined || !NO_TOOLS.has(common);
+
+/**
+ * What a player is told first: the task, what the symbols mean, and the first observation.
+ * @param now how the session stands
+ */
+export function promptBlocks({ environment, config }: Variant, now: SessionDetail): Block[] {
+  const { instruction, legend = [] } = environment.describe(config);
+  const symbols = legend.map(({ symbol, meaning }) => `${symbol} ${meaning}`).join('; ');
+  const told = symbols === '' ? instruction : `${instruction}\nLegend: ${symbols}.`;
+  return [block({ type: 'text', text: told }), ...contentOf(now.observation).map(block)];
+}
+
+/**
+ * Calls a tool. What an agent can put right is an output with an error, as the standard has it.
+ * @param key under which an action is taken once, however often it is asked for
+ * @throws Problem for what the agent cannot change: no session, a limit, a fault
+ */
+export async function callTool(
+  { play, ...session }: OrsSession,
+  name: string,
+  input: JsonObject,
+  key: string,
+): Promise<CallOutput> {
+  const { common } = toolsOf(session.variant, 'connection').get(name) ?? {};
+  if (common !== undefined && NO_TOOLS.has(common)) return unknownTool(session.variant, name);
+  try {
+    return { ok: true, output: outputOf(await play.perform(session, name, input, key)) };
+  } catch (error) {
+    if (error instanceof RpcError) return unknownTool(session.variant, name);
+    const { status, code, message } = problemOf(error);
+    const isAgents = status === UNPROCESSABLE || code === 'episode_over' || code === 'unsupported';
+    if (!isAgents) throw error;
+    return { ok: false, error: message };
+  }
+}
+
+function unknownTool(variant: Variant, name: string): CallOutput {
+  const known = (toolList(variant).tools as { name: string }[]).map(tool => tool.name).join(', ');
+  return { ok: false, error: `'${name}' is not a valid tool; there are ${known}` };
+}
+
+function outputOf({ content, structuredContent }: ToolResult): ToolOutput {
+  const { observation: _shown, reward = null, ...metadata } = structuredContent;
+  const { terminated, truncated } = metadata;
+  return {
+    blocks: content.map(block),
+    metadata,
+    reward: reward as number | null,
+    finished: terminated === true || truncated === true,
+  };
+}
+
+function block(content: ToolContent): Block {
+  return { ...content, detail: null };
+}
+
+/** Errors after which nobody knows whether something was done. */
+const UNSURE = new Set<ProblemCode>(['internal', 'worker_unavailable', 'step_timeout']);
+
+/**
+ * Whether a client is told of an error by the status of its reply, upon which it may ask again. After a fault it must not:
+ * the action may have been carried out.
+ */
+export function isToldByStatus(error: unknown): boolean {
+  const { status, code } = problemOf(error);
+  return status < SERVER_ERROR || (PROBLEMS[code].retryable && !UNSURE.has(code));
+}
