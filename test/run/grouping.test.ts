@@ -9,11 +9,7 @@ t.test('a file that changes something of the whole process runs alone', async t 
     `t.${'setTimeout'}(60_000);`,
   ];
   for (const source of alone) t.notOk(canShareProcess(`import t from 'tap';\n\n${source}\n`), source);
-  t.ok(
-    canShareProcess(
-      "t.test('in a test', async t => {\n  t.setTimeout(60_000);\n});\n",
-    ),
-  );
+  t.ok(canShareProcess("t.test('in a test', async t => {\n  t.setTimeout(60_000);\n});\n"));
 });
 
 t.test('groups hold the files of one folder, about as many in each', async t => {
