@@ -49,6 +49,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     loadRunSettings(`${configs}${config}.yaml`, [
       `recipe=${name}`,
       ...(name === 'lora' ? ['policy.init=here'] : []),
+      ...(name === 'distillation' ? ['policy.reference=teacher'] : []),
     ]);
   for (const name of names) {
     const some = resolved('sokoban-nano', name);
@@ -99,6 +100,14 @@ t.test(
       /gives FrozenLake of train_tags no/,
     );
     t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
+    t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
+    t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
+    t.match(first('schedules.clip_low={begin: 9, end: 3}'), /schedules\.clip_low: ends at step 3, before/);
+    t.match(
+      first('schedules.kl_coefficient={to: 1}', 'algorithm.kl_in_reward.coefficient=1'),
+      /algorithm\.kl_in_reward: .* counts twice/,
+    );
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
     t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);

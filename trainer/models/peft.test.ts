@@ -13,6 +13,7 @@ t.test(
     t.same(adapter, {
       lora: { rank: 4, alpha: 8, rankStabilized: false, modules: [...LORA_MODULES] },
       base: 'shared/qwen2-tiny',
+      revision: null,
     });
     t.same(parsePeftConfig(peftConfigToJson(adapter)), adapter);
     const stabilized = parsePeftConfig({ ...golden, use_rslora: true, target_modules: ['v_proj', 'q_proj'] });

@@ -14,7 +14,6 @@ const INERT = [
   'megatron_core',
   'peft_version',
   'qalora_group_size', // with use_qalora only
-  'revision',
 ];
 const READ = [
   'peft_type',
@@ -25,6 +24,7 @@ const READ = [
   'target_modules',
   'bias',
   'init_lora_weights',
+  'revision',
 ];
 /** Ways to begin an adapter that leave the base as it is. */
 const PLAIN_STARTS: readonly Json[] = [true, false, 'gaussian', 'orthogonal'];
@@ -34,6 +34,8 @@ export interface PeftAdapter {
   readonly lora: LoraConfig;
   /** Where its base was when it was trained: a folder, or a name on a hub. */
   readonly base: string | null;
+  /** Branch, tag or commit of the base on a hub; null where none is named. */
+  readonly revision: string | null;
 }
 
 /**
@@ -70,15 +72,17 @@ export function parsePeftConfig(json: JsonObject): PeftAdapter {
       modules: modulesOf(json.target_modules),
     }),
     base: typeof json.base_model_name_or_path === 'string' ? json.base_model_name_or_path : null,
+    revision: typeof json.revision === 'string' ? json.revision : null,
   };
 }
 
 /** The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back. */
-export function peftConfigToJson({ lora, base }: PeftAdapter): JsonObject {
+export function peftConfigToJson({ lora, base, revision }: PeftAdapter): JsonObject {
   return {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
     base_model_name_or_path: base,
+    revision,
     r: lora.rank,
     lora_alpha: lora.alpha,
     use_rslora: lora.rankStabilized,
