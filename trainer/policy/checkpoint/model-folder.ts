@@ -7,6 +7,7 @@ import { hubSettings } from '../../hub/hub-settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
+import { withLora } from '../../models/peft.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
 import { isThere } from './files.ts';
@@ -61,15 +62,18 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
   const place = await findModel(folder, base);
   const config = await readConfig(place.base);
   if (place.adapter === null) return config;
-  return { ...config, lora: (await readAdapterConfig(place.adapter)).lora };
+  return withLora(config, (await readAdapterConfig(place.adapter)).lora);
 }
 
 /** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
 export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
   const found: DecoderConfig = adapted
-    ? { ...config, lora: (await readAdapterConfig(folder)).lora }
-    : await readModelConfig(folder);
+    ? withLora(config, (await readAdapterConfig(folder)).lora)
+    : {
+        ...(await readModelConfig(folder)),
+        ...(config.context === undefined ? {} : { context: config.context }),
+      };
   if (isDeepStrictEqual(found, config)) return;
   const keys = [...new Set([...Object.keys(found), ...Object.keys(config)])] as (keyof DecoderConfig)[];
   const different = keys.filter(key => !isDeepStrictEqual(found[key], config[key]));
