@@ -54,7 +54,7 @@ export class EnvironmentIntro {
       },
       reset,
     });
-    this.#bar.preset = request.preset;
+    this.#bar.preset = presetOf(request);
     this.#bar.seed = request.seed;
     this.describe(environment);
     fill(this.element, this.#about);
@@ -112,6 +112,11 @@ export class EnvironmentIntro {
     if (actions.length > 0) await episode.repeat(actions);
     return episode;
   }
+}
+
+/** A preset may also stand in the configuration, as in a run's settings. */
+function presetOf({ preset, config }: PlayRequest): string | undefined {
+  return preset ?? (typeof config?.preset === 'string' ? config.preset : undefined);
 }
 
 function setupOf({ preset, config = {}, wrappers = [], options = {}, format }: PlayRequest): PlaySetup {
