@@ -100,7 +100,7 @@ function write(claim: Claim, folder: string): void {
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}`;
+  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${positionals.map(text => ` ${text}`).join('')}`;
   const files = new Map([
     [
       `docs/results/data/claim-${claim.name}.json`,

@@ -87,7 +87,10 @@ program
 program
   .command('serve')
   .description("put a policy behind OpenAI's API: chat and text completions, streamed or not")
-  .argument('<target>', 'run, checkpoint or model folder, e.g. runs/quickstart-001')
+  .argument(
+    '<target>',
+    'run, checkpoint or model folder, e.g. runs/quickstart-001, or a model of a hub: organization/name',
+  )
   .option('--host <address>', 'address to listen on; any but loopback needs RAGEN_SERVE_TOKEN', '127.0.0.1')
   .option('--port <port>', 'port to listen on; 0 takes a free one', Number, 8000)
   .option('--name <name>', 'name of the model in requests (default: that of the folder)')
