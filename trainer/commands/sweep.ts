@@ -9,11 +9,11 @@ import { latestCheckpoint, type ValidationRecord } from '../training/checkpoint.
 import type { RunSummary } from '../training/report.ts';
 import { openRunFolder, runFolderAt } from '../training/run-folder.ts';
 import type { ChildProgram } from './child-process.ts';
-import { halvingRounds, survivors } from './halving.ts';
 import { withoutRevisions } from './hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
-import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
-import { type SweepOutcome, sweepReport } from './sweep-report.ts';
+import { halvingRounds, survivors } from './sweep/halving.ts';
+import { readSweep, type SweepPlan, type SweepRun } from './sweep/sweep-plan.ts';
+import { type SweepOutcome, sweepReport } from './sweep/sweep-report.ts';
 import { startTrainer } from './trainer-process.ts';
 
 export interface SweepOptions {

@@ -1,8 +1,8 @@
 import { basename, dirname, extname, resolve } from 'node:path';
 import Type, { type Static } from 'typebox';
-import { ConfigError, loadConfig } from '../../shared/config.ts';
-import type { Json } from '../../shared/json.ts';
-import { Random } from '../../shared/random.ts';
+import { ConfigError, loadConfig } from '../../../shared/config.ts';
+import type { Json } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
 

@@ -1,4 +1,4 @@
-import { mean } from '../algorithms/statistics.ts';
+import { mean } from '../../algorithms/statistics.ts';
 import type { Halving } from './sweep-plan.ts';
 
 /** Iterations at which runs are compared, ascending; the last round goes to the end and is not among them. */
