@@ -1,7 +1,7 @@
 import { blockBytes } from '../generation/cache/block-layout.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
 import { hasValueHead, needsReference } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -102,8 +102,4 @@ function sizesOfCritic(
 function keptByLayers({ layers, hiddenSize, intermediateSize }: DecoderConfig, recompute: boolean): number {
   const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * intermediateSize;
   return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
-}
-
-function countWeights(specs: readonly ParameterSpec[]): number {
-  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
 }

@@ -1,3 +1,4 @@
+import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import type { LoraConfig } from './lora.ts';
 
 export const ARCHITECTURES = ['qwen2', 'qwen3', 'llama'] as const;
@@ -45,6 +46,8 @@ export interface DecoderConfig {
   readonly padTokenId: number | null;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
+  /** How the linear weights next to adapters are stored; float32 when absent. Not part of `config.json`. */
+  readonly quantization?: Quantization;
 }
 
 export class ModelConfigError extends Error {

@@ -2,6 +2,7 @@ import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import type { DecoderConfig } from './config.ts';
 import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
+import { quantizedLinear } from './quantized.ts';
 import { collect, type SelectedPositions, type SequenceLayout, spread } from './sequence-layout.ts';
 
 /**
@@ -167,7 +168,11 @@ function linear(
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });
+  const { quantization } = config;
+  const product =
+    quantization === undefined
+      ? g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
+      : quantizedLinear(g, quantization, x, `${name}.weight`, outputs);
   const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
   const { lora } = config;
   if (!hasAdapter(lora, name)) return biased;

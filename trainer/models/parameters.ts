@@ -54,6 +54,11 @@ export function parameterSpecs(config: DecoderConfig, valueHead: boolean): Param
   return valueHead ? [...specs, ...valueHeadSpecs(config)] : specs;
 }
 
+/** Number of weights. */
+export function countWeights(specs: readonly ParameterSpec[]): number {
+  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+}
+
 /** Weights of the value head. */
 export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   return [

@@ -39,7 +39,9 @@ export interface ProgramChoiceOptions {
  */
 export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
   const { config, valueHead, runtime } = options;
-  const onProcessor = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments';
+  // Our kernels pack the weights anew in float32.
+  const small = config.hiddenSize <= KERNELS_HIDDEN_SIZE && config.quantization === undefined;
+  const onProcessor = small ? 'kernels' : 'segments';
   const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
   if (program === 'device') {
     if (runtime.memory === undefined) {
