@@ -7,7 +7,8 @@ import { type ImportGraph, importCircles, readImports } from './import-graph.tes
  */
 const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
-  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*'],
+  'shared/dashboard/compute': ['shared/dashboard/*'],
+  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*', 'shared/dashboard/compute'],
   'shared/dashboard/page': ['shared/json.ts', 'shared/web', 'shared/dashboard'],
   'env-server': ['env-server', 'shared', 'openapi/schema.d.ts'],
   'env-server/scheduling': [],

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { ModelConfigError } from './config.ts';
-import { LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
+import { type DecoderConfig, ModelConfigError } from './config.ts';
+import { hasAdapter, LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
+import { parameterSpecs } from './parameters.ts';
 
 /** Names of weights in PEFT's files begin with this. */
 export const PEFT_PREFIX = 'base_model.model.';
@@ -110,6 +111,29 @@ export function checkedLora(lora: LoraConfig): LoraConfig {
     throw new ModelConfigError(`target_modules is empty; choose of ${LORA_MODULES.join(', ')}`);
   }
   return { ...lora, modules };
+}
+
+/**
+ * A model's config with adapters on those of the named linear layers that it has. All of {@link LORA_MODULES} stand for all
+ * that it has.
+ * @throws ModelConfigError when the model lacks a linear layer that is named
+ */
+export function withLora(config: DecoderConfig, lora: LoraConfig): DecoderConfig {
+  const checked = checkedLora(lora);
+  const names = parameterSpecs(config, false).map(({ name }) => name.slice(0, -'.weight'.length));
+  const there = LORA_MODULES.filter(module =>
+    names.some(name => hasAdapter({ ...checked, modules: [module] }, name)),
+  );
+  const missing = checked.modules.find(module => !there.includes(module));
+  if (missing !== undefined && checked.modules.length < LORA_MODULES.length) {
+    throw new ModelConfigError(
+      `target_modules holds ${missing}, which models of type ${config.architecture} do not have; they have ${there.join(', ')}`,
+    );
+  }
+  return {
+    ...config,
+    lora: { ...checked, modules: checked.modules.filter(module => there.includes(module)) },
+  };
 }
 
 function modulesOf(value: Json | undefined): LoraModule[] {

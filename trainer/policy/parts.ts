@@ -12,7 +12,7 @@ import {
   parameterSpecs,
   trainedSpecs,
 } from '../models/parameters.ts';
-import { checkedLora } from '../models/peft.ts';
+import { withLora } from '../models/peft.ts';
 import { storedBytes, storedParameters } from '../models/quantized.ts';
 import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import {
@@ -137,8 +137,12 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   const { quantization } = options;
   const stored =
     quantization === undefined || state !== null ? whole : quantizedConfig(whole, quantization, place, kind);
-  const config = critic ? { ...stored, tiedEmbeddings: true } : stored;
-  const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
+  const maxSequenceLength = options.maxSequenceLength ?? stored.maxPositions;
+  const config: DecoderConfig = {
+    ...stored,
+    ...(critic ? { tiedEmbeddings: true } : {}),
+    ...(stored.rope.scaling.kind === 'longrope' ? { context: maxSequenceLength } : {}),
+  };
   if (maxSequenceLength > config.maxPositions) {
     throw new RangeError(
       `maxSequenceLength ${maxSequenceLength} is more than the model's ${config.maxPositions} positions`,
@@ -229,8 +233,9 @@ async function adaptedConfig(
   place: ModelFolders | null,
   asked: LoraConfig | undefined,
 ): Promise<DecoderConfig> {
-  const wanted = asked && checkedLora(asked);
-  const found = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  const wanted = asked && withLora(config, asked).lora;
+  const adapter = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  const found = adapter && withLora(config, adapter).lora;
   if (found && wanted && !isDeepStrictEqual(found, wanted)) {
     throw new RangeError(
       `${place!.adapter} holds an adapter of ${JSON.stringify(found)}, asked for is one of ${JSON.stringify(wanted)}`,

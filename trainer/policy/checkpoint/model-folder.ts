@@ -7,6 +7,7 @@ import { hubSettings } from '../../hub/hub-settings.ts';
 import { parseModelName } from '../../hub/model-name.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
+import { withLora } from '../../models/peft.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
 import { isThere } from './files.ts';
@@ -61,7 +62,7 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
   const place = await findModel(folder, base);
   const config = await readConfig(place.base);
   if (place.adapter === null) return config;
-  return { ...config, lora: (await readAdapterConfig(place.adapter)).lora };
+  return withLora(config, (await readAdapterConfig(place.adapter)).lora);
 }
 
 /** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
@@ -69,8 +70,11 @@ export async function assertSameModel(folder: string, config: DecoderConfig): Pr
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
   const { quantization: _quantization, ...wanted } = config;
   const found: DecoderConfig = adapted
-    ? { ...wanted, lora: (await readAdapterConfig(folder)).lora }
-    : await readModelConfig(folder);
+    ? withLora(wanted, (await readAdapterConfig(folder)).lora)
+    : {
+        ...(await readModelConfig(folder)),
+        ...(wanted.context === undefined ? {} : { context: wanted.context }),
+      };
   if (isDeepStrictEqual(found, wanted)) return;
   const keys = [...new Set([...Object.keys(found), ...Object.keys(wanted)])] as (keyof typeof wanted)[];
   const different = keys.filter(key => !isDeepStrictEqual(found[key], wanted[key]));

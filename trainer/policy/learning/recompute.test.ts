@@ -7,7 +7,7 @@ import { closing, config, largestDifference, play, policyWith, settingsWith } fr
 import { buildSequenceGraph } from './sequence-graph.ts';
 
 t.test('recomputed layers and smaller micro-batches leave an update what it is', async t => {
-  const model = { ...config, layers: 2, queryKeyNorm: true };
+  const model = { ...config, layers: 2, queryKeyNorm: 'head' as const };
   const usual = await closing(t, policyWith({ model }));
   const sequences = await play(usual, 4);
   const expected = await usual.update({ sequences }, settingsWith());

@@ -101,14 +101,13 @@ function tokenPredictions(
   { grammar, logitRows: atOnce }: { readonly grammar: CompiledGrammar | null; readonly logitRows: number },
 ): { readonly logProbs: Tensor; readonly entropies: Tensor } {
   const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
-  // The temperature divides the logits; on the hidden states it is the same and less to multiply.
-  const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
+  const inverseTemperature = g.input('inverseTemperature', 'float32', []);
   const states = grammar && flat('grammarStates');
   const table =
     grammar && g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
   const targets = flat('targets');
   const predictionsOf = (rows: (x: Tensor) => Tensor) => {
-    let logits = decoderLogits(g, config, rows(tempered));
+    let logits = decoderLogits(g, config, rows(hidden), inverseTemperature);
     if (table !== null) logits = g.add(logits, g.gather(table, rows(states!)));
     const distribution = g.logSoftmax(logits);
     const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));

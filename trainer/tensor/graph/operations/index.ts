@@ -1,3 +1,4 @@
+import { erf } from './activation/erf.ts';
 import { relu } from './activation/relu.ts';
 import { sigmoid } from './activation/sigmoid.ts';
 import { silu } from './activation/silu.ts';
@@ -63,6 +64,7 @@ const list = [
   sigmoid,
   silu,
   tanh,
+  erf,
   cos,
   sin,
   relu,
