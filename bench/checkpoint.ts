@@ -1,6 +1,6 @@
 /**
  * Takes a checkpoint through what a run does with it, once: loads it, generates a group, scores it and learns from it by
- * PPO, and prints the time of each and the most memory the process ever had.
+ * PPO, and prints the time and memory of each and the most memory the process ever had.
  *
  *     npm run make-checkpoint -- --shape qwen2.5-0.5b --out /tmp/half-billion
  *     npm run bench:checkpoint -- --model /tmp/half-billion --threads 2
@@ -153,6 +153,7 @@ async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): 
   const result = await work();
   const seconds = (performance.now() - start) / 1000;
   const rate = tokens === undefined ? '' : `, ${(tokens / seconds).toFixed(1)} tokens/s`;
-  console.log(`${what}: ${seconds.toFixed(1)} s${rate}`);
+  const resident = (process.memoryUsage.rss() / GIGABYTE).toFixed(2);
+  console.log(`${what}: ${seconds.toFixed(1)} s${rate}; ${resident} GB resident`);
   return result;
 }

@@ -6,7 +6,7 @@ import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';
-import { Workspace } from './workspace.ts';
+import { Workspace, workspaceOf } from './workspace.ts';
 
 /** Memory for intermediate values of all executables unless told otherwise. */
 const DEFAULT_WORKSPACE_BYTES = 2 ** 28;
@@ -32,13 +32,15 @@ export class OnnxRuntime implements Runtime {
   readonly description: string;
   readonly #options: OnnxRuntimeOptions;
   readonly #workspace: Workspace;
+  readonly #workspaceBytes: number;
   readonly #open = new Set<OnnxExecutable>();
 
   constructor(options: OnnxRuntimeOptions = {}) {
     this.#options = options;
     const { threads = 1 } = options;
     this.description = `ONNX Runtime on the processor, ${threads} thread${threads === 1 ? '' : 's'} a worker`;
-    this.#workspace = new Workspace(options.workspaceBytes ?? DEFAULT_WORKSPACE_BYTES);
+    this.#workspaceBytes = options.workspaceBytes ?? DEFAULT_WORKSPACE_BYTES;
+    this.#workspace = new Workspace(this.#workspaceBytes);
   }
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
@@ -65,6 +67,8 @@ export class OnnxRuntime implements Runtime {
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.
       enableMemPattern: false,
+      // An arena grows by doubling and keeps what it has: large values are better given back.
+      enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes,
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
       ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
