@@ -8,6 +8,8 @@ import type { ParameterInfo, ParameterStore } from '../tensor/runtime/parameter-
 import { LORA_MODULES } from './lora.ts';
 import type { ParameterSpec } from './parameters.ts';
 
+export { QUANTIZATIONS } from '../tensor/graph/operations/quantized/blockwise.ts';
+
 /** Names of the two parameters that stand for a quantized weight. */
 function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
   return { codes: `${weight}.codes`, scales: `${weight}.scales` };

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig } from '../../models/lora.ts';
-import { QUANTIZATIONS } from '../../tensor/graph/operations/quantized/blockwise.ts';
+import { QUANTIZATIONS } from '../../models/quantized.ts';
 import { aboveZero, flag, notNegative, orNull, positive, strict } from './schema.ts';
 
 /** Adapters that are learned next to a model instead of the model itself. */

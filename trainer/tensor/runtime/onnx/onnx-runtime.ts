@@ -67,8 +67,8 @@ export class OnnxRuntime implements Runtime {
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.
       enableMemPattern: false,
-      // An arena grows by doubling and keeps what it has: large values are better given back.
-      enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes,
+      // An arena grows by doubling and keeps what it has: large values and unpacked weights are better given back.
+      enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes && !unpacksWeights(graph),
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
       ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
@@ -77,4 +77,8 @@ export class OnnxRuntime implements Runtime {
       throw new RuntimeError(`ONNX Runtime refuses the graph: ${messageOf(cause)}`, { cause });
     });
   }
+}
+
+function unpacksWeights({ nodes }: Graph): boolean {
+  return nodes.some(({ operation }) => operation === 'quantizedMatmul');
 }
