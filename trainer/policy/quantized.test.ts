@@ -21,7 +21,7 @@ t.after(() => rm(folder, { recursive: true }));
 
 const lora: LoraConfig = { rank: 2, alpha: 4, rankStabilized: false, modules: LORA_MODULES };
 const base = join(folder, 'base');
-const sizes = { hiddenSize: 64, intermediateSize: 96, headDimension: 16 };
+const sizes = { hiddenSize: 64, intermediateSize: 96 };
 const model = { ...config, ...sizes };
 await (async () => {
   const policy = await policyWith({ model, seed: 11 });

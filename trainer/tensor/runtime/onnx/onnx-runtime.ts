@@ -1,5 +1,6 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
+import { WORKSPACE_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
 import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
@@ -7,9 +8,6 @@ import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';
 import { Workspace, workspaceOf } from './workspace.ts';
-
-/** Memory for intermediate values of all executables unless told otherwise. */
-const DEFAULT_WORKSPACE_BYTES = 2 ** 28;
 
 export interface OnnxRuntimeOptions {
   /** Threads a run may use, the calling one included; 1 when absent. */
@@ -39,7 +37,7 @@ export class OnnxRuntime implements Runtime {
     this.#options = options;
     const { threads = 1 } = options;
     this.description = `ONNX Runtime on the processor, ${threads} thread${threads === 1 ? '' : 's'} a worker`;
-    this.#workspaceBytes = options.workspaceBytes ?? DEFAULT_WORKSPACE_BYTES;
+    this.#workspaceBytes = options.workspaceBytes ?? WORKSPACE_BYTES;
     this.#workspace = new Workspace(this.#workspaceBytes);
   }
 
