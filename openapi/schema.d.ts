@@ -687,7 +687,7 @@ export interface components {
             format?: string;
         };
         /** @description A custom environment; `kind` says how it is made. */
-        Definition: components["schemas"]["TabularDefinition"] | components["schemas"]["ScriptDefinition"] | components["schemas"]["WebhookDefinition"] | components["schemas"]["RagenDefinition"] | components["schemas"]["OpenEnvDefinition"] | components["schemas"]["ComposedDefinition"];
+        Definition: components["schemas"]["TabularDefinition"] | components["schemas"]["ScriptDefinition"] | components["schemas"]["WebhookDefinition"] | components["schemas"]["RagenDefinition"] | components["schemas"]["OpenEnvDefinition"] | components["schemas"]["OrsDefinition"] | components["schemas"]["ComposedDefinition"];
         DescribeEnvironmentBody: {
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -844,7 +844,7 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"] | components["schemas"]["WatchFrame"] | components["schemas"]["UnwatchFrame"];
         GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
@@ -956,6 +956,10 @@ export interface components {
             /** @description `next_cursor` of the page before. */
             cursor?: string;
         };
+        NotWatching: {
+            /** @constant */
+            watching: false;
+        };
         /** @description Text; an object where the format is `structured`; a list of texts and pictures where it is `parts`. */
         Observation: string | components["schemas"]["ObservationPart"][] | {
             [key: string]: unknown;
@@ -1021,6 +1025,56 @@ export interface components {
             /**
              * @description The service keeps to a seed. Where false, a seed is refused.
              * @default false
+             */
+            seed?: boolean;
+        };
+        /** @description A service that speaks the Open Reward Standard. */
+        OrsDefinition: {
+            /** @constant */
+            kind: "remote";
+            /** @constant */
+            protocol: "ors";
+            /** @description http:// or https:// address of the service; its routes are found below it. */
+            url: string;
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
+            headers?: {
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
+            };
+            /**
+             * @description For one reset or step.
+             * @default 10000
+             */
+            timeout_ms?: number;
+            /** @description Its name there; left out for a service whose paths name none. */
+            env_name?: string;
+            /**
+             * @description Its tasks are played unless a session says otherwise; a seed chooses one.
+             * @default train
+             */
+            split?: string;
+            title?: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction?: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            /** @description Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`. */
+            action_tool?: string;
+            /** @description Argument of that tool that the text becomes. */
+            action_field?: string;
+            /** @description An action that the service takes. */
+            example_action: unknown;
+            /**
+             * @description The same task and calls give the same episode. Where false, a seed is refused.
+             * @default true
              */
             seed?: boolean;
         };
@@ -1324,7 +1378,7 @@ export interface components {
             id: string | number;
             /** @constant */
             ok: true;
-            result: components["schemas"]["Result"] | components["schemas"]["BatchResult"] | components["schemas"]["Pong"];
+            result: components["schemas"]["Result"] | components["schemas"]["BatchResult"] | components["schemas"]["Pong"] | components["schemas"]["Watching"] | components["schemas"]["NotWatching"];
         } | {
             /** @description The caller’s name for the frame. */
             id: string | number | null;
@@ -1465,6 +1519,36 @@ export interface components {
              * @description When the session expires unless it is used.
              */
             expires_at: string;
+        };
+        SessionCard: {
+            session_id: string;
+            env_id: string;
+            /** @description Shared by the members of a group. */
+            group_id: string | null;
+            /** @description Name of the token that opened it. */
+            client: string;
+            episode_id: string;
+            /** @description Effective seed; null where the environment draws nothing. */
+            seed: number | null;
+            step: number;
+            max_episode_steps: number;
+            /** @description Sum of the rewards of this episode so far. */
+            return: number;
+            terminated: boolean;
+            truncated: boolean;
+            /** @description An exception in the environment ended the episode. */
+            failed: boolean;
+            success: boolean;
+            /** @description The last one; a long one is cut. */
+            action?: unknown;
+            /** @description The observation as text; a long one is cut. */
+            text: string;
+            /** @description The state as plain JSON, unless it is large. */
+            structured?: unknown;
+            /** Format: date-time */
+            created_at: string;
+            /** @description How the session ended; null while it is open. */
+            ended: ("session_expired" | "session_closed" | "session_lost") | null;
         };
         SessionDetail: {
             session_id: string;
@@ -1732,6 +1816,14 @@ export interface components {
             truncated?: boolean;
             info: components["schemas"]["Info"];
         };
+        UnwatchFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "unwatch";
+        };
         ValidActions: {
             /** @description As a player writes them; empty after the end of the episode, null where the environment cannot list them. */
             valid_actions: string[] | null;
@@ -1751,6 +1843,26 @@ export interface components {
             op: "valid_actions";
             /** @description The session. */
             session_id: string;
+        };
+        WatchFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "watch";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id?: string;
+            group_id?: string;
+            client?: string;
+            /** @default 60 */
+            limit?: number;
+        };
+        /** @description Sessions as they stand. The first answer has all that are to be seen, later ones what changed. */
+        Watching: {
+            sessions: components["schemas"]["SessionCard"][];
+            /** @description Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before. */
+            order?: string[];
         };
         /** @description A service of yours that answers `POST {url}/reset|step|close`. */
         WebhookDefinition: {

@@ -172,7 +172,7 @@ class CreateBody(_CreateBodyRequired, total=False):
     count: int
     group_id: str
     ttl_s: float
-    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"]
+    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
 
 
 class _CreateItemRequired(TypedDict):
@@ -193,7 +193,7 @@ class CreateItem(_CreateItemRequired, total=False):
     count: int
     group_id: str
     ttl_s: float
-    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"]
+    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
     request_key: str
 
 
@@ -434,6 +434,34 @@ class ListItem(_ListItemRequired, total=False):
     cursor: str
 
 
+class NotWatching(TypedDict):
+    """NotWatching of the contract."""
+
+    watching: Literal[False]
+
+
+class ObservationPart1(TypedDict):
+    """ObservationPart1 of the contract."""
+
+    type: Literal["text"]
+    text: str
+
+
+class _ObservationPart2Required(TypedDict):
+    """Keys that ObservationPart2 always has."""
+
+    type: Literal["image"]
+    mime: str
+    data: str
+
+
+class ObservationPart2(_ObservationPart2Required, total=False):
+    """ObservationPart2 of the contract."""
+
+    width: int
+    height: int
+
+
 _OpenEnvDefinitionHeaders2Keywords = TypedDict("_OpenEnvDefinitionHeaders2Keywords", {"$env": "str"})
 
 
@@ -464,6 +492,40 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
     transport: Literal["websocket"] | Literal["http"]
     action_field: str
     observation_field: str
+    seed: bool
+
+
+_OrsDefinitionHeaders2Keywords = TypedDict("_OrsDefinitionHeaders2Keywords", {"$env": "str"})
+
+
+class OrsDefinitionHeaders2(_OrsDefinitionHeaders2Keywords):
+    """OrsDefinitionHeaders2 of the contract."""
+
+
+
+class _OrsDefinitionRequired(TypedDict):
+    """Keys that OrsDefinition always has."""
+
+    kind: Literal["remote"]
+    protocol: Literal["ors"]
+    url: str
+    example_action: Any
+
+
+class OrsDefinition(_OrsDefinitionRequired, total=False):
+    """A service that speaks the Open Reward Standard."""
+
+    headers: dict[str, str | OrsDefinitionHeaders2]
+    timeout_ms: int
+    env_name: str
+    split: str
+    title: str
+    description: str
+    tags: list[str]
+    instruction: str
+    max_episode_steps: int
+    action_tool: str
+    action_field: str
     seed: bool
 
 
@@ -621,6 +683,7 @@ class RenderItem(_RenderItemRequired, total=False):
     """RenderItem of the contract."""
 
     mode: Literal["text", "png", "structured"]
+    size: int
 
 
 class _RenderingRequired(TypedDict):
@@ -800,6 +863,36 @@ class Session(_SessionRequired, total=False):
 
     dynamics_seed: int
     level_id: str
+
+
+_SessionCardRequiredKeywords = TypedDict("_SessionCardRequiredKeywords", {"return": "float"})
+
+
+class _SessionCardRequired(_SessionCardRequiredKeywords):
+    """Keys that SessionCard always has."""
+
+    session_id: str
+    env_id: str
+    group_id: str | None
+    client: str
+    episode_id: str
+    seed: int | None
+    step: int
+    max_episode_steps: int
+    terminated: bool
+    truncated: bool
+    failed: bool
+    success: bool
+    text: str
+    created_at: str
+    ended: Literal["session_expired", "session_closed", "session_lost"] | None
+
+
+class SessionCard(_SessionCardRequired, total=False):
+    """SessionCard of the contract."""
+
+    action: Any
+    structured: Any
 
 
 class SessionDetailMemory(TypedDict):
@@ -1035,6 +1128,18 @@ class ValidActionsItem(TypedDict):
     session_id: str
 
 
+class _WatchingRequired(TypedDict):
+    """Keys that Watching always has."""
+
+    sessions: list[SessionCard]
+
+
+class Watching(_WatchingRequired, total=False):
+    """Sessions as they stand. The first answer has all that are to be seen, later ones what changed."""
+
+    order: list[str]
+
+
 _WebhookDefinitionHeaders2Keywords = TypedDict("_WebhookDefinitionHeaders2Keywords", {"$env": "str"})
 
 
@@ -1133,12 +1238,19 @@ Definition = Union[
     WebhookDefinition,
     RagenDefinition,
     OpenEnvDefinition,
+    OrsDefinition,
     ComposedDefinition,
 ]
 
 Observation = Union[
     str,
+    list[ObservationPart],
     dict[str, Any],
+]
+
+ObservationPart = Union[
+    ObservationPart1,
+    ObservationPart2,
 ]
 
 Result = Union[
