@@ -544,7 +544,7 @@ export interface components {
              * @default text
              * @enum {string}
              */
-            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
         };
         CreateFrame: {
             /** @description The caller’s name for the frame. */
@@ -589,7 +589,7 @@ export interface components {
              * @default text
              * @enum {string}
              */
-            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -632,7 +632,7 @@ export interface components {
              * @default text
              * @enum {string}
              */
-            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured";
+            observation_format?: "text" | "grid" | "coord" | "grid_coord" | "image" | "structured" | "parts";
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
         };
@@ -956,9 +956,25 @@ export interface components {
             /** @description `next_cursor` of the page before. */
             cursor?: string;
         };
-        /** @description Text, or an object where the format is `structured`. */
-        Observation: string | {
+        /** @description Text; an object where the format is `structured`; a list of texts and pictures where it is `parts`. */
+        Observation: string | components["schemas"]["ObservationPart"][] | {
             [key: string]: unknown;
+        };
+        ObservationPart: {
+            /** @constant */
+            type: "text";
+            text: string;
+        } | {
+            /** @constant */
+            type: "image";
+            /** @description Such as `image/png`. */
+            mime: string;
+            /** @description The file in base64. */
+            data: string;
+            /** @description In pixels. */
+            width?: number;
+            /** @description In pixels. */
+            height?: number;
         };
         /** @description A service that speaks the protocol of OpenEnv. */
         OpenEnvDefinition: {
@@ -1186,6 +1202,8 @@ export interface components {
             session_id: string;
             /** @enum {string} */
             mode?: "text" | "png" | "structured";
+            /** @description Pixels of the longer side of a picture; as it is painted when absent. */
+            size?: number;
         };
         RenderItem: {
             /** @constant */
@@ -1194,6 +1212,8 @@ export interface components {
             session_id: string;
             /** @enum {string} */
             mode?: "text" | "png" | "structured";
+            /** @description Pixels of the longer side of a picture; as it is painted when absent. */
+            size?: number;
         };
         /** @description One of the fields, as `mode` says. */
         Rendering: {
@@ -2056,6 +2076,8 @@ export interface operations {
         parameters: {
             query?: {
                 mode?: "text" | "png" | "structured";
+                /** @description Pixels of the longer side of a picture; as it is painted when absent. */
+                size?: number;
             };
             header?: never;
             path: {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** A file as browsers get it. */
@@ -32,6 +32,7 @@ export const LIBRARIES: ReadonlyMap<string, string> = new Map([
 ]);
 /** Where a library's module for browsers is not what Node would load. */
 const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
+const IMPORTED_SHEET = /^@import "(\.\/[\w/-]+\.css)";$/gm;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import of something by its name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([a-z][\w./-]*)\2/g;
@@ -90,11 +91,19 @@ async function makeAsset(path: string): Promise<Asset> {
       path,
     );
   } else {
-    const source = readFileSync(join(ROOT, path), 'utf8');
+    const source = sourceOf(path);
     body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
   }
   const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
   return { contentType, body, etag: `"${hash('sha256', body, 'base64url')}"` };
+}
+
+/** A file as it stands; a style sheet with the sheets that it imports, so that browsers ask once. */
+function sourceOf(path: string): string {
+  const source = readFileSync(join(ROOT, path), 'utf8');
+  return endingOf(path) === '.css'
+    ? source.replace(IMPORTED_SHEET, (_, name: string) => sourceOf(join(dirname(path), name)))
+    : source;
 }
 
 /** Code with the paths of libraries instead of their names. */

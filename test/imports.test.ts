@@ -7,7 +7,8 @@ import { type ImportGraph, importCircles, readImports } from './import-graph.tes
  */
 const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
-  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*'],
+  'shared/dashboard/compute': ['shared/dashboard/*'],
+  'shared/dashboard/reader': ['shared/json.ts', 'shared/dashboard/*', 'shared/dashboard/compute'],
   'shared/dashboard/page': ['shared/json.ts', 'shared/web', 'shared/dashboard'],
   'env-server': ['env-server', 'shared', 'openapi/schema.d.ts'],
   'env-server/scheduling': [],
@@ -60,6 +61,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/tensor/runtime/onnx': ['trainer/tensor/graph', 'trainer/tensor/runtime/*', 'shared'],
   'trainer/tensor/runtime/wasm': ['trainer/tensor/graph', 'trainer/tensor/runtime/*', 'shared'],
   'trainer/tensor/runtime/webgpu': ['trainer/tensor/graph', 'trainer/tensor/runtime/*', 'shared'],
+  'trainer/hub': ['shared'],
   'trainer/models': ['trainer/tensor', 'shared'],
   'trainer/generation': ['trainer/models', 'trainer/tensor', 'shared'],
   'trainer/data/sequences': [],
@@ -68,6 +70,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/algorithms',
     'trainer/data/sequences',
     'trainer/generation',
+    'trainer/hub',
     'trainer/models',
     'trainer/tensor',
     'shared',
@@ -114,7 +117,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'shared',
   ],
   'trainer/dashboard': ['shared'],
-  'trainer/tracking': ['trainer/config', 'trainer/rollout', 'shared'],
+  'trainer/tracking': ['trainer/config', 'trainer/hub', 'trainer/rollout', 'shared'],
   'trainer/data': [
     'trainer/algorithms',
     'trainer/config',

@@ -52,6 +52,8 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} warm_start.episodes=1000`)
   .requiredOption('--out <file>', 'file to write, e.g. demonstrations.jsonl')
   .option('--only-success', 'leave out episodes without success')
+  .option('--policy <folder>', 'a policy that plays instead, e.g. runs/a-001/checkpoints/step-000100/policy')
+  .option('--attempts <k>', 'episodes that the policy plays of each level', Number)
   .action(async (config: string, overrides: string[], options) => {
     process.exitCode = await demonstrations(config, overrides, options);
   });
@@ -85,7 +87,10 @@ program
 program
   .command('serve')
   .description("put a policy behind OpenAI's API: chat and text completions, streamed or not")
-  .argument('<target>', 'run, checkpoint or model folder, e.g. runs/quickstart-001')
+  .argument(
+    '<target>',
+    'run, checkpoint or model folder, e.g. runs/quickstart-001, or a model of a hub: organization/name',
+  )
   .option('--host <address>', 'address to listen on; any but loopback needs RAGEN_SERVE_TOKEN', '127.0.0.1')
   .option('--port <port>', 'port to listen on; 0 takes a free one', Number, 8000)
   .option('--name <name>', 'name of the model in requests (default: that of the folder)')

@@ -151,7 +151,7 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
       slots: numbers(Array.from({ length: batch }, (_, row) => row)),
       positions: numbers(Array(batch).fill(context - 1)),
     },
-    { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headSize) },
+    { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headSize), window: 0, softcap: 0 },
   );
   g.output('y', y);
   return {

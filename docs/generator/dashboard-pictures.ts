@@ -12,7 +12,7 @@ const LARGEST_WAIT_MS = 60_000;
 /** A view, what is there when it is ready, and how it is looked at. */
 const PICTURES = [
   { name: 'runs-overview', hash: '', ready: '.small-charts canvas', colorScheme: 'light', height: 1060 },
-  { name: 'runs-film', hash: '/film', ready: '.frame .board', colorScheme: 'dark', height: 760 },
+  { name: 'runs-replay', hash: '/replay', ready: '.frame .board', colorScheme: 'dark', height: 760 },
   { name: 'runs-episodes', hash: '/episodes', ready: '.member', colorScheme: 'light', height: 820 },
 ] as const;
 

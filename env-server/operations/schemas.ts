@@ -1,6 +1,8 @@
 import { type Static, type TProperties, type TSchema, Type } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../environments/core/drawing/scale.ts';
 import { PROBLEMS } from '../problems.ts';
+import type { SeenObservation } from '../sessions/episodes/episode.ts';
 
 /** Longest request key, group id and name a client may choose, in characters. */
 const NAME_LENGTH = 128;
@@ -59,7 +61,7 @@ export const TtlSeconds = Type.Number({
   description: 'Idle seconds after which the session expires; the server’s default when absent.',
 });
 export const GroupId = Type.String({ minLength: 1, maxLength: NAME_LENGTH });
-export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'image', 'structured'], {
+export const Format = Type.Enum(['text', 'grid', 'coord', 'grid_coord', 'image', 'structured', 'parts'], {
   type: 'string',
   default: 'text',
   description: 'Form of the observations, one of the environment’s `observation_formats`.',
@@ -78,10 +80,26 @@ export const Wrappers = Type.Array(WrapperChoice, {
   examples: [[{ name: 'time_limit', options: { max_steps: 20 } }]],
 });
 
-export const Observation = Type.Unsafe<string | { [key: string]: unknown }>(
-  Type.Union([Type.String(), Bag], {
+/** A piece of an observation: text, or a picture. */
+const Part = Type.Union(
+  [
+    closed({ type: Type.Literal('text'), text: Type.String() }),
+    closed({
+      type: Type.Literal('image'),
+      mime: Type.String({ description: 'Such as `image/png`.' }),
+      data: Type.String({ description: 'The file in base64.' }),
+      width: Type.Optional(Type.Integer({ description: 'In pixels.' })),
+      height: Type.Optional(Type.Integer({ description: 'In pixels.' })),
+    }),
+  ],
+  { title: 'ObservationPart' },
+);
+
+export const Observation = Type.Unsafe<SeenObservation>(
+  Type.Union([Type.String(), Type.Array(Part), Bag], {
     title: 'Observation',
-    description: 'Text, or an object where the format is `structured`.',
+    description:
+      'Text; an object where the format is `structured`; a list of texts and pictures where it is `parts`.',
   }),
 );
 export const Info = Type.Unsafe<{ [key: string]: unknown }>({
@@ -190,6 +208,12 @@ export type StepResult = Static<typeof StepResult>;
 export const Snapshot = Type.Object({ snapshot_id: Type.String() }, { title: 'Snapshot' });
 
 export const ClonedSessions = Type.Object({ sessions: Type.Array(Session) }, { title: 'ClonedSessions' });
+
+export const PictureSize = Type.Integer({
+  minimum: MIN_PICTURE_SIZE,
+  maximum: MAX_PICTURE_SIZE,
+  description: 'Pixels of the longer side of a picture; as it is painted when absent.',
+});
 
 export const RenderMode = Type.Enum(['text', 'png', 'structured'], { type: 'string' });
 

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
+import { isParts, type ObservationPart } from '../../shared/observation-parts.ts';
 import type { Space } from '../environments/core/space.ts';
 import {
   anyText,
@@ -55,6 +56,13 @@ export const history: Wrapper = {
       observe: ({ past, inner }, format) => {
         const now = environment.observe(inner, format);
         const before = past.map(turn => ({ ...turn, seen: environment.observe(turn.state, format) }));
+        if (isParts(now)) {
+          const earlier = before.flatMap(({ seen, action, reward }) => [
+            ...(seen as unknown as ObservationPart[]),
+            { type: 'text' as const, text: toldOf(writtenAction(environment, action), reward) },
+          ]);
+          return [...earlier, ...now] as unknown as Json;
+        }
         if (typeof now !== 'string') {
           const list = before.map(({ seen, action, reward }) => ({
             observation: seen,
@@ -65,14 +73,16 @@ export const history: Wrapper = {
         }
         if (before.length === 0) return now;
         const lines = before.map(
-          ({ seen, action, reward }) =>
-            `${seen}\nAction: ${writtenAction(environment, action)}\nReward: ${reward}`,
+          ({ seen, action, reward }) => `${seen}\n${toldOf(writtenAction(environment, action), reward)}`,
         );
         return [...lines, now].join('\n\n');
       },
     });
   },
 };
+
+/** What was done in a step, and what it paid. */
+const toldOf = (action: string, reward: number): string => `Action: ${action}\nReward: ${reward}`;
 
 /** Characters of a line with an action and one with a reward, the action itself aside. */
 const MAX_LINES_LENGTH = 64;

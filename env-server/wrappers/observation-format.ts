@@ -1,6 +1,10 @@
 import Type, { type Static } from 'typebox';
-import type { ObservationFormat } from '../environments/core/environment.ts';
-import { observationSpaces } from '../environments/core/spaces.ts';
+import type { Json } from '../../shared/json.ts';
+import { textOfParts } from '../../shared/observation-parts.ts';
+import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../environments/core/drawing/scale.ts';
+import type { AnyEnvironment, ObservationFormat } from '../environments/core/environment.ts';
+import { observedParts } from '../environments/core/parts.ts';
+import { list, observationSpaces, PART } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const FORMATS = [
@@ -9,6 +13,7 @@ const FORMATS = [
   'grid_coord',
   'image',
   'structured',
+  'parts',
 ] as const satisfies readonly ObservationFormat[];
 
 const optionsSchema = Type.Object(
@@ -17,8 +22,15 @@ const optionsSchema = Type.Object(
       FORMATS.map(format => Type.Literal(format)),
       {
         description:
-          'The form that observations take in place of text; structured is an object, image a PNG as data: URL.',
+          'The form that observations take in place of text: structured is an object, image a PNG as data: URL, parts a list of texts and pictures.',
       },
+    ),
+    size: Type.Optional(
+      Type.Integer({
+        minimum: MIN_PICTURE_SIZE,
+        maximum: MAX_PICTURE_SIZE,
+        description: 'Pixels of the longer side of pictures, in the forms image and parts.',
+      }),
     ),
   },
   { additionalProperties: false },
@@ -30,20 +42,36 @@ export const observationFormat: Wrapper = {
   title: 'Chooses the form of the observation.',
   optionsSchema,
   wrap(environment, options) {
-    const { format: chosen } = options as Options;
+    const { format: chosen, size } = options as Options;
     const { id, observationFormats } = environment.spec;
-    if (!observationFormats.includes(chosen)) {
+    if (chosen !== 'parts' && !observationFormats.includes(chosen)) {
       throw new UnfitWrapper(
         '/format',
-        `${id} has no ${chosen} form; it has ${observationFormats.join(', ')}`,
+        `${id} has no ${chosen} form; it has ${[...observationFormats, 'parts'].join(', ')}`,
       );
     }
+    if (size !== undefined && chosen !== 'parts' && chosen !== 'image') {
+      throw new UnfitWrapper('/size', `the ${chosen} form has no pictures; image and parts have`);
+    }
+    const observe = observerOf(environment, chosen, size);
     return altered(environment, {
       observationSpaces: config => {
         const spaces = observationSpaces(environment, config);
+        if (chosen === 'parts') return { ...spaces, text: list(PART) };
         return chosen === 'structured' ? { ...spaces, text: spaces.structured } : spaces;
       },
-      observe: (state, format) => environment.observe(state, format === 'text' ? chosen : format),
+      observe: (state, format) => (format === 'text' ? observe(state) : environment.observe(state, format)),
     });
   },
 };
+
+function observerOf(
+  environment: AnyEnvironment,
+  chosen: ObservationFormat,
+  size: number | undefined,
+): (state: Json) => Json {
+  if (chosen === 'parts') return state => observedParts(environment, state, size) as unknown as Json;
+  if (chosen !== 'image' || size === undefined) return state => environment.observe(state, chosen);
+  const seen = altered(environment, { observe: state => environment.observe(state, 'image') });
+  return state => textOfParts(observedParts(seen, state, size));
+}

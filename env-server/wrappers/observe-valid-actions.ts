@@ -1,5 +1,6 @@
 import Type from 'typebox';
-import type { JsonObject } from '../../shared/json.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { isParts } from '../../shared/observation-parts.ts';
 import type { Space } from '../environments/core/space.ts';
 import { anyText, dict, list, longerText, observationSpaces } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
@@ -21,7 +22,9 @@ export const observeValidActions: Wrapper = {
       observe: (state, format) => {
         const seen = environment.observe(state, format);
         const valid = validNow(state);
-        if (typeof seen === 'string') return `${seen}\nValid actions: ${valid.join(', ') || 'none'}`;
+        const told = `Valid actions: ${valid.join(', ') || 'none'}`;
+        if (isParts(seen)) return [...seen, { type: 'text', text: told }] as unknown as Json;
+        if (typeof seen === 'string') return `${seen}\n${told}`;
         return { ...(seen as JsonObject), valid_actions: valid };
       },
     });

@@ -1,14 +1,17 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { Assets } from '../assets.ts';
-import { LiveRun, LiveRuns } from './live.ts';
+import { LiveRuns } from './live.ts';
 import type { RunReader } from './reader/run-reader.ts';
 import type { SiteAddresses } from './site.ts';
 
 const PAGE = 'shared/dashboard/page';
+const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 const PREFIX = '/runs';
 const LONGEST_QUERY = 1000;
 const MAX_NAMES = 200;
+/** Rows of the table of runs that one reply has. */
+const MAX_RUN_ROWS = 500;
 
 /** What the pages about runs are made of. */
 export interface DashboardParts {
@@ -24,7 +27,7 @@ type Query = { readonly [key: string]: string | string[] | undefined };
  * @param app in whose scope the headers of pages are set
  */
 export function addDashboard(app: FastifyInstance, { reader, site }: DashboardParts): void {
-  const assets = new Assets([PAGE, LOOK]);
+  const assets = new Assets([PAGE, COMPUTE, LOOK]);
   app.get(PREFIX, (_request, reply) => reply.redirect('runs/'));
   for (const { url, pathOf } of [
     { url: `${PREFIX}/`, pathOf: () => `${PAGE}/page.html` },
@@ -50,11 +53,11 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
   }
   app.addHook('onListen', done => {
     // The first page is to come as quickly as the others.
-    void reader.runs(1);
+    void reader.runs({ limit: 1 });
     for (const path of assets.paths) void assets.find(path);
     done();
   });
-  const live = new LiveRuns();
+  const live = new LiveRuns(reader);
   app.addHook('preClose', done => {
     live.close();
     done();
@@ -65,7 +68,7 @@ export function addDashboard(app: FastifyInstance, { reader, site }: DashboardPa
     if (!run) return refuse(reply, 404, 'there is no such run');
     const from = Number(offset ?? 0);
     if (!Number.isSafeInteger(from) || from < 0) return refuse(reply, 400, 'offset is a number of bytes');
-    const stream = live.open(new LiveRun(run, reader, from));
+    const stream = live.open(run, from);
     if (!stream) return refuse(reply, 503, 'too many pages watch runs already');
     reply.headers({ 'content-type': 'text/event-stream', 'cache-control': 'no-store, no-transform' });
     reply.header('x-accel-buffering', 'no');
@@ -77,7 +80,12 @@ type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => 
 
 /** What each route answers; undefined for what is not there. */
 const READERS: { readonly [name: string]: Reader } = {
-  runs: (reader, { limit }) => reader.runs(limit === undefined ? undefined : count(limit)),
+  runs: (reader, { offset, limit, q }) =>
+    reader.runs({
+      offset: offset === undefined ? 0 : count(offset),
+      limit: Math.min(MAX_RUN_ROWS, limit === undefined ? MAX_RUN_ROWS : count(limit)),
+      q,
+    }),
   run: (reader, { id }) => reader.run(id),
   metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',').slice(0, MAX_NAMES)),
   groups: (reader, { id }) => reader.groups(id),

@@ -1,16 +1,18 @@
 import { validateConfig } from '../../shared/config.ts';
 import { readLogLevel } from '../../shared/log.ts';
-import { levelSeeds, splitGroups } from '../config/derived.ts';
+import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import { loadRunSettings } from '../config/load.ts';
 import { WarmStart } from '../config/sections/training.ts';
+import type { RunSettings } from '../config/settings.ts';
 import { demonstrate } from '../data/demonstrations.ts';
 import { episodeConversations } from '../data/transcript.ts';
-import { episodeReturn } from '../rollout/episode.ts';
+import { type Episode, episodeReturn } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { planGroups } from '../rollout/tag.ts';
+import { type GroupPlan, planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
-import { openProgress, shownShare } from '../tracking/progress.ts';
-import { openTextRunContext } from '../training/setup/run-context.ts';
+import { openProgress, type Progress, shownShare } from '../tracking/progress.ts';
+import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
+import { hasWeights, openPlayer } from './players.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface DemonstrationsOptions {
@@ -18,12 +20,16 @@ export interface DemonstrationsOptions {
   readonly out: string;
   /** Leaves out episodes without success. */
   readonly onlySuccess?: boolean;
+  /** Folder of a policy that plays instead of the reference policy. */
+  readonly policy?: string;
+  /** Episodes that a policy plays of each level; 1 unless given. */
+  readonly attempts?: number;
   readonly quiet?: boolean;
 }
 
 /**
- * The command `demonstrations`: lets the reference policy of a config's `warm_start` play, `optimal` where it has none, and
- * writes the conversations as JSON Lines for `warm_start.files`.
+ * The command `demonstrations`: lets the reference policy of a config's `warm_start` play, `optimal` where it has none, or a
+ * policy in a folder, as `rollout` samples, and writes the conversations as JSON Lines for `warm_start.files`.
  * @returns the exit status
  */
 export async function demonstrations(
@@ -32,23 +38,26 @@ export async function demonstrations(
   options: DemonstrationsOptions,
 ): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
-  const settings = loadRunSettings(config, overrides, 'play');
+  const { attempts = 1 } = options;
+  if (!Number.isInteger(attempts) || attempts < 1) {
+    throw new RangeError(`--attempts is a whole number from 1, got ${options.attempts}`);
+  }
+  if (attempts > 1 && options.policy === undefined) {
+    throw new RangeError('--attempts is for --policy: a reference policy would play the same again');
+  }
+  const settings = loadRunSettings(config, overrides, options.policy === undefined ? 'play' : 'train');
   const player = settings.warm_start ?? validateConfig({ policy: 'optimal' }, WarmStart);
   const stop = stopSignal(() => progress.note('stopping'));
-  const context = await openTextRunContext(settings, progress.warn, stop);
+  const plans = planGroups({
+    tags: splitGroups(settings.train_tags, player.episodes),
+    groupSize: attempts,
+    firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
+  });
+  const seed = mixSeed(settings.seed, PURPOSE.demonstrations);
+  const table = await openTable(settings, player, options.policy, progress, stop);
+  const { context } = table;
   try {
-    const plans = planGroups({
-      tags: splitGroups(settings.train_tags, player.episodes),
-      groupSize: 1,
-      firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
-    });
-    const { episodes } = await demonstrate(
-      context.collector,
-      plans,
-      { policy: player.policy, randomTurns: player.random_turns },
-      mixSeed(settings.seed, PURPOSE.demonstrations),
-      stop,
-    );
+    const episodes = await table.play(plans, seed);
     const { context_mode: mode, max_context_window: window } = settings.rollout;
     const kept = options.onlySuccess ? episodes.filter(({ success }) => success) : episodes;
     const lines = kept.flatMap(episode =>
@@ -66,10 +75,45 @@ export async function demonstrations(
     writeJsonLines(options.out, lines);
     const success = episodes.filter(episode => episode.success).length / episodes.length;
     console.log(
-      `${options.out}: ${lines.length} conversations of ${kept.length} episodes by ${player.policy}, success of all ${shownShare(success)}`,
+      `${options.out}: ${lines.length} conversations of ${kept.length} episodes by ${options.policy ?? player.policy}, success of all ${shownShare(success)}`,
     );
     return 0;
   } finally {
-    await context.close();
+    await table.close();
   }
+}
+
+/** Who demonstrates, and the environments. */
+interface Table {
+  readonly context: TextRunContext;
+  play(plans: readonly GroupPlan[], seed: number): Promise<readonly Episode[]>;
+  close(): Promise<void>;
+}
+
+async function openTable(
+  settings: RunSettings,
+  player: WarmStart,
+  policy: string | undefined,
+  progress: Progress,
+  stop: AbortSignal,
+): Promise<Table> {
+  if (policy === undefined) {
+    const context = await openTextRunContext(settings, progress.warn, stop);
+    const reference = { policy: player.policy, randomTurns: player.random_turns };
+    return {
+      context,
+      play: async (plans, seed) =>
+        (await demonstrate(context.collector, plans, reference, seed, stop)).episodes,
+      close: () => context.close(),
+    };
+  }
+  if (!hasWeights(policy)) throw new Error(`--policy ${policy}: no folder with a policy`);
+  const opened = await openPlayer(policy, { settings, checkpoint: undefined, note: progress.warn, stop });
+  const rollouts = agentRollouts(opened.context, opened.modes[0].agent, progress.warn);
+  const sampling = samplingDistribution(settings.rollout);
+  return {
+    context: opened.context,
+    play: async (plans, seed) => (await rollouts.play(plans, { sampling, seed, signal: stop })).episodes,
+    close: () => opened.close(),
+  };
 }

@@ -2,12 +2,13 @@ import { dirname, resolve } from 'node:path';
 import { readLogLevel } from '../../shared/log.ts';
 import { overriddenSettings } from '../config/load.ts';
 import type { Metrics } from '../data/metrics.ts';
-import { SERIES } from '../diagnostics/collapse.ts';
-import { REGIMES } from '../diagnostics/regime.ts';
+import { SERIES } from '../diagnostics/collapse/collapse.ts';
+import { REGIMES } from '../diagnostics/collapse/regime.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/checkpoint.ts';
 import { diagnoseCheckpoint } from '../training/diagnose-checkpoint.ts';
 import { openRunFolder } from '../training/run-folder.ts';
+import { localSettings } from './hub/local-models.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface DiagnoseOptions {
@@ -36,7 +37,8 @@ export async function diagnose(
     );
   }
   const stop = stopSignal(() => progress.note('stopping'));
-  const diagnosis = await diagnoseCheckpoint({ run, checkpoint }, settings, progress.warn, stop);
+  const { local } = await localSettings(settings, { progress, signal: stop });
+  const diagnosis = await diagnoseCheckpoint({ run, checkpoint }, local, progress.warn, stop);
   console.log(options.json ? JSON.stringify(diagnosis, null, 1) : diagnosisText(diagnosis.metrics));
   return 0;
 }

@@ -16,8 +16,13 @@ const PATIENCE_S = 1;
 /**
  * What a run would be, if the files of its model fit: every setting as resolved, in YAML, and behind it as comments its sizes and memory. A policy from
  * scratch gets its vocabulary from the environments; without a server its sizes leave the vocabulary out and say so.
+ * @param shown the settings as they are to be printed: with models by the names that a hub has for them
  */
-export async function dryRun(settings: RunSettings, signal: AbortSignal): Promise<string> {
+export async function dryRun(
+  settings: RunSettings,
+  signal: AbortSignal,
+  shown: RunSettings = settings,
+): Promise<string> {
   const vocabulary = await modelOf(settings, signal);
   const { parameters, trained, critic, memory, totalBytes, episodesPerIteration, episodes } = runSizes(
     settings,
@@ -36,7 +41,7 @@ export async function dryRun(settings: RunSettings, signal: AbortSignal): Promis
     `memory: about ${shownBytes(totalBytes)}`,
     ...memory.map(({ what, bytes }) => `  ${shownBytes(bytes).padStart(9)}  ${what}`),
   ];
-  return `${stringify(settings)}\n${lines.map(line => `# ${line}\n`).join('')}`;
+  return `${stringify(shown)}\n${lines.map(line => `# ${line}\n`).join('')}`;
 }
 
 interface Model {

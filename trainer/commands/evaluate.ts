@@ -12,7 +12,8 @@ import { openRunFolder, type RunFolder } from '../training/run-folder.ts';
 import { agentRollouts } from '../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../training/validation.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
-import { hasWeights, openPlayer } from './players.ts';
+import { localSettings } from './hub/local-models.ts';
+import { hasWeights, openPlayer, playerFolders } from './players.ts';
 import { stopSignal } from './stop-signal.ts';
 
 export interface EvaluateOptions {
@@ -61,12 +62,14 @@ export async function evaluate(
     names.some(hasWeights) ? 'train' : 'play',
   );
   const stop = stopSignal(() => progress.note('stopping'));
+  const { local } = await localSettings(settings, { progress, signal: stop });
+  const folders = await playerFolders(names, { progress, signal: stop });
   const note = progress.note.bind(progress);
   const rows: EvaluationRow[] = [];
   const usage: UsageRow[] = [];
   if (output !== undefined) mkdirSync(output, { recursive: true });
-  for (const name of names) {
-    const player = await openPlayer(name, { settings, checkpoint, note: progress.warn, stop });
+  for (const [i, name] of names.entries()) {
+    const player = await openPlayer(folders[i], { settings: local, checkpoint, note: progress.warn, stop });
     try {
       for (const mode of player.modes) {
         const groupSize = mode.varied ? attempts : 1;

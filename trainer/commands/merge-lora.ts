@@ -1,5 +1,8 @@
+import { readLogLevel } from '../../shared/log.ts';
 import type { WritableType } from '../models/files/stored-numbers.ts';
 import { mergeAdapter } from '../policy/checkpoint/merge-adapter.ts';
+import { openProgress } from '../tracking/progress.ts';
+import { localModel } from './hub/local-models.ts';
 
 const TYPES: readonly WritableType[] = ['F32', 'BF16'];
 
@@ -22,7 +25,10 @@ export async function mergeLora(adapter: string, { out, base, type }: MergeLoraO
   if (type !== undefined && known === undefined) {
     throw new Error(`--type is one of ${TYPES.join(', ')}, got ${type}`);
   }
-  const merged = await mergeAdapter(adapter, out, { base, type: known });
+  const options = { progress: openProgress(process.stderr, readLogLevel()) };
+  const named = base === undefined ? undefined : await localModel(base, options);
+  const { folder } = await localModel(adapter, options, base);
+  const merged = await mergeAdapter(folder, out, { base: named?.folder, type: known });
   console.log(`${out}: ${adapter} merged into its base, ${merged} matrices`);
   return 0;
 }

@@ -4,6 +4,7 @@ import { hasValueHead } from '../config/derived.ts';
 import type { EndpointSection } from '../config/sections/endpoint.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { Completions, type EndpointUsage } from '../generation/endpoint/completions.ts';
+import { parseModelName } from '../hub/model-name.ts';
 import { ADAPTER_CONFIG_FILE } from '../policy/checkpoint/adapter-folder.ts';
 import { CONFIG_FILE } from '../policy/checkpoint/model-folder.ts';
 import { endpointAgent } from '../rollout/agents/endpoint-agent.ts';
@@ -17,6 +18,8 @@ import {
   sampledAgent,
   type TextRunContext,
 } from '../training/setup/run-context.ts';
+
+import { type HubModelOptions, localModel } from './hub/local-models.ts';
 
 const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';
@@ -50,7 +53,7 @@ export interface PlayerParts {
 
 /** Whether the named player has weights, so that the settings of the policy must fit. */
 export function hasWeights(name: string): boolean {
-  return name === CHECKPOINT || isFolder(name);
+  return name === CHECKPOINT || parseModelName(name) !== undefined || isFolder(name);
 }
 
 /**
@@ -167,6 +170,13 @@ async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<
     await context.close();
     throw error;
   }
+}
+
+/** Each name as {@link openPlayer} takes it: a model of a hub by its folder here. @throws HubError */
+export async function playerFolders(names: readonly string[], options: HubModelOptions): Promise<string[]> {
+  const folders: string[] = [];
+  for (const name of names) folders.push((await localModel(name, options)).folder);
+  return folders;
 }
 
 function isFolder(name: string): boolean {

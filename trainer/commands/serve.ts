@@ -1,10 +1,13 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { baseFolder } from '../config/derived.ts';
+import { parseModelName } from '../hub/model-name.ts';
 import { createServeApp } from '../serve/app.ts';
 import { findServedModel } from '../serve/find-model.ts';
 import { Models } from '../serve/models.ts';
 import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
+import { openProgress } from '../tracking/progress.ts';
+import { localModel } from './hub/local-models.ts';
 import { stopSignal } from './stop-signal.ts';
 
 /** Environment variables that hold tokens: those on a command line could be read by others. */
@@ -37,11 +40,15 @@ export interface ServeOptions {
 export async function serve(target: string, options: ServeOptions): Promise<number> {
   const { host, port, maxStreams, logLevel } = options;
   const adapters = options.adapter.map(parseAdapter);
-  const { folder, name, settings } = await findServedModel(target);
+  const onHub = { progress: openProgress(process.stderr) };
+  const named = await localModel(target, onHub, options.base);
+  const { folder, name, settings } = await findServedModel(named.folder);
+  const given = options.base ?? (settings && baseFolder(settings));
+  const base = given === undefined ? undefined : (await localModel(given, onHub)).folder;
   const models = await Models.open({
     folder,
-    name: options.name ?? name,
-    base: options.base ?? (settings && baseFolder(settings)),
+    name: options.name ?? parseModelName(target)?.id ?? name,
+    base,
     maxAdapters: options.maxAdapters,
     policy: {
       workers: options.workers ?? settings?.policy.workers ?? availableParallelism(),
@@ -53,7 +60,9 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     },
   });
   try {
-    for (const adapter of adapters) await models.load(adapter.name, adapter.folder);
+    for (const adapter of adapters) {
+      await models.load(adapter.name, (await localModel(adapter.folder, onHub, folder)).folder);
+    }
     const app = createServeApp({
       models,
       maxStreams,

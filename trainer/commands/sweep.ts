@@ -8,6 +8,7 @@ import { writeAtomically } from '../tracking/atomic-file.ts';
 import type { RunSummary } from '../training/report.ts';
 import { openRunFolder, runFolderAt } from '../training/run-folder.ts';
 import type { ChildProgram } from './child-process.ts';
+import { withoutRevisions } from './hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 import { type SweepOutcome, sweepReport } from './sweep-report.ts';
@@ -81,7 +82,7 @@ function outcomeOf(folder: string, run: SweepRun, wanted: RunSettings, failed = 
   if (!existsSync(files.config)) return waiting;
   const { settings } = openRunFolder(files.path);
   const fixed = (some: RunSettings) =>
-    Object.entries(some).filter(([key]) => key !== 'run' && !RESUMABLE.includes(key));
+    Object.entries(withoutRevisions(some)).filter(([key]) => key !== 'run' && !RESUMABLE.includes(key));
   if (!isDeepStrictEqual(fixed(settings), fixed(wanted))) {
     throw new Error(
       `${files.path} holds a run with other settings than the sweep now asks for: give the sweep another name, or remove the folder`,

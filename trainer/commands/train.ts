@@ -8,6 +8,7 @@ import { trainRun } from '../training/run.ts';
 import { createRunFolder, openRunFolder, type RunFolder, removeUnused } from '../training/run-folder.ts';
 import { findServer } from '../training/setup/find-server.ts';
 import { dryRun } from './dry-run.ts';
+import { type LocalSettings, localSettings } from './hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
 
 export interface TrainOptions {
@@ -58,28 +59,29 @@ export async function supervise(
 
 interface PreparedRun {
   readonly settings: RunSettings;
-  readonly openRun: () => RunFolder;
+  /** Opens the run's folder, or makes one that keeps these settings. */
+  readonly openRun: (settings: RunSettings) => RunFolder;
 }
 
 async function trainPrepared({ settings, openRun }: PreparedRun, options: TrainOptions): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   if (options.dryRun) {
-    const text = await dryRun(
-      settings,
-      stopSignal(() => {}),
-    );
-    process.stdout.write(text);
+    const signal = stopSignal(() => {});
+    const { local, named } = await localSettings(settings, { progress, signal });
+    process.stdout.write(await dryRun(local, signal, named));
     return 0;
   }
   const stop = stopSignal(() => progress.note('stopping with a checkpoint; once more ends at once'));
+  let models: LocalSettings;
   try {
+    models = await localSettings(settings, { progress, signal: stop });
     await findServer(settings, progress.warn, stop);
   } catch (error) {
     if (!stop.aborted) throw error;
     return INTERRUPTED_STATUS;
   }
-  const run = openRun();
-  const summary = await trainRun(run, settings, progress, stop).catch(error => {
+  const run = openRun(models.named);
+  const summary = await trainRun(run, models.local, progress, stop).catch(error => {
     if (options.resume === undefined) removeUnused(run);
     throw error;
   });
@@ -105,7 +107,7 @@ function prepare(
     throw new Error('train needs a config file, e.g. configs/quickstart.yaml, or --resume <run folder>');
   }
   const settings = loadRunSettings(config, overrides);
-  return { settings, openRun: () => createRunFolder(settings, basename(config, extname(config))) };
+  return { settings, openRun: named => createRunFolder(named, basename(config, extname(config))) };
 }
 
 /** What a run came to, for the end of its output. */

@@ -1,8 +1,17 @@
 import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/advantages/registry.ts';
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
+import { policyLoss } from '../algorithms/losses/registry.ts';
 import { curriculumFaults } from '../rollout/curriculum.ts';
-import { distributionChange, filterSettings, lossSettings, needsProximal } from './derived.ts';
+import {
+  distributionChange,
+  filterSettings,
+  hasKlInReward,
+  hasKlLoss,
+  lossSettings,
+  needsProximal,
+} from './derived.ts';
+import type { CoefficientSchedule } from './sections/schedules.ts';
 import type { RunSettings } from './settings.ts';
 
 /** A setting that cannot stand next to the others, and why. */
@@ -82,7 +91,7 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'is `actions`, but only the `compact` prompt has tokens of their own for actions, so that no token would be rewarded: choose all, or set loss.entropy_coefficient to 0',
     );
   }
-  if (algorithm.kl_in_reward.coefficient > 0 && loss.kl.coefficient > 0) {
+  if (hasKlInReward(settings) && hasKlLoss(settings)) {
     add(
       'algorithm.kl_in_reward',
       'KL stands in the reward and in the loss, so it counts twice: set one of the coefficients to 0',
@@ -93,6 +102,22 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
       'algorithm.soft_advantage_reweight',
       `weighs groups by the spread of their episodes, but rollout.group_size is ${rollout.group_size}: use at least 2`,
     );
+  }
+  if (policyLoss(loss.policy).kind === 'likelihood' && algorithm.train_on === 'all') {
+    add(
+      'loss.policy',
+      `${loss.policy} imitates what it is given, failures too: choose algorithm.train_on: successes (recipe=expert_iteration), or a loss that learns from rewards`,
+    );
+  }
+  if (hasKlInReward(settings) && algorithm.reward_scale === 0 && policy.reference === null) {
+    add(
+      'policy.reference',
+      'is null, and only the distance from it is rewarded (algorithm.reward_scale is 0): a checkpoint folder there names the teacher',
+    );
+  }
+  for (const [name, schedule] of Object.entries(settings.schedules)) {
+    const fault = schedule && scheduleFault(schedule);
+    if (fault) add(`schedules.${name}`, fault);
   }
   const episodes = rollout.env_groups * rollout.group_size;
   if (settings.diagnostics.gradients.every > 0 && rollout.group_size < 2) {
@@ -108,6 +133,21 @@ function algorithmClashes(settings: RunSettings): SettingConflict[] {
     );
   }
   return found;
+}
+
+/** @returns what is wrong with a schedule, in words; undefined when it can be followed */
+function scheduleFault({ kind, begin, end, values }: CoefficientSchedule): string | undefined {
+  if (kind === 'steps') {
+    if (values.length === 0)
+      return 'is `steps` without `values`: name at least one, e.g. [{from_step: 100, value: 0}]';
+    const late = values.findIndex(({ from_step }, i) => i > 0 && from_step <= values[i - 1].from_step);
+    return late === -1
+      ? undefined
+      : `value ${late} begins at step ${values[late].from_step}, not after the one before it`;
+  }
+  if (values.length > 0)
+    return `has \`values\`, which only \`steps\` takes: choose kind: steps, or leave them out`;
+  return end !== null && end < begin ? `ends at step ${end}, before it begins at ${begin}` : undefined;
 }
 
 function rolloutClashes(settings: RunSettings): SettingConflict[] {

@@ -122,7 +122,9 @@ function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
   const { kind, cap, low, high } = loss.off_policy;
   switch (kind) {
     case 'auto':
-      return (rollout.asynchronous?.max_staleness ?? 0) > 0 && !policyLoss(loss.policy).needsProximal
+      return (rollout.asynchronous?.max_staleness ?? 0) > 0 &&
+        policyLoss(loss.policy).kind === 'ratio' &&
+        !policyLoss(loss.policy).needsProximal
         ? { kind: 'tis', cap }
         : { kind: 'none' };
     case 'none':
@@ -148,8 +150,18 @@ export function baseFolder({ policy: { init } }: RunSettings): string | undefine
 }
 
 /** Whether a KL term compares with a reference policy. */
-export function needsReference({ loss, algorithm }: RunSettings): boolean {
-  return loss.kl.coefficient > 0 || algorithm.kl_in_reward.coefficient > 0;
+export function needsReference(settings: RunSettings): boolean {
+  return hasKlLoss(settings) || hasKlInReward(settings);
+}
+
+/** Whether a KL term stands in the loss, now or later. */
+export function hasKlLoss({ loss, schedules }: RunSettings): boolean {
+  return loss.kl.coefficient > 0 || schedules.kl_coefficient !== null;
+}
+
+/** Whether a KL term stands in the reward, now or later. */
+export function hasKlInReward({ algorithm, schedules }: RunSettings): boolean {
+  return algorithm.kl_in_reward.coefficient > 0 || schedules.kl_in_reward_coefficient !== null;
 }
 
 /** Whether values are estimated after episodes were played, because nothing gave them with the tokens. */

@@ -1,5 +1,5 @@
 import type { DecoderConfig } from '../models/config.ts';
-import { checkedLora } from '../models/peft.ts';
+import { withLora } from '../models/peft.ts';
 import { readModelConfig } from '../policy/checkpoint/model-folder.ts';
 import { loraConfig } from './sections/lora.ts';
 import type { RunSettings } from './settings.ts';
@@ -10,7 +10,7 @@ import type { RunSettings } from './settings.ts';
  */
 export async function readShape(folder: string, { policy: { lora } }: RunSettings): Promise<DecoderConfig> {
   const found = await readModelConfig(folder);
-  return found.lora === undefined && lora ? { ...found, lora: checkedLora(loraConfig(lora)) } : found;
+  return found.lora === undefined && lora ? withLora(found, loraConfig(lora)) : found;
 }
 
 /**

@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
+import { LORA_MODULES } from '../models/lora.ts';
 import { optimizerSettings } from '../training/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
@@ -49,6 +50,7 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     loadRunSettings(`${configs}${config}.yaml`, [
       `recipe=${name}`,
       ...(name === 'lora' ? ['policy.init=here'] : []),
+      ...(name === 'distillation' ? ['policy.reference=teacher'] : []),
     ]);
   for (const name of names) {
     const some = resolved('sokoban-nano', name);
@@ -99,6 +101,14 @@ t.test(
       /gives FrozenLake of train_tags no/,
     );
     t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
+    t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
+    t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
+    t.match(first('schedules.clip_low={begin: 9, end: 3}'), /schedules\.clip_low: ends at step 3, before/);
+    t.match(
+      first('schedules.kl_coefficient={to: 1}', 'algorithm.kl_in_reward.coefficient=1'),
+      /algorithm\.kl_in_reward: .* counts twice/,
+    );
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
     t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
     t.match(first('rollout.prompt=chat'), /rollout\.prompt: a policy from scratch/);
@@ -120,7 +130,7 @@ t.test('adapters are on all linear layers unless told otherwise', async t => {
     rank: 4,
     alpha: 32,
     rankStabilized: false,
-    modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
+    modules: [...LORA_MODULES],
   });
   t.same(settings('policy.lora={}')!.rank, 16);
 });

@@ -5,6 +5,7 @@ import { EndpointSection } from './sections/endpoint.ts';
 import { GenerationSection } from './sections/generation.ts';
 import { PolicySettings } from './sections/policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';
+import { SchedulesSettings } from './sections/schedules.ts';
 import { count, orNull, section, strict, text } from './sections/schema.ts';
 import { TrackingSettings, TrainingSettings, ValidationSettings, WarmStart } from './sections/training.ts';
 
@@ -45,6 +46,8 @@ export const RunSettings = Type.Object(
     warm_start: orNull(WarmStart),
     algorithm: AlgorithmSettings,
     loss: LossConfig,
+    /** Coefficients that change as the run goes on. */
+    schedules: SchedulesSettings,
     optimizer: OptimizerConfig,
     training: TrainingSettings,
     validation: ValidationSettings,

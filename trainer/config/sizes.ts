@@ -99,8 +99,11 @@ function sizesOfCritic(
 }
 
 /** Values that all layers keep of a token for the backward pass. */
-function keptByLayers({ layers, hiddenSize, intermediateSize }: DecoderConfig, recompute: boolean): number {
-  const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * intermediateSize;
+function keptByLayers(config: DecoderConfig, recompute: boolean): number {
+  const { layers, hiddenSize, experts } = config;
+  // Every expert computes every token.
+  const width = experts === null ? config.intermediateSize : experts.count * experts.intermediateSize;
+  const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * width;
   return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
 }
 

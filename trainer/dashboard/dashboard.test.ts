@@ -15,7 +15,7 @@ const EPISODE = '#/run/lake-1/episode?file=train-000030&index=1';
 const VIEWS = [
   ['#/', 'tbody a'],
   ['#/run/lake-1', '.health'],
-  ['#/run/lake-1/film', '.frame .board'],
+  ['#/run/lake-1/replay', '.frame .board'],
   ['#/run/lake-1/episodes', '.member'],
   [EPISODE, '.tokens .tint'],
   ['#/run/lake-1/filter', '.plane circle'],
@@ -166,7 +166,7 @@ t.test('an episode branches into a session on the environment server', { skip },
   };
   t.match(session, { env_id: 'FrozenLake-v0', seed: 100 });
   t.ok(session.step > 0, 'it has taken the actions of the turns before');
-  await page.goto(`${origin}/runs/#/run/lake-1/film`);
+  await page.goto(`${origin}/runs/#/run/lake-1/replay`);
   const play = await page.getByRole('link', { name: 'Play this level yourself' }).getAttribute('href');
   t.equal(play, `${address}/#/play/FrozenLake-v0?seed=100`);
 });
@@ -182,6 +182,11 @@ t.test('an export opens from any web server, without this one', { skip }, async 
     await page.goto(`${new URL(page.url()).origin}/${hash}`);
     await page.locator(ready).first().waitFor({ state: 'attached' });
   }
+  const { origin } = new URL(page.url());
+  await page.goto(`${origin}/#/run/lake-1/episodes?file=train-000030&q=QUIET`);
+  await page.getByText('Found in 16 episodes.').waitFor();
+  await page.goto(`${origin}/#/?q=lake-1`);
+  await page.getByText('1 of 4 runs').waitFor();
 });
 
 t.test('the dashboard stays on this machine and answers to its names only', async t => {

@@ -1,11 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Assets } from '../../shared/assets.ts';
-import { exportedPath } from '../../shared/dashboard/page/data/source.ts';
+import { exportedPath } from '../../shared/dashboard/page/data/exported-source.ts';
 import { RunReader } from '../../shared/dashboard/reader/run-reader.ts';
 import type { SiteAddresses } from '../../shared/dashboard/site.ts';
 
 const PAGE = 'shared/dashboard/page';
+const COMPUTE = 'shared/dashboard/compute';
 const LOOK = 'shared/web';
 /** What scripts import; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT_OF_SOURCE = /((?:\bfrom|\bimport)\s*\(?\s*["'][^"']+)\.ts(["'])/g;
@@ -33,7 +34,7 @@ export async function exportSite(
     written.files++;
     written.bytes += Buffer.byteLength(content);
   };
-  const assets = new Assets([PAGE, LOOK]);
+  const assets = new Assets([PAGE, COMPUTE, LOOK]);
   for (const path of assets.paths) {
     const { body } = await assets.find(path)!;
     const target = path === `${PAGE}/page.html` ? 'index.html' : join('assets', path.replace(/\.ts$/, '.js'));
@@ -58,10 +59,10 @@ type Write = (
 ) => void;
 
 async function exportData(reader: RunReader, write: Write): Promise<void> {
-  const { rows, total } = await reader.runs();
-  write('runs', {}, { rows, total });
+  const runs = await reader.runs();
+  write('runs', {}, runs);
   write('leaderboard', {}, await reader.leaderboard());
-  for (const { id } of rows) {
+  for (const { id } of runs.rows) {
     const detail = await reader.run(id);
     if (!detail) continue;
     write('run', { id }, detail);

@@ -180,3 +180,32 @@ t.test('rewards at the last turn add up there, and the return of the episode sta
   t.notSame(early, late);
   t.equal(late[1], late[4], 'every token leads to the same reward');
 });
+
+t.test('rejection sampling trains successes alone; the others still count in the advantages', async t => {
+  const episodes = [
+    twoTurns({ success: true }),
+    twoTurns({ episodeId: 'f', member: 1, turns: [turnOf({ tokens: [1, 3] }), turnOf({ tokens: [4, 5] })] }),
+  ];
+  const grpo = { ...settings, advantage: 'dr_grpo' };
+  const [all] = sequencesOf(episodes, grpo);
+  const kept = sequencesOf(episodes, { ...grpo, onlySuccesses: true });
+  t.equal(kept.length, 1);
+  t.same(kept[0].advantages, all.advantages);
+});
+
+t.test('distillation rewards each token with log π_teacher − log π, and with nothing else', async t => {
+  const episode = twoTurns({ logProbs: Float32Array.of(0, -1, -0.5, 0, -2) });
+  const teacher = Float32Array.of(0, -0.25, -3, 0, -2);
+  const [sequence] = sequencesOf(
+    [episode],
+    {
+      ...settings,
+      advantage: 'reinforce_pp',
+      gamma: 0,
+      rewardScale: 0,
+      klInReward: { estimator: 'k1', coefficient: 1 },
+    },
+    { reference: new Map([[episode, teacher]]) },
+  );
+  t.same(rounded(sequence.advantages), [0, 0.75, -2.5, 0, 0]);
+});

@@ -46,6 +46,8 @@ export interface ExperienceSettings {
   readonly zeroTask: boolean;
   /** Episodes with a response that was cut off weigh nothing. */
   readonly overlongMask: boolean;
+  /** Episodes without success have a part in the advantages of others alone. */
+  readonly onlySuccesses?: boolean;
   /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
   readonly constrained?: boolean;
   /** Ids of the tokens whose entropy is rewarded, per tag; absent: every trained token. */
@@ -72,7 +74,7 @@ export function trainingSequences(
   if (settings.softReweight) advantages = softReweight(advantages, sequences);
   if (settings.lengthWeight) advantages = lengthReweight(advantages, sequences);
   if (settings.zeroTask) advantages = zeroTaskAdvantage(advantages);
-  return pieces.map(({ episode, sample }, i) => ({
+  const sequenceOf = ({ episode, sample }: Piece, i: number): TrainingSequence => ({
     tokenIds: sample.tokenIds,
     lossMask: sample.lossMask,
     logProbs: sample.logProbs,
@@ -85,7 +87,10 @@ export function trainingSequences(
       ? { entropyMask: tokensIn(sample, settings.entropyTokens.get(episode.tag) ?? new Set()) }
       : {}),
     ...(settings.overlongMask && wasCut(episode) ? { weight: 0 } : {}),
-  }));
+  });
+  return pieces.flatMap((piece, i) =>
+    settings.onlySuccesses && !piece.episode.success ? [] : [sequenceOf(piece, i)],
+  );
 }
 
 function advantageSequence(
@@ -187,6 +192,7 @@ export function experienceSettings(
     lengthWeight: algorithm.advantage_length_weight,
     zeroTask: algorithm.zero_task_advantage,
     overlongMask: algorithm.overlong_mask,
+    ...(algorithm.train_on === 'successes' ? { onlySuccesses: true } : {}),
     rewardScale: algorithm.reward_scale,
     constrained: rollout.constrained,
     ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),

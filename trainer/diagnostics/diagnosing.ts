@@ -6,8 +6,8 @@ import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { type CollapseMemory, type CollapseResult, measureCollapse } from './collapse.ts';
-import { type DecompositionResult, decomposeGradients } from './gradient-decomposition.ts';
+import { type CollapseMemory, type CollapseResult, measureCollapse } from './collapse/collapse.ts';
+import { type DecompositionResult, decomposeGradients } from './gradients/gradient-decomposition.ts';
 
 export interface DiagnosingParts {
   readonly settings: RunSettings;

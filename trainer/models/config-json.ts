@@ -1,51 +1,43 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import {
-  ARCHITECTURES,
-  type Architecture,
-  checkedConfig,
-  type DecoderConfig,
-  ModelConfigError,
-} from './config.ts';
+import { parseActivation } from './activation.ts';
+import { checkedConfig, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
+import { FAMILIES, type ModelFamily } from './families/index.ts';
+import { number, positiveInteger, show } from './json-fields.ts';
+import { parseRope, scalingToJson } from './rope.ts';
 
 /**
  * Reads a Hugging Face `config.json`, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) and since
  * (`rope_parameters`).
  * @throws ModelConfigError naming the key, its value and what is supported
  */
-export function parseConfig(json: JsonObject): DecoderConfig {
-  const architecture = architectureOf(json);
-  refuseSlidingWindow(json);
-  const activation = json.hidden_act ?? 'silu';
-  if (activation !== 'silu')
-    throw new ModelConfigError(`hidden_act ${show(activation)}: only silu is supported`);
+export function parseConfig(file: JsonObject): DecoderConfig {
+  const family = familyOf(file.model_type);
+  const json: JsonObject = { ...family.defaults, ...file };
   if (json.quantization_config != null) {
     throw new ModelConfigError('quantization_config: weights must be stored as f32, f16 or bf16');
   }
-  if (number(json, 'partial_rotary_factor', 1) !== 1) {
-    throw new ModelConfigError(
-      `partial_rotary_factor ${show(json.partial_rotary_factor)}: only rotation of whole heads, 1, is supported`,
-    );
-  }
   const hiddenSize = positiveInteger(json, 'hidden_size');
   const heads = positiveInteger(json, 'num_attention_heads');
-  const attentionBias = json.attention_bias === true;
-  const maxPositions = positiveInteger(json, 'max_position_embeddings', 2048);
+  const headDimension = positiveInteger(json, 'head_dim', hiddenSize / heads);
+  const layers = positiveInteger(json, 'num_hidden_layers');
+  const both = (json.rope_parameters ?? json.rope_scaling ?? {}) as JsonObject;
+  refuseOthersKeys({ partial_rotary_factor: both.partial_rotary_factor ?? null, ...json }, family);
+  const nested = typeof both.full_attention === 'object' && both.full_attention !== null;
+  const rope = parseRope(json, nested ? (both.full_attention as JsonObject) : both);
+  const familyKeys = Object.fromEntries(Object.entries(file).filter(([key]) => family.keys.includes(key)));
   return checkedConfig({
-    architecture,
+    architecture: family.type,
     vocabularySize: positiveInteger(json, 'vocab_size'),
     hiddenSize,
     intermediateSize: positiveInteger(json, 'intermediate_size'),
-    layers: positiveInteger(json, 'num_hidden_layers'),
+    layers,
     heads,
     keyValueHeads: positiveInteger(json, 'num_key_value_heads', heads),
-    headDimension: positiveInteger(json, 'head_dim', hiddenSize / heads),
-    maxPositions,
+    headDimension,
+    maxPositions: positiveInteger(json, 'max_position_embeddings', 2048),
     normEpsilon: number(json, 'rms_norm_eps', 1e-6),
-    rope: ropeOf(json, maxPositions),
-    queryKeyValueBias: architecture === 'qwen2' || attentionBias,
-    outputBias: architecture !== 'qwen2' && attentionBias,
-    feedForwardBias: architecture === 'llama' && json.mlp_bias === true,
-    queryKeyNorm: architecture === 'qwen3',
+    ...plainFeatures(headDimension, rope),
+    activation: parseActivation('hidden_act', json.hidden_act ?? 'silu'),
     tiedEmbeddings: json.tie_word_embeddings === true,
     initializerRange: number(json, 'initializer_range', 0.02),
     bosTokenId: tokenId(json, 'bos_token_id'),
@@ -53,27 +45,21 @@ export function parseConfig(json: JsonObject): DecoderConfig {
       ? json.eos_token_id.map(Number)
       : tokenId(json, 'eos_token_id'),
     padTokenId: tokenId(json, 'pad_token_id'),
+    familyKeys,
+    ...family.features(json, { layers, headDimension, rope: both }),
   });
 }
 
 /** The `config.json` that {@link parseConfig} and transformers (old and new) read back. */
 export function configToJson(config: DecoderConfig): JsonObject {
-  const names = { qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM', llama: 'LlamaForCausalLM' };
+  const family = familyOf(config.architecture);
   const { scaling, theta } = config.rope;
-  const scalingJson: JsonObject =
-    scaling.kind === 'none'
-      ? { rope_type: 'default' }
-      : scaling.kind === 'linear'
-        ? { rope_type: 'linear', factor: scaling.factor }
-        : {
-            rope_type: 'llama3',
-            factor: scaling.factor,
-            low_freq_factor: scaling.lowFrequencyFactor,
-            high_freq_factor: scaling.highFrequencyFactor,
-            original_max_position_embeddings: scaling.originalMaxPositions,
-          };
-  const json: Record<string, Json> = {
-    architectures: [names[config.architecture]],
+  const scalingJson = scalingToJson(scaling);
+  const both: { [key: string]: Json } = { rope_theta: theta, ...scalingJson };
+  const rotated = config.rotaryDimension / config.headDimension;
+  if (rotated !== 1) both.partial_rotary_factor = rotated;
+  const json: { [key: string]: Json } = {
+    architectures: [family.className],
     model_type: config.architecture,
     vocab_size: config.vocabularySize,
     hidden_size: config.hiddenSize,
@@ -86,8 +72,8 @@ export function configToJson(config: DecoderConfig): JsonObject {
     rms_norm_eps: config.normEpsilon,
     rope_theta: theta,
     rope_scaling: scaling.kind === 'none' ? null : scalingJson,
-    rope_parameters: { rope_theta: theta, ...scalingJson },
-    hidden_act: 'silu',
+    rope_parameters: both,
+    hidden_act: { silu: 'silu', gelu: 'gelu', gelu_tanh: 'gelu_pytorch_tanh' }[config.activation],
     attention_dropout: 0,
     tie_word_embeddings: config.tiedEmbeddings,
     initializer_range: config.initializerRange,
@@ -96,86 +82,49 @@ export function configToJson(config: DecoderConfig): JsonObject {
     pad_token_id: config.padTokenId,
     torch_dtype: 'float32',
     use_cache: true,
+    ...config.familyKeys,
   };
-  if (config.architecture !== 'qwen2') json.attention_bias = config.outputBias;
-  if (config.architecture === 'llama') json.mlp_bias = config.feedForwardBias;
+  if (config.localRope !== null) {
+    json.rope_local_base_freq = config.localRope.theta;
+    json.rope_parameters = {
+      full_attention: both,
+      sliding_attention: { rope_theta: config.localRope.theta, ...scalingToJson(config.localRope.scaling) },
+    };
+  }
   return json;
 }
 
-function architectureOf(json: JsonObject): Architecture {
-  const type = json.model_type;
-  const known = ARCHITECTURES.find(name => name === type);
-  if (known === undefined) {
-    throw new ModelConfigError(
-      `model_type ${show(type)} is not supported; supported: ${ARCHITECTURES.join(', ')}`,
-    );
-  }
-  return known;
+function familyOf(type: Json | undefined): ModelFamily {
+  const known = FAMILIES.find(family => family.type === type);
+  if (known !== undefined) return known;
+  throw new ModelConfigError(
+    `model_type ${show(type)} is not supported; supported: ${FAMILIES.map(({ type }) => type).join(', ')}`,
+  );
 }
 
-function refuseSlidingWindow(json: JsonObject): void {
-  const layers = json.layer_types;
-  const sliding = Array.isArray(layers) ? layers.find(kind => kind !== 'full_attention') : undefined;
-  if (sliding !== undefined) {
-    throw new ModelConfigError(`layer_types holds ${show(sliding)}: only full_attention is supported`);
-  }
-  if (json.use_sliding_window === true) {
-    throw new ModelConfigError('use_sliding_window true: sliding-window attention is not supported');
-  }
-  if (json.model_type === 'llama' && json.sliding_window != null) {
-    throw new ModelConfigError(
-      `sliding_window ${show(json.sliding_window)}: only full attention is supported`,
-    );
-  }
-}
+/** Keys that change what is computed, with the values that leave the common decoder as it is. */
+const COMMON_VALUES: Readonly<Record<string, (value: Json) => boolean>> = {
+  attention_bias: value => value === false,
+  mlp_bias: value => value === false,
+  sliding_window: () => false,
+  layer_types: value => Array.isArray(value) && value.every(kind => kind === 'full_attention'),
+  use_sliding_window: value => value === false,
+  partial_rotary_factor: value => value === 1,
+  hidden_activation: () => false,
+  use_bidirectional_attention: value => value === false,
+  attn_logit_softcapping: () => false,
+  final_logit_softcapping: () => false,
+};
 
-function ropeOf(json: JsonObject, maxPositions: number): DecoderConfig['rope'] {
-  const both = (json.rope_parameters ?? json.rope_scaling ?? {}) as JsonObject;
-  const theta = number(both, 'rope_theta', number(json, 'rope_theta', 1e4));
-  const kind = both.rope_type ?? both.type ?? 'default';
-  switch (kind) {
-    case 'default':
-      return { theta, scaling: { kind: 'none' } };
-    case 'linear':
-      return { theta, scaling: { kind: 'linear', factor: number(both, 'factor') } };
-    case 'llama3':
-      return {
-        theta,
-        scaling: {
-          kind: 'llama3',
-          factor: number(both, 'factor'),
-          lowFrequencyFactor: number(both, 'low_freq_factor'),
-          highFrequencyFactor: number(both, 'high_freq_factor'),
-          originalMaxPositions: number(both, 'original_max_position_embeddings', maxPositions),
-        },
-      };
-    default:
-      throw new ModelConfigError(
-        `rope_type ${show(kind)} is not supported; supported: default, linear, llama3`,
-      );
+/** @throws ModelConfigError naming a key that this family has not, with a value that would compute something else */
+function refuseOthersKeys(json: JsonObject, { type, keys, ignored = [] }: ModelFamily): void {
+  for (const [key, isCommon] of Object.entries(COMMON_VALUES)) {
+    const value = json[key];
+    if (value == null || keys.includes(key) || ignored.includes(key) || isCommon(value)) continue;
+    throw new ModelConfigError(`${key} ${show(value)} is not supported for model_type ${type}`);
   }
-}
-
-function number(json: JsonObject, key: string, fallback?: number): number {
-  const value = json[key] ?? fallback;
-  if (typeof value !== 'number' || !Number.isFinite(value)) {
-    throw new ModelConfigError(`${key} must be a number, got ${show(value)}`);
-  }
-  return value;
-}
-
-function positiveInteger(json: JsonObject, key: string, fallback?: number): number {
-  const value = number(json, key, fallback);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new ModelConfigError(`${key} must be an integer of at least 1, got ${value}`);
-  }
-  return value;
 }
 
 function tokenId(json: JsonObject, key: string): number | null {
   return json[key] == null ? null : number(json, key);
-}
-
-function show(value: unknown): string {
-  return JSON.stringify(value) ?? 'missing';
 }

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import { ModelConfigError, ropeFrequencies, scratchConfig } from './config.ts';
+import { ModelConfigError, scratchConfig } from './config.ts';
 import { configToJson, parseConfig } from './config-json.ts';
+import { ropeFrequencies, ropeTables } from './rope.ts';
 
-const golden = (model: string): JsonObject =>
-  JSON.parse(readFileSync(new URL(`../../test/golden/models/${model}/config.json`, import.meta.url), 'utf8'));
+const golden = (file: string) =>
+  JSON.parse(readFileSync(new URL(`../../test/golden/models/${file}`, import.meta.url), 'utf8'));
 
 const old = {
   model_type: 'llama',
@@ -19,16 +20,16 @@ const old = {
 
 t.test('reads what transformers writes and writes what it reads', async t => {
   for (const model of ['qwen2-tiny', 'qwen3-tiny', 'llama-tiny']) {
-    const config = parseConfig(golden(model));
+    const config = parseConfig(golden(`${model}/config.json`));
     t.same(parseConfig(configToJson(config)), config, model);
   }
-  const qwen2 = parseConfig(golden('qwen2-tiny'));
+  const qwen2 = parseConfig(golden('qwen2-tiny/config.json'));
   t.equal(qwen2.rope.theta, 1e6);
   t.ok(qwen2.queryKeyValueBias && qwen2.tiedEmbeddings && !qwen2.outputBias);
-  const qwen3 = parseConfig(golden('qwen3-tiny'));
+  const qwen3 = parseConfig(golden('qwen3-tiny/config.json'));
   t.equal(qwen3.headDimension, 32);
-  t.ok(qwen3.queryKeyNorm && !qwen3.queryKeyValueBias);
-  t.notOk(parseConfig(golden('llama-tiny')).tiedEmbeddings);
+  t.ok(qwen3.queryKeyNorm === 'head' && !qwen3.queryKeyValueBias);
+  t.notOk(parseConfig(golden('llama-tiny/config.json')).tiedEmbeddings);
 });
 
 t.test('the old spelling of rotary settings means the same as the new', async t => {
@@ -65,15 +66,74 @@ t.test('llama3 scaling keeps short waves, stretches long ones and interpolates b
   }
 });
 
+t.test('rotary frequencies of every scaling are those of transformers', async t => {
+  for (const { name, context, rope_parameters, frequencies, attention_factor } of golden(
+    'families/rope.json',
+  )) {
+    const config = {
+      ...parseConfig({ ...old, head_dim: 8, max_position_embeddings: 128, rope_parameters }),
+      context,
+    };
+    t.same(parseConfig(configToJson(config)).rope, config.rope, name);
+    // transformers stretches them further where a sequence is longer than the model's positions, which none is here.
+    const ours = ropeFrequencies(config);
+    const worst = Math.max(...ours.map((x, i) => Math.abs(x / frequencies[i] - 1)));
+    t.ok(worst < 1e-6, `${name}, ${context} positions: ${worst}`);
+    const { cos } = ropeTables(config, [0]);
+    t.ok(Math.abs(cos[0] - attention_factor) < 1e-6, `${name}: factor ${cos[0]}`);
+  }
+});
+
+t.test('what a family does not have is refused by name', async t => {
+  const sizes = { ...old, num_key_value_heads: 4, head_dim: 16 };
+  const refusals: [JsonObject, RegExp][] = [
+    [{ model_type: 'gemma2', use_bidirectional_attention: true }, /use_bidirectional_attention true/],
+    [
+      { model_type: 'gemma2', layer_types: ['full_attention'] },
+      /layer_types must list the kinds of 2 layers/,
+    ],
+    [
+      { model_type: 'gemma2', layer_types: ['full_attention', 'linear_attention'] },
+      /holds "linear_attention"/,
+    ],
+    [
+      { model_type: 'gemma3_text', attn_logit_softcapping: 50 },
+      /attn_logit_softcapping 50: Gemma 3 has no caps/,
+    ],
+    [{ model_type: 'mistral', attention_bias: true }, /attention_bias true is not supported for .* mistral/],
+    [{ model_type: 'phi3', rope_scaling: { type: 'yarn', factor: 2 } }, /rope_type "yarn".*phi3/],
+    [
+      { model_type: 'phi3', rope_scaling: { type: 'longrope', short_factor: [1], long_factor: [1] } },
+      /short_factor must hold 8 numbers, got 1/,
+    ],
+    [{ model_type: 'phi3', partial_rotary_factor: 0.2 }, /must be an even number of at most 16, got 3/],
+    [{ model_type: 'smollm3', no_rope_layers: [1] }, /no_rope_layers must list 2 layers, got 1/],
+    [{ model_type: 'olmo2', final_logit_softcapping: 30 }, /final_logit_softcapping 30/],
+    [
+      { model_type: 'qwen2', layer_types: ['full_attention', 'sliding_attention'] },
+      /use_sliding_window is off/,
+    ],
+    [{ model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 5 }, /at most the 4 experts, got 5/],
+  ];
+  for (const [json, message] of refusals) {
+    t.throws(() => parseConfig({ ...sizes, ...json }), { name: ModelConfigError.name, message });
+  }
+});
+
 t.test('unsupported model settings are refused by name', async t => {
   const refusals: [JsonObject, RegExp][] = [
-    [{ ...old, model_type: 'gemma3' }, /model_type "gemma3".*qwen2, qwen3, llama/],
-    [{ ...old, use_sliding_window: true }, /sliding-window/],
+    [
+      { ...old, model_type: 'gemma3' },
+      /model_type "gemma3".*qwen2, qwen3, llama, mistral, gemma2, gemma3_text/,
+    ],
+    [{ ...old, use_sliding_window: true }, /use_sliding_window true is not supported for model_type llama/],
+    [{ ...old, sliding_window: 64 }, /sliding_window 64 is not supported for model_type llama/],
     [{ ...old, layer_types: ['full_attention', 'sliding_attention'] }, /sliding_attention/],
-    [{ ...old, rope_scaling: { rope_type: 'yarn', factor: 4 } }, /rope_type "yarn"/],
+    [{ ...old, rope_scaling: { rope_type: 'proportional' } }, /rope_type "proportional".*yarn, longrope/],
+    [{ ...old, rope_parameters: { partial_rotary_factor: 0.5 } }, /partial_rotary_factor 0\.5/],
     [{ ...old, quantization_config: { quant_method: 'gptq' } }, /quantization_config: .*f32, f16 or bf16/],
     [{ ...old, partial_rotary_factor: 0.5 }, /partial_rotary_factor 0\.5/],
-    [{ ...old, hidden_act: 'gelu' }, /hidden_act "gelu"/],
+    [{ ...old, hidden_act: 'relu' }, /hidden_act "relu".*gelu_pytorch_tanh/],
     [{ ...old, num_key_value_heads: 3 }, /must divide the 4 heads, got 3/],
     [{ ...old, hidden_size: 'big' }, /hidden_size must be a number, got "big"/],
   ];

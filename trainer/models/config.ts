@@ -1,23 +1,106 @@
+import type { JsonObject } from '../../shared/json.ts';
 import type { LoraConfig } from './lora.ts';
-
-export const ARCHITECTURES = ['qwen2', 'qwen3', 'llama'] as const;
-export type Architecture = (typeof ARCHITECTURES)[number];
 
 /** How rotary frequencies are stretched beyond the context the model was trained with. */
 export type RopeScaling =
   | { readonly kind: 'none' }
   | { readonly kind: 'linear'; readonly factor: number }
+  /** NTK-aware scaling that starts beyond `max_position_embeddings`, where no sequence of ours gets. */
+  | { readonly kind: 'dynamic'; readonly factor: number }
   | {
       readonly kind: 'llama3';
       readonly factor: number;
       readonly lowFrequencyFactor: number;
       readonly highFrequencyFactor: number;
       readonly originalMaxPositions: number;
+    }
+  /** Peng et al., 2023. */
+  | {
+      readonly kind: 'yarn';
+      readonly factor: number;
+      readonly betaFast: number;
+      readonly betaSlow: number;
+      /** Factor on cos and sin. */
+      readonly attentionFactor: number;
+      readonly originalMaxPositions: number;
+      /** Rounds the bounds of the ramp to whole pairs. */
+      readonly truncate: boolean;
+    }
+  /** Ding et al., 2024: a divisor for each pair, one list up to `originalMaxPositions` and another beyond. */
+  | {
+      readonly kind: 'longrope';
+      readonly shortFactors: readonly number[];
+      readonly longFactors: readonly number[];
+      readonly attentionFactor: number;
+      readonly originalMaxPositions: number;
     };
 
+/** Rotary settings of the layers that share them. */
+export interface RopeConfig {
+  readonly theta: number;
+  readonly scaling: RopeScaling;
+}
+
+/** What the attention of one layer differs in from that of the others. */
+export interface LayerAttention {
+  /** Positions that a query sees, itself included; null: all before it. */
+  readonly window: number | null;
+  /** Which rotary settings it turns by: the common ones, those of local layers, or none (NoPE). */
+  readonly rope: 'global' | 'local' | 'none';
+}
+
+/** A mixture of experts in place of a feed-forward layer. */
+export interface ExpertsConfig {
+  readonly count: number;
+  /** Experts that a token goes to. */
+  readonly perToken: number;
+  /** The weights of those add up to 1. */
+  readonly normalized: boolean;
+  readonly intermediateSize: number;
+  /** Layers that have experts; the others have a plain feed-forward layer. */
+  readonly layers: readonly boolean[];
+}
+
+/** The activation of the feed-forward layers. */
+export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
+
+/** What families of decoders differ in besides their sizes. */
+export interface DecoderFeatures {
+  /** Bias on the query, key and value projections. */
+  readonly queryKeyValueBias: boolean;
+  /** Bias on the attention's output projection. */
+  readonly outputBias: boolean;
+  readonly feedForwardBias: boolean;
+  /** RMS norm on queries and keys: of every head, or of all heads together. */
+  readonly queryKeyNorm: 'none' | 'head' | 'width';
+  /** Norms before attention and feed-forward layer, after them, or on both sides. */
+  readonly blockNorms: 'before' | 'after' | 'both';
+  /** Norms multiply by 1 + weight. */
+  readonly normsAddOne: boolean;
+  readonly activation: Activation;
+  /** Queries, keys and values are one linear layer, and so are gate and up. */
+  readonly fusedProjections: boolean;
+  /** Factor on the embeddings. */
+  readonly embeddingScale: number;
+  /** Factor on attention scores; 1 / √headDimension when null. */
+  readonly attentionScale: number | null;
+  /** Scores s become cap · tanh(s / cap). */
+  readonly attentionSoftcap: number | null;
+  readonly logitSoftcap: number | null;
+  /** Leading elements of a head that rotary embeddings turn. */
+  readonly rotaryDimension: number;
+  readonly rope: RopeConfig;
+  /** Rotary settings of layers that ask for `local` ones. */
+  readonly localRope: RopeConfig | null;
+  /** By layer; null where all see everything before them and turn by the common angles. */
+  readonly attentionLayers: readonly LayerAttention[] | null;
+  readonly experts: ExpertsConfig | null;
+}
+
 /** Shape of a decoder: everything that its tensor program depends on. */
-export interface DecoderConfig {
-  readonly architecture: Architecture;
+export interface DecoderConfig extends DecoderFeatures {
+  /** `model_type` of its family. */
+  readonly architecture: string;
   readonly vocabularySize: number;
   readonly hiddenSize: number;
   readonly intermediateSize: number;
@@ -28,14 +111,6 @@ export interface DecoderConfig {
   readonly headDimension: number;
   readonly maxPositions: number;
   readonly normEpsilon: number;
-  readonly rope: { readonly theta: number; readonly scaling: RopeScaling };
-  /** Bias on the query, key and value projections. */
-  readonly queryKeyValueBias: boolean;
-  /** Bias on the attention's output projection. */
-  readonly outputBias: boolean;
-  readonly feedForwardBias: boolean;
-  /** RMS norm on every head's query and key (Qwen3). */
-  readonly queryKeyNorm: boolean;
   /** The output layer is the embedding table. */
   readonly tiedEmbeddings: boolean;
   /** Standard deviation of the weights of a fresh model. */
@@ -43,8 +118,35 @@ export interface DecoderConfig {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | readonly number[] | null;
   readonly padTokenId: number | null;
+  /** What `config.json` says in keys of the family alone, to be written again. */
+  readonly familyKeys: JsonObject;
+  /** Longest sequence that the policy takes, which LongRoPE depends on; `maxPositions` when absent. Not part of `config.json`. */
+  readonly context?: number;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
+}
+
+/** A decoder that has nothing of what only some families have. */
+export function plainFeatures(headDimension: number, rope: RopeConfig): DecoderFeatures {
+  return {
+    queryKeyValueBias: false,
+    outputBias: false,
+    feedForwardBias: false,
+    queryKeyNorm: 'none',
+    blockNorms: 'before',
+    normsAddOne: false,
+    activation: 'silu',
+    fusedProjections: false,
+    embeddingScale: 1,
+    attentionScale: null,
+    attentionSoftcap: null,
+    logitSoftcap: null,
+    rotaryDimension: headDimension,
+    rope,
+    localRope: null,
+    attentionLayers: null,
+    experts: null,
+  };
 }
 
 export class ModelConfigError extends Error {
@@ -85,35 +187,14 @@ export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
     headDimension: hiddenSize / heads,
     maxPositions: sizes.maxPositions ?? 1024,
     normEpsilon: 1e-6,
-    rope: { theta: sizes.ropeTheta ?? 1e4, scaling: { kind: 'none' } },
+    ...plainFeatures(hiddenSize / heads, { theta: sizes.ropeTheta ?? 1e4, scaling: { kind: 'none' } }),
     queryKeyValueBias: true,
-    outputBias: false,
-    feedForwardBias: false,
-    queryKeyNorm: false,
     tiedEmbeddings: true,
     initializerRange: sizes.initializerRange ?? 0.02,
     bosTokenId: sizes.bosTokenId ?? null,
     eosTokenId: sizes.eosTokenId ?? null,
     padTokenId: sizes.padTokenId ?? null,
-  });
-}
-
-/** Rotary frequencies of each pair of a head, in radians a position: float64 [headDimension / 2]. */
-export function ropeFrequencies(config: DecoderConfig): Float64Array {
-  const half = config.headDimension / 2;
-  const { theta, scaling } = config.rope;
-  return Float64Array.from({ length: half }, (_, i) => {
-    const frequency = theta ** (-i / half);
-    if (scaling.kind === 'none') return frequency;
-    if (scaling.kind === 'linear') return frequency / scaling.factor;
-    // Llama 3.1: long waves are stretched, short ones kept, those between interpolated.
-    const wavelength = (2 * Math.PI) / frequency;
-    const { factor, lowFrequencyFactor, highFrequencyFactor, originalMaxPositions } = scaling;
-    if (wavelength > originalMaxPositions / lowFrequencyFactor) return frequency / factor;
-    if (wavelength < originalMaxPositions / highFrequencyFactor) return frequency;
-    const smooth =
-      (originalMaxPositions / wavelength - lowFrequencyFactor) / (highFrequencyFactor - lowFrequencyFactor);
-    return ((1 - smooth) * frequency) / factor + smooth * frequency;
+    familyKeys: {},
   });
 }
 
@@ -128,6 +209,22 @@ export function checkedConfig(config: DecoderConfig): DecoderConfig {
     throw new ModelConfigError(
       `the size of a head must be an even integer, got ${config.headDimension} (hidden size ${config.hiddenSize}, ${config.heads} heads)`,
     );
+  }
+  const { rotaryDimension, headDimension } = config;
+  if (rotaryDimension % 2 !== 0 || !(rotaryDimension > 0 && rotaryDimension <= headDimension)) {
+    throw new ModelConfigError(
+      `the part of a head that is turned must be an even number of at most ${headDimension}, got ${rotaryDimension}`,
+    );
+  }
+  for (const { scaling } of [config.rope, ...(config.localRope === null ? [] : [config.localRope])]) {
+    if (scaling.kind !== 'longrope') continue;
+    for (const [key, factors] of [
+      ['short_factor', scaling.shortFactors],
+      ['long_factor', scaling.longFactors],
+    ] as const) {
+      if (factors.length === rotaryDimension / 2) continue;
+      throw new ModelConfigError(`${key} must hold ${rotaryDimension / 2} numbers, got ${factors.length}`);
+    }
   }
   if (config.heads % config.keyValueHeads !== 0) {
     throw new ModelConfigError(

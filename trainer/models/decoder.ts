@@ -1,8 +1,17 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
+import { softcap } from './activation.ts';
 import type { DecoderConfig } from './config.ts';
-import { hasAdapter, loraNames, loraScale } from './lora.ts';
-import { layerPrefix, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
-import { collect, type SelectedPositions, type SequenceLayout, spread } from './sequence-layout.ts';
+import { attend, turnHeads } from './cut-attention.ts';
+import { decoderSegments, embeddings, type Projections } from './decoder-segments.ts';
+import { VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
+import {
+  collect,
+  joinBiases,
+  type SelectedPositions,
+  type SequenceLayout,
+  spread,
+  windowBias,
+} from './sequence-layout.ts';
 
 /**
  * Final hidden states, normalized, of padded or packed rows. With a selection only those of the selected positions: the last
@@ -20,25 +29,61 @@ export function decoderHidden(
 ): Tensor {
   const segments = decoderSegments(config);
   const all: QueryLayout = { ...layout, causal: true };
+  const last = config.layers - 1;
+  const asking = selection === undefined ? all : { ...selection, causal: false };
+  const biases = config.attentionLayers?.map(({ window }, layer) => ({
+    window,
+    queries: layer === last ? asking : all,
+  }));
+  const bias = biasesByWindow(g, layout.cos.shape[1], biases ?? []);
   let hidden = segments.embed(g, g.reshape(ids, [-1]));
   for (let layer = 0; layer < config.layers; layer++) {
     hidden = g.stage(() => {
-      const selected = layer === config.layers - 1 ? selection : undefined;
-      const asking = selected === undefined ? hidden : selectRows(g, hidden, selected);
-      const projections = segments.project(g, layer, hidden, asking);
-      const queries = selected === undefined ? all : { ...selected, causal: false };
-      return segments.finishLayer(g, layer, asking, mixRows(g, config, projections, all, queries));
+      const selected = layer === last ? selection : undefined;
+      const rows = selected === undefined ? hidden : selectRows(g, hidden, selected);
+      const projections = segments.project(g, layer, hidden, rows);
+      const queries = layer === last ? asking : all;
+      const mixed = mixRows(g, config, { layer, projections, all, queries, bias: bias[layer] });
+      return segments.finishLayer(g, layer, rows, mixed);
     });
   }
   return segments.finish(g, hidden);
 }
 
-/** Logits [n, vocabularySize] of final hidden states [n, hiddenSize]. */
-export function decoderLogits(g: GraphBuilder, config: DecoderConfig, hidden: Tensor): Tensor {
+/** What is added to the scores of each layer for its window, made once for layers that share it. */
+function biasesByWindow(
+  g: GraphBuilder,
+  time: number,
+  layers: readonly { readonly window: number | null; readonly queries: QueryLayout }[],
+): readonly (Tensor | undefined)[] {
+  const made = new Map<QueryLayout, Map<number, Tensor | undefined>>();
+  return layers.map(({ window, queries }) => {
+    if (window === null) return undefined;
+    const known = made.get(queries) ?? new Map<number, Tensor | undefined>();
+    made.set(queries, known);
+    if (!known.has(window)) known.set(window, windowBias(g, window, queries.positions, time));
+    return known.get(window);
+  });
+}
+
+/**
+ * Logits [n, vocabularySize] of final hidden states [n, hiddenSize].
+ * @param inverseTemperature factor on the logits, []
+ */
+export function decoderLogits(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  hidden: Tensor,
+  inverseTemperature?: Tensor,
+): Tensor {
   const table = config.tiedEmbeddings
     ? embeddings(g, config)
     : g.parameter('lm_head.weight', [config.vocabularySize, config.hiddenSize]);
-  return g.matmul(hidden, table, { transposeB: true });
+  const logits = (x: Tensor) => g.matmul(x, table, { transposeB: true });
+  if (inverseTemperature === undefined) return softcap(g, logits(hidden), config.logitSoftcap);
+  // Without a cap, the temperature on the hidden states is the same and less to multiply.
+  if (config.logitSoftcap === null) return logits(g.mul(hidden, inverseTemperature));
+  return g.mul(softcap(g, logits(hidden), config.logitSoftcap), inverseTemperature);
 }
 
 /** The value head's estimates [n] at final hidden states [n, hiddenSize]. */
@@ -46,60 +91,6 @@ export function decoderValues(g: GraphBuilder, config: DecoderConfig, hidden: Te
   const weight = g.parameter(VALUE_HEAD_WEIGHT, [1, config.hiddenSize]);
   const bias = g.parameter(VALUE_HEAD_BIAS, [1]);
   return g.reshape(g.add(g.matmul(hidden, weight, { transposeB: true }), bias), [hidden.shape[0]]);
-}
-
-/** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
-export interface Projections {
-  /** [rows, heads · headDimension] */
-  readonly query: Tensor;
-  /** [rows, keyValueHeads · headDimension] */
-  readonly key: Tensor;
-  readonly value: Tensor;
-}
-
-/** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
-export interface DecoderSegments {
-  /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
-  embed(g: GraphBuilder, ids: Tensor): Tensor;
-  /** Hidden states before a layer → what its attention reads; queries of other rows where `asking` is given. */
-  project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
-  /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
-  finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
-  /** Hidden states after the last layer → normalized, as logits and values read them. */
-  finish(g: GraphBuilder, hidden: Tensor): Tensor;
-}
-
-export function decoderSegments(config: DecoderConfig): DecoderSegments {
-  const { hiddenSize } = config;
-  return {
-    embed: (g, ids) => g.gather(embeddings(g, config), ids),
-    project(g, layer, hidden, asking = hidden) {
-      const prefix = `${layerPrefix(layer)}.self_attn`;
-      const normed = (rows: Tensor) =>
-        norm(g, config, rows, `${layerPrefix(layer)}.input_layernorm.weight`, hiddenSize);
-      const x = normed(hidden);
-      return {
-        query: projectHeads(g, config, asking === hidden ? x : normed(asking), prefix, 'q'),
-        key: projectHeads(g, config, x, prefix, 'k'),
-        value: projectHeads(g, config, x, prefix, 'v'),
-      };
-    },
-    finishLayer(g, layer, hidden, mixed) {
-      const prefix = layerPrefix(layer);
-      const output = linear(g, config, mixed, `${prefix}.self_attn.o_proj`, {
-        outputs: hiddenSize,
-        bias: config.outputBias,
-      });
-      const attended = g.add(hidden, output);
-      const x = norm(g, config, attended, `${prefix}.post_attention_layernorm.weight`, hiddenSize);
-      return g.add(attended, feedForward(g, config, x, `${prefix}.mlp`));
-    },
-    finish: (g, hidden) => norm(g, config, hidden, 'model.norm.weight', hiddenSize),
-  };
-}
-
-function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
-  return g.parameter('model.embed_tokens.weight', [config.vocabularySize, config.hiddenSize]);
 }
 
 function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: SelectedPositions): Tensor {
@@ -115,68 +106,26 @@ interface QueryLayout extends SequenceLayout {
 function mixRows(
   g: GraphBuilder,
   config: DecoderConfig,
-  { query, key, value }: Projections,
-  all: QueryLayout,
-  queries: QueryLayout,
+  attention: {
+    readonly layer: number;
+    readonly projections: Projections;
+    readonly all: QueryLayout;
+    readonly queries: QueryLayout;
+    /** Of the layer's window. */
+    readonly bias: Tensor | undefined;
+  },
 ): Tensor {
   const { heads, keyValueHeads, headDimension } = config;
+  const { layer, projections, all, queries } = attention;
   const split = (x: Tensor, { cos, packing }: QueryLayout, count: number) => {
     const [rows, time] = cos.shape;
     return g.reshape(packing ? spread(g, x, packing) : x, [rows, time, count, headDimension]);
   };
-  const q = g.rope(split(query, queries, heads), queries.cos, queries.sin);
-  const k = g.rope(split(key, all, keyValueHeads), all.cos, all.sin);
-  const v = split(value, all, keyValueHeads);
-  const mixed = g.attention(q, k, v, { causal: queries.causal, bias: queries.attentionBias });
+  const q = turnHeads(g, config, layer, split(projections.query, queries, heads), queries);
+  const k = turnHeads(g, config, layer, split(projections.key, all, keyValueHeads), all);
+  const v = split(projections.value, all, keyValueHeads);
+  const bias = joinBiases(g, queries.attentionBias, attention.bias);
+  const mixed = attend(g, config, [q, k, v], { causal: queries.causal, bias });
   const rows = g.reshape(mixed, [-1, heads * headDimension]);
   return queries.packing ? collect(g, rows, queries.packing) : rows;
-}
-
-function projectHeads(
-  g: GraphBuilder,
-  config: DecoderConfig,
-  x: Tensor,
-  prefix: string,
-  name: 'q' | 'k' | 'v',
-): Tensor {
-  const { headDimension } = config;
-  const count = name === 'q' ? config.heads : config.keyValueHeads;
-  const width = count * headDimension;
-  const projected = linear(g, config, x, `${prefix}.${name}_proj`, {
-    outputs: width,
-    bias: config.queryKeyValueBias,
-  });
-  if (name === 'v' || !config.queryKeyNorm) return projected;
-  const perHead = g.reshape(projected, [x.shape[0], count, headDimension]);
-  const weight = `${prefix}.${name}_norm.weight`;
-  return g.reshape(norm(g, config, perHead, weight, headDimension), [x.shape[0], width]);
-}
-
-function feedForward(g: GraphBuilder, config: DecoderConfig, x: Tensor, prefix: string): Tensor {
-  const { intermediateSize, feedForwardBias: bias, hiddenSize } = config;
-  const gate = linear(g, config, x, `${prefix}.gate_proj`, { outputs: intermediateSize, bias });
-  const up = linear(g, config, x, `${prefix}.up_proj`, { outputs: intermediateSize, bias });
-  return linear(g, config, g.mul(g.silu(gate), up), `${prefix}.down_proj`, { outputs: hiddenSize, bias });
-}
-
-function linear(
-  g: GraphBuilder,
-  config: DecoderConfig,
-  x: Tensor,
-  name: string,
-  { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
-): Tensor {
-  const inputs = x.shape[x.shape.length - 1];
-  const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });
-  const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
-  const { lora } = config;
-  if (!hasAdapter(lora, name)) return biased;
-  const { a, b } = loraNames(name);
-  const low = g.matmul(x, g.parameter(a, [lora.rank, inputs]), { transposeB: true });
-  const up = g.parameter(b, [outputs, lora.rank]);
-  return g.add(biased, g.matmul(g.mul(low, loraScale(lora)), up, { transposeB: true }));
-}
-
-function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {
-  return g.rmsNorm(x, g.parameter(name, [size]), config.normEpsilon);
 }

@@ -7,7 +7,8 @@ import type { DecoderConfig } from './config.ts';
 import { decoderHidden, decoderLogits } from './decoder.ts';
 import { SafetensorsReader } from './files/safetensors.ts';
 import { type ParameterSpec, parameterSpecs } from './parameters.ts';
-import { paddedAnywhere, ropeTables } from './sequence-layout.ts';
+import { ropeTables, ropeWidth } from './rope.ts';
+import { paddedAnywhere } from './sequence-layout.ts';
 
 /** What the tests of models share: the golden models, and a loss on their batch. */
 
@@ -44,13 +45,13 @@ export function buildLoss(
 ): Graph {
   const g = new GraphBuilder();
   const [rows, time] = [batch.ids.length, batch.ids[0].length];
-  const half = config.headDimension / 2;
+  const width = ropeWidth(config);
   const ids = g.input('ids', 'int32', [rows, time]);
   const mask = g.input('mask', 'float32', [rows, time]);
   const angles = ropeTables(config, batch.positions.flat());
   const layout = paddedAnywhere(g, mask, {
-    cos: g.constant(angles.cos, [rows, time, half]),
-    sin: g.constant(angles.sin, [rows, time, half]),
+    cos: g.constant(angles.cos, [rows, time, width]),
+    sin: g.constant(angles.sin, [rows, time, width]),
   });
   const logits = decoderLogits(g, config, decoderHidden(g, config, ids, layout));
   const perRow = g.reshape(logits, [rows, time, config.vocabularySize]);

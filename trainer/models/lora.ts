@@ -1,4 +1,4 @@
-/** Linear layers of every decoder layer that can have an adapter. */
+/** Linear layers of every decoder layer that can have an adapter; a family has some of them. */
 export const LORA_MODULES = [
   'q_proj',
   'k_proj',
@@ -7,6 +7,8 @@ export const LORA_MODULES = [
   'gate_proj',
   'up_proj',
   'down_proj',
+  'qkv_proj',
+  'gate_up_proj',
 ] as const;
 export type LoraModule = (typeof LORA_MODULES)[number];
 
@@ -32,10 +34,11 @@ export function loraNames(linear: string): { readonly a: string; readonly b: str
   return { a: `${linear}.lora_A.weight`, b: `${linear}.lora_B.weight` };
 }
 
-/** Whether a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. */
+/** Whether a linear layer, such as `model.layers.0.mlp.up_proj`, has an adapter. Experts have none, as in PEFT. */
 export function hasAdapter(lora: LoraConfig | undefined, linear: string): lora is LoraConfig {
   const module = linear.slice(linear.lastIndexOf('.') + 1);
-  return lora !== undefined && (lora.modules as readonly string[]).includes(module);
+  if (lora === undefined || linear.includes('.experts.')) return false;
+  return (lora.modules as readonly string[]).includes(module);
 }
 
 /** W + scale · B·A of a linear layer [outputs, inputs], in a new array. */

@@ -19,39 +19,106 @@ export function layerPrefix(layer: number): string {
   return `model.layers.${layer}`;
 }
 
+/** Prefix of an expert's weights. */
+export function expertPrefix(layer: number, index: number): string {
+  return `${layerPrefix(layer)}.mlp.experts.${index}`;
+}
+
+/** The linear layer that weighs the experts of a layer. */
+export function routerName(layer: number): string {
+  return `${layerPrefix(layer)}.mlp.gate`;
+}
+
+export const EMBEDDINGS = 'model.embed_tokens.weight';
+
+/** Weights of a layer's norms by where they stand; null where the family has none. */
+export interface NormNames {
+  readonly beforeAttention: string | null;
+  readonly afterAttention: string | null;
+  readonly beforeFeedForward: string | null;
+  readonly afterFeedForward: string | null;
+}
+
+/** `post_attention_layernorm` is before the feed-forward layer where that has no norm behind it, and after attention else. */
+export function normNames({ blockNorms }: DecoderConfig, layer: number): NormNames {
+  const name = (which: string) => `${layerPrefix(layer)}.${which}_layernorm.weight`;
+  return {
+    beforeAttention: blockNorms === 'after' ? null : name('input'),
+    afterAttention: blockNorms === 'before' ? null : name('post_attention'),
+    beforeFeedForward: { before: name('post_attention'), after: null, both: name('pre_feedforward') }[
+      blockNorms
+    ],
+    afterFeedForward: blockNorms === 'before' ? null : name('post_feedforward'),
+  };
+}
+
 /** Weights of a decoder in the order they are computed, and of its value head when it has one. */
 export function parameterSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
-  const specs: ParameterSpec[] = [];
-  const add = (name: string, shape: readonly number[], start: ParameterSpec['start'] = 'normal') => {
-    specs.push({ name, shape, start });
+  const { hiddenSize } = config;
+  const normStart = config.normsAddOne ? 'zeros' : 'ones';
+  const specs: ParameterSpec[] = [
+    { name: EMBEDDINGS, shape: [config.vocabularySize, hiddenSize], start: 'normal' },
+  ];
+  const norm = (name: string | null, size: number) => {
+    if (name !== null) specs.push({ name, shape: [size], start: normStart });
   };
   const linear = (name: string, output: number, input: number, bias: boolean) => {
-    add(`${name}.weight`, [output, input]);
-    if (bias) add(`${name}.bias`, [output], 'zeros');
+    specs.push({ name: `${name}.weight`, shape: [output, input], start: 'normal' });
+    if (bias) specs.push({ name: `${name}.bias`, shape: [output], start: 'zeros' });
   };
-  const { hiddenSize, headDimension, intermediateSize } = config;
+  for (let layer = 0; layer < config.layers; layer++) {
+    const names = normNames(config, layer);
+    norm(names.beforeAttention, hiddenSize);
+    addAttention(config, `${layerPrefix(layer)}.self_attn`, linear, norm);
+    norm(names.afterAttention, hiddenSize);
+    norm(names.beforeFeedForward, hiddenSize);
+    addFeedForward(config, layer, linear);
+    norm(names.afterFeedForward, hiddenSize);
+  }
+  norm('model.norm.weight', hiddenSize);
+  if (!config.tiedEmbeddings) linear('lm_head', config.vocabularySize, hiddenSize, false);
+  return valueHead ? [...specs, ...valueHeadSpecs(config)] : specs;
+}
+
+type AddLinear = (name: string, output: number, input: number, bias: boolean) => void;
+type AddNorm = (name: string | null, size: number) => void;
+
+function addAttention(config: DecoderConfig, prefix: string, linear: AddLinear, norm: AddNorm): void {
+  const { hiddenSize, headDimension, queryKeyNorm, queryKeyValueBias: bias } = config;
   const queries = config.heads * headDimension;
   const keys = config.keyValueHeads * headDimension;
-  add('model.embed_tokens.weight', [config.vocabularySize, hiddenSize]);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = layerPrefix(layer);
-    add(`${prefix}.input_layernorm.weight`, [hiddenSize], 'ones');
-    linear(`${prefix}.self_attn.q_proj`, queries, hiddenSize, config.queryKeyValueBias);
-    linear(`${prefix}.self_attn.k_proj`, keys, hiddenSize, config.queryKeyValueBias);
-    linear(`${prefix}.self_attn.v_proj`, keys, hiddenSize, config.queryKeyValueBias);
-    if (config.queryKeyNorm) {
-      add(`${prefix}.self_attn.q_norm.weight`, [headDimension], 'ones');
-      add(`${prefix}.self_attn.k_norm.weight`, [headDimension], 'ones');
-    }
-    linear(`${prefix}.self_attn.o_proj`, hiddenSize, queries, config.outputBias);
-    add(`${prefix}.post_attention_layernorm.weight`, [hiddenSize], 'ones');
-    linear(`${prefix}.mlp.gate_proj`, intermediateSize, hiddenSize, config.feedForwardBias);
-    linear(`${prefix}.mlp.up_proj`, intermediateSize, hiddenSize, config.feedForwardBias);
-    linear(`${prefix}.mlp.down_proj`, hiddenSize, intermediateSize, config.feedForwardBias);
+  if (config.fusedProjections) {
+    linear(`${prefix}.qkv_proj`, queries + 2 * keys, hiddenSize, bias);
+  } else {
+    linear(`${prefix}.q_proj`, queries, hiddenSize, bias);
+    linear(`${prefix}.k_proj`, keys, hiddenSize, bias);
+    linear(`${prefix}.v_proj`, keys, hiddenSize, bias);
   }
-  add('model.norm.weight', [hiddenSize], 'ones');
-  if (!config.tiedEmbeddings) add('lm_head.weight', [config.vocabularySize, hiddenSize]);
-  return valueHead ? [...specs, ...valueHeadSpecs(config)] : specs;
+  if (queryKeyNorm !== 'none') {
+    norm(`${prefix}.q_norm.weight`, queryKeyNorm === 'head' ? headDimension : queries);
+    norm(`${prefix}.k_norm.weight`, queryKeyNorm === 'head' ? headDimension : keys);
+  }
+  linear(`${prefix}.o_proj`, hiddenSize, queries, config.outputBias);
+}
+
+function addFeedForward(config: DecoderConfig, layer: number, linear: AddLinear): void {
+  const { hiddenSize, experts, feedForwardBias: bias } = config;
+  const one = (prefix: string, width: number) => {
+    if (config.fusedProjections) {
+      linear(`${prefix}.gate_up_proj`, 2 * width, hiddenSize, bias);
+    } else {
+      linear(`${prefix}.gate_proj`, width, hiddenSize, bias);
+      linear(`${prefix}.up_proj`, width, hiddenSize, bias);
+    }
+    linear(`${prefix}.down_proj`, hiddenSize, width, bias);
+  };
+  if (!experts?.layers[layer]) {
+    one(`${layerPrefix(layer)}.mlp`, config.intermediateSize);
+    return;
+  }
+  linear(routerName(layer), experts.count, hiddenSize, false);
+  for (let index = 0; index < experts.count; index++)
+    one(expertPrefix(layer, index), experts.intermediateSize);
 }
 
 /** Weights of the value head. */

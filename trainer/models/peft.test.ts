@@ -1,8 +1,10 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
+import { parseConfig } from './config-json.ts';
 import { read } from './golden.test-data.ts';
-import { LORA_MODULES, loraScale } from './lora.ts';
-import { parsePeftConfig, peftConfigToJson } from './peft.ts';
+import { LORA_MODULES, type LoraModule, loraScale } from './lora.ts';
+import { loraSpecs } from './parameters.ts';
+import { parsePeftConfig, peftConfigToJson, withLora } from './peft.ts';
 
 const golden: JsonObject = read('qwen2-tiny', 'lora/adapter_config.json');
 
@@ -11,8 +13,9 @@ t.test(
   async t => {
     const adapter = parsePeftConfig(golden);
     t.same(adapter, {
-      lora: { rank: 4, alpha: 8, rankStabilized: false, modules: [...LORA_MODULES] },
+      lora: { rank: 4, alpha: 8, rankStabilized: false, modules: LORA_MODULES.slice(0, 7) },
       base: 'shared/qwen2-tiny',
+      revision: null,
     });
     t.same(parsePeftConfig(peftConfigToJson(adapter)), adapter);
     const stabilized = parsePeftConfig({ ...golden, use_rslora: true, target_modules: ['v_proj', 'q_proj'] });
@@ -45,4 +48,26 @@ t.test('options that would compute something else are refused by name', async t 
   refused({ r: 0 }, /rank \(r\) must be an integer of at least 1, got 0/);
   refused({ lora_alpha: null }, /alpha must be above 0, got null/);
   refused({ some_new_option: { on: true } }, /some_new_option .* is not supported/);
+});
+
+t.test('adapters are of the linear layers that a family has', async t => {
+  const config = (model: string) => parseConfig(read(`families/${model}`, 'config.json'));
+  const modules = (model: string, wanted: readonly LoraModule[]) =>
+    withLora(config(model), { rank: 2, alpha: 4, rankStabilized: false, modules: wanted }).lora!.modules;
+  t.same(modules('gemma2', LORA_MODULES), LORA_MODULES.slice(0, 7));
+  t.same(modules('phi3', LORA_MODULES), ['o_proj', 'down_proj', 'qkv_proj', 'gate_up_proj']);
+  const ofExperts = loraSpecs(config('qwen3-moe'), {
+    rank: 2,
+    alpha: 4,
+    rankStabilized: false,
+    modules: LORA_MODULES,
+  });
+  t.notOk(
+    ofExperts.some(({ name }) => name.includes('experts')),
+    'no adapters on experts',
+  );
+  t.throws(
+    () => modules('phi3', ['q_proj']),
+    /holds q_proj, which models of type phi3 do not have; .*qkv_proj/,
+  );
 });

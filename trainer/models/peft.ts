@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { ModelConfigError } from './config.ts';
-import { LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
+import { type DecoderConfig, ModelConfigError } from './config.ts';
+import { hasAdapter, LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
+import { parameterSpecs } from './parameters.ts';
 
 /** Names of weights in PEFT's files begin with this. */
 export const PEFT_PREFIX = 'base_model.model.';
@@ -14,7 +15,6 @@ const INERT = [
   'megatron_core',
   'peft_version',
   'qalora_group_size', // with use_qalora only
-  'revision',
 ];
 const READ = [
   'peft_type',
@@ -25,6 +25,7 @@ const READ = [
   'target_modules',
   'bias',
   'init_lora_weights',
+  'revision',
 ];
 /** Ways to begin an adapter that leave the base as it is. */
 const PLAIN_STARTS: readonly Json[] = [true, false, 'gaussian', 'orthogonal'];
@@ -34,6 +35,8 @@ export interface PeftAdapter {
   readonly lora: LoraConfig;
   /** Where its base was when it was trained: a folder, or a name on a hub. */
   readonly base: string | null;
+  /** Branch, tag or commit of the base on a hub; null where none is named. */
+  readonly revision: string | null;
 }
 
 /**
@@ -70,15 +73,17 @@ export function parsePeftConfig(json: JsonObject): PeftAdapter {
       modules: modulesOf(json.target_modules),
     }),
     base: typeof json.base_model_name_or_path === 'string' ? json.base_model_name_or_path : null,
+    revision: typeof json.revision === 'string' ? json.revision : null,
   };
 }
 
 /** The `adapter_config.json` that {@link parsePeftConfig} and PEFT read back. */
-export function peftConfigToJson({ lora, base }: PeftAdapter): JsonObject {
+export function peftConfigToJson({ lora, base, revision }: PeftAdapter): JsonObject {
   return {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
     base_model_name_or_path: base,
+    revision,
     r: lora.rank,
     lora_alpha: lora.alpha,
     use_rslora: lora.rankStabilized,
@@ -106,6 +111,29 @@ export function checkedLora(lora: LoraConfig): LoraConfig {
     throw new ModelConfigError(`target_modules is empty; choose of ${LORA_MODULES.join(', ')}`);
   }
   return { ...lora, modules };
+}
+
+/**
+ * A model's config with adapters on those of the named linear layers that it has. All of {@link LORA_MODULES} stand for all
+ * that it has.
+ * @throws ModelConfigError when the model lacks a linear layer that is named
+ */
+export function withLora(config: DecoderConfig, lora: LoraConfig): DecoderConfig {
+  const checked = checkedLora(lora);
+  const names = parameterSpecs(config, false).map(({ name }) => name.slice(0, -'.weight'.length));
+  const there = LORA_MODULES.filter(module =>
+    names.some(name => hasAdapter({ ...checked, modules: [module] }, name)),
+  );
+  const missing = checked.modules.find(module => !there.includes(module));
+  if (missing !== undefined && checked.modules.length < LORA_MODULES.length) {
+    throw new ModelConfigError(
+      `target_modules holds ${missing}, which models of type ${config.architecture} do not have; they have ${there.join(', ')}`,
+    );
+  }
+  return {
+    ...config,
+    lora: { ...checked, modules: checked.modules.filter(module => there.includes(module)) },
+  };
 }
 
 function modulesOf(value: Json | undefined): LoraModule[] {

@@ -1,16 +1,19 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
-import { type DecoderConfig, ropeFrequencies } from './config.ts';
+import type { DecoderConfig } from './config.ts';
+import { ropeTables, ropeWidth } from './rope.ts';
 
 /** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
 export const MASKED_SCORE = -1e9;
 
 /** Which positions a batch of rows stands at, and what each may attend to. */
 export interface SequenceLayout {
-  /** cos and sin of the rotary angles, each [rows, time, headDimension / 2]. */
+  /** cos and sin of the rotary angles, each [rows, time, ropeWidth]. */
   readonly cos: Tensor;
   readonly sin: Tensor;
   /** Added to the scores beyond the causal mask, broadcast to [rows, 1, time, time]; nothing when absent. */
   readonly attentionBias?: Tensor;
+  /** Positions of the queries, float32 broadcast to [rows, 1, time, 1]; 0, 1, … when absent. */
+  readonly positions?: Tensor;
   /** Tokens come without padding, which only attention puts between them; with it when absent. */
   readonly packing?: PackedLayout;
 }
@@ -48,8 +51,9 @@ export function rightPadded(
 ): SequenceLayout {
   const positions = Int32Array.from({ length: time }, (_, t) => t);
   const { cos, sin } = ropeTables(config, positions);
-  const half = config.headDimension / 2;
-  const table = (data: Float32Array) => g.broadcastTo(g.constant(data, [1, time, half]), [rows, time, half]);
+  const width = ropeWidth(config);
+  const table = (data: Float32Array) =>
+    g.broadcastTo(g.constant(data, [1, time, width]), [rows, time, width]);
   return { cos: table(cos), sin: table(sin) };
 }
 
@@ -69,7 +73,7 @@ export function paddedAnywhere(
 
 /**
  * Positions whose final states are wanted, of rows that start at position 0 and are padded on the right: `count` of every
- * row, with angles [rows, count, headDimension / 2] and a bias that hides what comes after each, [rows, 1, count, time].
+ * row, with angles [rows, count, ropeWidth] and a bias that hides what comes after each, [rows, 1, count, time].
  */
 export interface SelectedPositions extends SequenceLayout {
   /** int32, indices of the selected tokens among all: [rows · count], or without padding as many as there are. */
@@ -89,7 +93,7 @@ export function selectPositions(
   time: number,
 ): SelectedPositions {
   const [rows, count] = positions.shape;
-  const half = config.headDimension / 2;
+  const width = ropeWidth(config);
   const sequence = Int32Array.from({ length: time }, (_, t) => t);
   const { cos, sin } = ropeTables(config, sequence);
   const starts = Int32Array.from({ length: rows }, (_, row) => row * time);
@@ -97,27 +101,37 @@ export function selectPositions(
   const queries = g.reshape(g.cast(positions, 'float32'), [rows, 1, count, 1]);
   return {
     tokens: g.reshape(g.add(positions, g.constant(starts, [rows, 1], 'int32')), [rows * count]),
-    cos: g.gather(g.constant(cos, [time, half]), positions),
-    sin: g.gather(g.constant(sin, [time, half]), positions),
+    cos: g.gather(g.constant(cos, [time, width]), positions),
+    sin: g.gather(g.constant(sin, [time, width]), positions),
     attentionBias: g.where(g.less(queries, keys), g.constant(MASKED_SCORE), 0),
+    positions: queries,
   };
 }
 
-/** cos and sin of every position's rotary angles, each [positions, headDimension / 2] in row-major order. */
-export function ropeTables(
-  config: DecoderConfig,
-  positions: ArrayLike<number>,
-): { readonly cos: Float32Array; readonly sin: Float32Array } {
-  const frequencies = ropeFrequencies(config);
-  const half = frequencies.length;
-  const cos = new Float32Array(positions.length * half);
-  const sin = new Float32Array(positions.length * half);
-  for (let t = 0; t < positions.length; t++) {
-    for (let i = 0; i < half; i++) {
-      const angle = positions[t] * frequencies[i];
-      cos[t * half + i] = Math.cos(angle);
-      sin[t * half + i] = Math.sin(angle);
-    }
+/**
+ * Added to scores so that a query sees only the last `window` positions up to its own; undefined where that hides nothing.
+ * @param positions of the queries, float32 broadcast to [rows, 1, queries, 1]; 0, 1, … when undefined
+ * @param keys at positions 0, 1, …
+ */
+export function windowBias(
+  g: GraphBuilder,
+  window: number | null,
+  positions: Tensor | undefined,
+  keys: number,
+): Tensor | undefined {
+  if (window === null || keys <= window) return undefined;
+  if (positions === undefined) {
+    const scores = Float32Array.from({ length: keys * keys }, (_, i) =>
+      i % keys > Math.floor(i / keys) - window ? 0 : MASKED_SCORE,
+    );
+    return g.constant(scores, [1, 1, keys, keys]);
   }
-  return { cos, sin };
+  const last = Float32Array.from({ length: keys }, (_, key) => key + window);
+  return g.where(g.less(positions, g.constant(last, [1, 1, 1, keys])), 0, g.constant(MASKED_SCORE));
+}
+
+/** The sum of what is added to scores, of which any may be absent. */
+export function joinBiases(g: GraphBuilder, ...biases: readonly (Tensor | undefined)[]): Tensor | undefined {
+  const there = biases.filter(bias => bias !== undefined);
+  return there.length === 0 ? undefined : there.reduce((sum, bias) => g.add(sum, bias));
 }

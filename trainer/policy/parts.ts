@@ -12,7 +12,7 @@ import {
   parameterSpecs,
   trainedSpecs,
 } from '../models/parameters.ts';
-import { checkedLora } from '../models/peft.ts';
+import { withLora } from '../models/peft.ts';
 import {
   PRECISIONS,
   type Precision,
@@ -128,8 +128,12 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   if (lossScale !== undefined) checkLossScale(lossScale);
   const { config: found, place, state } = await givenModel(options);
   const whole = state === null ? await adaptedConfig(found, place, options.lora) : found;
-  const config = critic ? { ...whole, tiedEmbeddings: true } : whole;
-  const maxSequenceLength = options.maxSequenceLength ?? config.maxPositions;
+  const maxSequenceLength = options.maxSequenceLength ?? whole.maxPositions;
+  const config: DecoderConfig = {
+    ...whole,
+    ...(critic ? { tiedEmbeddings: true } : {}),
+    ...(whole.rope.scaling.kind === 'longrope' ? { context: maxSequenceLength } : {}),
+  };
   if (maxSequenceLength > config.maxPositions) {
     throw new RangeError(
       `maxSequenceLength ${maxSequenceLength} is more than the model's ${config.maxPositions} positions`,
@@ -218,8 +222,9 @@ async function adaptedConfig(
   place: ModelFolders | null,
   asked: LoraConfig | undefined,
 ): Promise<DecoderConfig> {
-  const wanted = asked && checkedLora(asked);
-  const found = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  const wanted = asked && withLora(config, asked).lora;
+  const adapter = place?.adapter ? (await readAdapterConfig(place.adapter)).lora : undefined;
+  const found = adapter && withLora(config, adapter).lora;
   if (found && wanted && !isDeepStrictEqual(found, wanted)) {
     throw new RangeError(
       `${place!.adapter} holds an adapter of ${JSON.stringify(found)}, asked for is one of ${JSON.stringify(wanted)}`,

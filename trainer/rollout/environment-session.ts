@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
+import { isParts, textOfParts } from '../../shared/observation-parts.ts';
 import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { Request, Schemas } from '../client/operations.ts';
 import type { BatchReply } from '../client/reply.ts';
@@ -303,6 +304,8 @@ function structuredIn(reply: BatchReply): Json | undefined {
   return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
 }
 
+/** An observation as text; pictures of parts stand in it as `data:` URLs, which endpoints of vision models get as pictures. */
 function asText(observation: Schemas['Observation']): string {
+  if (isParts(observation)) return textOfParts(observation);
   return typeof observation === 'string' ? observation : JSON.stringify(observation);
 }

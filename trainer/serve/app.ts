@@ -3,11 +3,12 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify';
 import { VERSION } from '../../shared/version.ts';
 import { Access, type AccessSettings } from './access.ts';
 import { adapterRoutes } from './adapter-routes.ts';
+import { batchRoute } from './batch-route.ts';
 import { Capacity } from './capacity.ts';
 import { ServeMetrics } from './metrics.ts';
 import type { Models } from './models.ts';
 import { ApiError } from './openai/errors.ts';
-import { apiErrorOf, completionRoutes } from './openai/routes.ts';
+import { apiErrorOf, type CompletionHost, completionRoutes } from './openai/routes.ts';
 import { tokenizerRoutes } from './tokenizer-routes.ts';
 
 const BODY_LIMIT_BYTES = 4 * 2 ** 20;
@@ -71,12 +72,14 @@ export function createServeApp({ models, maxStreams, logLevel, ...who }: ServeAp
   );
   tokenizerRoutes(app, models);
   adapterRoutes(app, models, access, name => metrics.forget(name));
-  completionRoutes(app, '/v1', {
+  const host: CompletionHost = {
     model: name => models.named(name),
     mostChoices: maxStreams,
     enter: choices => capacity.enter(choices),
     onEnd: end => metrics.observe(end),
-  });
+  };
+  completionRoutes(app, '/v1', host);
+  batchRoute(app, host);
   app.addHook('onClose', () => models.close());
   return app;
 }

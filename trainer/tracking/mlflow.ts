@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import type { Json } from '../../shared/json.ts';
 import type { MetricSink } from './tracker.ts';
-import type { TrackedRun } from './wandb.ts';
+import type { TrackedRun } from './wandb/wandb.ts';
 
 export interface MlflowSettings {
   /** Where the tracking server is, e.g. `http://127.0.0.1:5000`. */

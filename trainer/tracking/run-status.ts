@@ -9,6 +9,8 @@ import {
 } from '../../shared/dashboard/run-files.ts';
 import type { JsonObject } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
+import { modelOfSnapshot } from '../hub/cache.ts';
+import { shownModelName } from '../hub/model-name.ts';
 import { writeAtomically } from './atomic-file.ts';
 import type { Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
@@ -20,6 +22,12 @@ const KEPT_NOTES = 20;
 const KEPT_VALIDATIONS = 64;
 const TRAINING = 'training';
 
+/** A model's folder, or its name where the folder is of a hub's cache. */
+function modelName(folder: string): string {
+  const onHub = modelOfSnapshot(folder);
+  return onHub === undefined ? folder : shownModelName(onHub);
+}
+
 /** What a run is, for a table of runs. */
 export function describeRun(settings: RunSettings): RunDescription {
   const { algorithm, policy, recipe, run, seed, tags } = settings;
@@ -29,7 +37,7 @@ export function describeRun(settings: RunSettings): RunDescription {
     recipe,
     advantage: algorithm.advantage,
     seed,
-    model: policy.init,
+    model: modelName(policy.init),
     parameters: null,
     tags: [...names].map(tag => ({
       tag,

@@ -3,7 +3,7 @@ import type { Json } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { MlflowRun } from './mlflow.ts';
 import type { OpenSink } from './tracker.ts';
-import { WandbRun } from './wandb.ts';
+import { WandbRun } from './wandb/wandb.ts';
 
 /**
  * The sinks of a run besides its own files: Weights & Biases and MLflow where the settings name them. They are told the

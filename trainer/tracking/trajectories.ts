@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
 import type { Json } from '../../shared/json.ts';
+import { withoutImages } from '../../shared/observation-parts.ts';
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import { appendJsonLine, readJsonLines, writeJsonLines } from './jsonlines.ts';
 
@@ -81,7 +82,7 @@ export function writeEpisodes(file: string, episodes: readonly Episode[], notes?
   );
 }
 
-/** An episode as it stands in trajectory files; keys as in RAGEN. */
+/** An episode as it stands in trajectory files; keys as in RAGEN. Pictures are named, not kept. */
 export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): TrajectoryRecord {
   const group = notes?.group(episode);
   return {
@@ -99,7 +100,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     return: episodeReturn(episode),
     ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),
     turns: episode.turns.map(turn => ({
-      state: turn.state,
+      state: withoutImages(turn.state),
       ...structuredField('structured', turn.structured),
       actions_left: turn.actionsLeft,
       actions: turn.actions,
@@ -112,7 +113,7 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
       sample: turn.sample ?? 0,
       ...(turn.finishReason ? { finish_reason: turn.finishReason } : {}),
     })),
-    final_state: episode.finalState,
+    final_state: episode.finalState && withoutImages(episode.finalState),
     ...structuredField('final_structured', episode.finalStructured),
     samples: samplesOf(episode).map(sample => sampleRecord(sample, notes?.tokens(sample))),
   };

@@ -4,7 +4,7 @@ import { trainerLog } from '../../shared/log.ts';
 import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../data/metrics.ts';
-import type { CollapseMemory } from '../diagnostics/collapse.ts';
+import type { CollapseMemory } from '../diagnostics/collapse/collapse.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import type { RunFolder } from './run-folder.ts';
 

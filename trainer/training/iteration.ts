@@ -1,4 +1,5 @@
 import { lossSettings } from '../config/derived.ts';
+import { settingsAt } from '../config/schedules.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { fillBatch, keptSequences } from '../data/batch.ts';
 import { batchStatistics } from '../data/batch-statistics.ts';
@@ -67,11 +68,14 @@ export interface IterationResult {
  * @throws the signal's reason when the run is asked to stop before the update has begun
  */
 export async function runIteration(
-  parts: IterationParts,
+  run: IterationParts,
   state: TrainerState,
   validationLevels: ReadonlySet<string>,
 ): Promise<IterationResult> {
-  const { settings, policy, source, clock } = parts;
+  const scheduled = settingsAt(run.settings, state.step + 1);
+  const { settings } = scheduled;
+  const parts = { ...run, settings };
+  const { policy, source, clock } = parts;
   const { rollout, algorithm } = settings;
   const alongside = rollout.asynchronous !== null;
   const busy = parts.busy ?? new IntervalMeter();
@@ -102,6 +106,7 @@ export async function runIteration(
       epochs: algorithm.ppo_epochs,
       miniBatch: algorithm.mini_batch_size,
       seed: mixSeed(settings.seed, PURPOSE.order, step),
+      ...(algorithm.target_kl === null ? {} : { targetKl: algorithm.target_kl }),
     });
   const update = await busy.during(() => (alongside ? policy.holdingGeneration(learn) : learn()));
   await parts.generation?.publish();
@@ -121,6 +126,7 @@ export async function runIteration(
     ...update.metrics,
     ...batchStatistics(keptEpisodes(filtered), sequences),
     ...diagnosed.metrics,
+    ...scheduled.metrics,
     'actor/lr': optimizer.learningRate,
     'rollout/validation_levels_left_out': collected.leftOut,
     'trainer/idle_ratio': waited / seconds,

@@ -86,3 +86,16 @@ t.test('RAGEN_DUMP=batch writes each step of the optimizer as JSON lines', async
   );
   t.match(lines[0][0], { lossMask: [0, 1], advantages: [0.5, 'NaN'], tokenIds: [Number, Number] });
 });
+
+t.test('a target KL ends the iteration after the step that passes it', async t => {
+  const run = async (targetKl: number | undefined, kls: readonly number[]) => {
+    let steps = 0;
+    const policy = { update: async () => ({ 'actor/ppo_kl': kls[steps++] }) };
+    const plan = { settings, epochs: 2, miniBatch: 2, seed: 1, ...(targetKl ? { targetKl } : {}) };
+    const result = await updatePolicy(policy, [0, 1, 2, 3].map(sequence), plan);
+    return [steps, result.steps, result.trainedTokens, result.metrics['actor/kl_stopped']];
+  };
+  t.same(await run(0.02, [0, 0.03, 0, 0]), [2, 2, 4, 1]);
+  t.same(await run(0.02, [0, 0.02, 0.01, -0.5]), [4, 4, 8, 0]);
+  t.same(await run(undefined, [9, 9, 9, 9]), [4, 4, 8, undefined]);
+});

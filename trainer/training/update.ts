@@ -17,6 +17,8 @@ export interface UpdatePlan {
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
+  /** No step follows one whose `actor/ppo_kl` is above this. */
+  readonly targetKl?: number;
 }
 
 export interface UpdateResult {
@@ -26,7 +28,10 @@ export interface UpdateResult {
   readonly trainedTokens: number;
 }
 
-/** Runs the optimizer steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. */
+/**
+ * Runs the optimizer steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. With a
+ * target KL `actor/kl_stopped` is 1 where it ended the iteration early.
+ */
 export async function updatePolicy(
   policy: Pick<Policy, 'update'>,
   sequences: readonly TrainingSequence[],
@@ -34,7 +39,8 @@ export async function updatePolicy(
 ): Promise<UpdateResult> {
   const rows: Metrics[] = [];
   let trainedTokens = 0;
-  for (let epoch = 0; epoch < plan.epochs; epoch++) {
+  let stopped = false;
+  for (let epoch = 0; epoch < plan.epochs && !stopped; epoch++) {
     const order = Random.fromSeed(mixSeed(plan.seed, epoch)).shuffle(sequences);
     for (const batch of splitEvenly(order, plan.miniBatch)) {
       if (batch.every(({ weight }) => weight === 0)) continue;
@@ -43,10 +49,13 @@ export async function updatePolicy(
       trainerLog().debug({ epoch, sequences: batch.length, ...metrics }, 'optimizer step');
       rows.push({ ...metrics });
       for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
+      stopped = plan.targetKl !== undefined && metrics['actor/ppo_kl'] > plan.targetKl;
+      if (stopped) break;
     }
   }
   const whole = rows.length === 0 ? {} : batchMetrics(sequences, plan.settings.loss);
-  return { metrics: { ...averageRows(rows), ...whole }, steps: rows.length, trainedTokens };
+  const kl: Metrics = plan.targetKl === undefined ? {} : { 'actor/kl_stopped': stopped ? 1 : 0 };
+  return { metrics: { ...averageRows(rows), ...whole, ...kl }, steps: rows.length, trainedTokens };
 }
 
 /** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */

@@ -110,9 +110,13 @@ export interface StepInfo extends JsonObject {
 
 /**
  * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
- * is text too: a PNG as `data:` URL.
+ * is text too: a PNG as `data:` URL. Every session has `parts`, text and pictures for vision models; it is made of the
+ * others (see `parts.ts`), so environments need not know it.
  */
-export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured';
+export type ObservationFormat = 'text' | 'grid' | 'coord' | 'grid_coord' | 'image' | 'structured' | 'parts';
+
+/** Forms whose making paints a picture, which takes as long as hundreds of steps. */
+export const isPainted = (format: ObservationFormat): boolean => format === 'image' || format === 'parts';
 
 export interface EnvironmentSpec {
   /** `[namespace/]Name-vN`; changed behavior means a new version. */

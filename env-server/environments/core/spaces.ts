@@ -80,6 +80,9 @@ export const orNull = (space: Space): Space => ({ type: 'Nullable', space });
 /** Any object: of what nothing more is known. */
 export const ANY_OBJECT: Space = { type: 'Json', schema: { type: 'object' } };
 
+/** A piece of an observation: text, or a picture. */
+export const PART: Space = { type: 'Json', schema: { type: 'object', required: ['type'] } };
+
 /** The spaces of observations under a configuration. */
 export function observationSpaces(environment: AnyEnvironment, config: JsonObject): ObservationSpaces {
   return (

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { isPainted } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
@@ -86,7 +87,7 @@ function* partsOfList(
     const view = sessionView(session);
     bytes += sizeOf(view.observation);
     listed.push({ serial, session: view });
-    if (session.format === 'image' || listed.length % VIEWS_AT_A_TIME === 0) yield;
+    if (isPainted(session.format) || listed.length % VIEWS_AT_A_TIME === 0) yield;
   }
   return listed;
 }

@@ -1,8 +1,9 @@
 import { Type } from 'typebox';
 import { encodePng } from '../../environments/core/drawing/png.ts';
+import { scaled } from '../../environments/core/drawing/scale.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import { sessionOperation } from '../operation.ts';
-import { Rendering, RenderMode } from '../schemas.ts';
+import { PictureSize, Rendering, RenderMode } from '../schemas.ts';
 
 /** Pictures that are remembered. */
 const MAX_PICTURES = 64;
@@ -10,6 +11,8 @@ const MAX_PICTURES = 64;
 interface RenderedPicture {
   /** Step of the episode that it shows. */
   readonly step: number;
+  /** Pixels of its longer side; undefined as it is painted. */
+  readonly size: number | undefined;
   /** In base64. */
   readonly png: string;
 }
@@ -19,10 +22,12 @@ class RecentPictures {
   readonly #painted = new Map<LiveEpisode, RenderedPicture>();
 
   /** The episode as it stands, a PNG in base64. */
-  of(episode: LiveEpisode): string {
+  of(episode: LiveEpisode, size?: number): string {
     let painted = this.#painted.get(episode);
-    if (painted?.step !== episode.stepCount) {
-      painted = { step: episode.stepCount, png: encodePng(episode.picture()).toString('base64') };
+    if (painted?.step !== episode.stepCount || painted.size !== size) {
+      const picture = episode.picture();
+      const png = encodePng(size === undefined ? picture : scaled(picture, size)).toString('base64');
+      painted = { step: episode.stepCount, size, png };
     }
     this.#painted.delete(episode);
     this.#painted.set(episode, painted);
@@ -47,7 +52,7 @@ export const render = sessionOperation({
   keyed: false,
   plays: true,
   problems: ['unsupported'],
-  query: { mode: Type.Optional(RenderMode) },
+  query: { mode: Type.Optional(RenderMode), size: Type.Optional(PictureSize) },
   result: Rendering,
   mediaTypes: ['text/plain', 'image/png'],
   representedJson: Type.Unknown({ description: 'With `mode=structured`: the state as plain JSON.' }),
@@ -55,7 +60,7 @@ export const render = sessionOperation({
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':
-        return { mode, png: pictures.of(session.episode) };
+        return { mode, png: pictures.of(session.episode, input.size) };
       case 'structured':
         return { mode, structured: session.episode.observe('structured') };
       case 'text':

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { isPainted } from '../../environments/core/environment.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episodes/episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
@@ -33,7 +34,7 @@ export const replay = serverOperation({
     const isOpen = seen instanceof Session;
     const episode = isOpen ? seen.episode.capture() : seen.episode;
     const known = isOpen ? seen.episode.ownRecords : seen.records;
-    const format = isOpen && seen.format !== 'image' ? seen.format : 'text';
+    const format = isOpen && !isPainted(seen.format) ? seen.format : 'text';
     const { owner, variant } = seen;
     return chain(
       known ?? replayFor(owner, variant, episode, { format, structured: true }),

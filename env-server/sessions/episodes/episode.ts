@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { ObservationPart } from '../../../shared/observation-parts.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
@@ -65,11 +66,14 @@ export function weighed(episode: Omit<EpisodeState, 'bytes'>): EpisodeState {
 /** Estimated memory of an episode with its actions, in bytes. */
 export const wholeSize = (episode: EpisodeState): number => episode.bytes + bytesOf(episode.log);
 
+/** An observation in the form that its session has. */
+export type SeenObservation = string | readonly ObservationPart[] | { [key: string]: unknown };
+
 export interface StepResult {
   session_id: string;
   episode_id: string;
   step: number;
-  observation: string | { [key: string]: unknown };
+  observation: SeenObservation;
   reward: number;
   terminated: boolean;
   truncated: boolean;
@@ -88,7 +92,7 @@ export interface TrajectoryRecord {
   options?: JsonObject;
   step: number;
   action?: unknown;
-  observation: string | { [key: string]: unknown };
+  observation: SeenObservation;
   reward?: number;
   terminated?: boolean;
   truncated?: boolean;

@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment, ObservationFormat } from '../../environments/core/environment.ts';
+import { withParts } from '../../environments/core/parts.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
 import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';
 import type { ByteAccount } from '../limits/budgets.ts';
@@ -44,14 +45,16 @@ export class Variant {
     counters: EnvironmentCounters,
   ) {
     this.base = base;
-    this.environment = wrap(base, wrappers);
+    this.environment = withParts(wrap(base, wrappers));
     this.config = resolveConfig(this.environment, config);
     this.wrappers = wrappers;
     this.counters = counters;
     const { spec } = this.environment;
     this.maxSteps = stepLimit(spec, this.config);
     this.autoReset = spec.autoReset === true;
-    this.formats = [...new Set<ObservationFormat>(['text', ...spec.observationFormats, 'structured'])];
+    this.formats = [
+      ...new Set<ObservationFormat>(['text', ...spec.observationFormats, 'structured', 'parts']),
+    ];
     this.seedable = spec.seedable !== false;
     this.copyable = this.environment.dispose === undefined;
     this.checkAction = actionCheck(spec.actionSpace);

@@ -1,28 +1,49 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isParts, partsOfText, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
 import { problemOf } from '../../operations/dispatch/problem-of.ts';
 import type { Session, SessionDetail, StepResult, ValidActions } from '../../operations/schemas.ts';
 import { PROBLEMS } from '../../problems.ts';
 import type { ToolContent, ToolResult } from './endpoint.ts';
 
-const PNG = 'data:image/png;base64,';
-
-/** An observation as content: a picture where it is one, else text. */
+/** An observation as content: text, and the pictures in it. */
 export function contentOf(observation: unknown): ToolContent[] {
+  if (isParts(observation)) {
+    return observation.map(part =>
+      part.type === 'text' ? part : { type: 'image', data: part.data, mimeType: part.mime },
+    );
+  }
   if (typeof observation !== 'string') return [{ type: 'text', text: JSON.stringify(observation) }];
-  if (!observation.startsWith(PNG)) return [{ type: 'text', text: observation }];
-  return [{ type: 'image', data: observation.slice(PNG.length), mimeType: 'image/png' }];
+  return contentOf(partsOfText(observation));
+}
+
+/** An observation whose pictures are in the content already. */
+function named(observation: unknown): unknown {
+  return isParts(observation) ? withoutImages(textOfParts(observation)) : observation;
 }
 
 /** The beginning of an episode. */
 export function resetResult({ session_id, episode_id, seed, step, observation, info }: Session): ToolResult {
-  const told = { session_id, episode_id, seed, step, observation, info } as unknown as JsonObject;
-  return { content: contentOf(observation), structuredContent: told, isError: false };
+  const told = { session_id, episode_id, seed, step, observation: named(observation), info };
+  return {
+    content: contentOf(observation),
+    structuredContent: told as unknown as JsonObject,
+    isError: false,
+  };
 }
 
 export function stepResult(result: StepResult): ToolResult {
   // The SDK takes plain objects only.
   const { session_id, episode_id, step, observation, reward, terminated, truncated, info } = result;
-  const plain = { session_id, episode_id, step, observation, reward, terminated, truncated, info };
+  const plain = {
+    session_id,
+    episode_id,
+    step,
+    observation: named(observation),
+    reward,
+    terminated,
+    truncated,
+    info,
+  };
   const told = [`Reward: ${reward}.`];
   if (info.action_is_valid === false) told.push('The action is not valid here.');
   told.push(...endText(terminated, truncated, info.success === true));
@@ -41,7 +62,7 @@ export function observeResult(session: SessionDetail): ToolResult {
     episode_id,
     seed,
     step,
-    observation,
+    observation: named(observation),
     return: session.return,
     terminated,
     truncated,

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isParts, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/declaration.ts';
@@ -163,7 +164,10 @@ function afterReset({ session_id, seed, observation }: Session): OpenEnvStepRepl
   };
 }
 
-/** OpenEnv's observations are objects; text stands in the field `text`. */
+/** OpenEnv's observations are objects; text stands in the field `text`, and parts in `parts` next to it. */
 function observationObject(observation: Json): JsonObject {
+  if (isParts(observation)) {
+    return { text: withoutImages(textOfParts(observation)), parts: observation as unknown as Json };
+  }
   return typeof observation === 'string' ? { text: observation } : (observation as JsonObject);
 }

@@ -2,6 +2,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentDocument } from '../../operations/schemas.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { ToolDocument, ToolResult } from '../mcp/endpoint.ts';
+import { contentOf } from '../mcp/results.ts';
 import { operate } from '../operate.ts';
 import { actionForm } from './action-form.ts';
 import type { OpenEnvPlay, OpenEnvStepReply, PlayedSession } from './play.ts';
@@ -35,7 +36,7 @@ export async function toolsOf(
 export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): ToolResult {
   const data = { observation, reward, done, metadata };
   return {
-    content: [{ type: 'text', text: textOf(observation) }],
+    content: contentOf(observation.parts ?? textOf(observation)),
     structuredContent: data,
     isError: false,
     structured_content: data,

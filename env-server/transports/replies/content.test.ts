@@ -160,7 +160,7 @@ t.test('a client that has a reply already is told so', async t => {
     '/docs/json',
     '/docs/static/swagger-ui.css',
     '/',
-    '/assets/env-server/web/page/page.css',
+    '/assets/env-server/web/page/styles/page.css',
   ]) {
     const first = await exchange(app, 'GET', path, { 'accept-encoding': 'gzip' });
     t.equal(first.status, 200, path);

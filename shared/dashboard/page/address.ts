@@ -7,7 +7,15 @@ export interface Address {
   readonly query: Readonly<Record<string, string>>;
 }
 
-export const RUN_VIEWS = ['overview', 'film', 'episodes', 'episode', 'filter', 'system', 'settings'] as const;
+export const RUN_VIEWS = [
+  'overview',
+  'replay',
+  'episodes',
+  'episode',
+  'filter',
+  'system',
+  'settings',
+] as const;
 export type RunView = (typeof RUN_VIEWS)[number];
 export type View = 'runs' | 'compare' | 'leaderboard' | RunView;
 

@@ -8,7 +8,7 @@ const SLICE_MS = 10;
 
 /** A whole line of a file, without its end. */
 export interface Line {
-  /** Absent for a line longer than allowed, which is passed over. */
+  /** Until `onLine` returns. Absent for a line longer than allowed, which is passed over. */
   readonly bytes?: Buffer;
   readonly start: number;
   /** Where the next line starts. */
@@ -32,8 +32,8 @@ export async function readLines(
   let parts: Buffer[] = [];
   let length = 0;
   let slice = performance.now();
+  const chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
   for (;;) {
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     const { bytesRead } = await handle.read(chunk, 0, CHUNK_BYTES, position);
     if (bytesRead === 0) return start;
     const bytes = chunk.subarray(0, bytesRead);
@@ -57,7 +57,7 @@ export async function readLines(
       }
     }
     length += bytesRead - done;
-    if (length <= mostBytes) parts.push(bytes.subarray(done));
+    if (length <= mostBytes) parts.push(Buffer.from(bytes.subarray(done)));
     else parts = [];
     position += bytesRead;
   }

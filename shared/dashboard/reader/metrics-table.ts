@@ -1,3 +1,4 @@
+import { downsampled, Series, type SeriesPoints } from '../compute/series.ts';
 import { RUN_FILES } from '../run-files.ts';
 import { objectOn, readLines } from './lines.ts';
 import { type FoundRun, openRunFile } from './run-folders.ts';
@@ -7,44 +8,6 @@ const MAX_ROW_BYTES = 4 * 1024 * 1024;
 const MAX_POINTS = 8192;
 const MAX_NAMES = 4000;
 const MAX_NAME_LENGTH = 300;
-
-/** Points of one metric in the order of the file: step and value; NaN for a value that is no number. */
-export interface SeriesPoints {
-  readonly x: readonly number[];
-  readonly y: readonly number[];
-}
-
-/** One metric; of many points it keeps the least and the greatest of each few, so that no peak is lost. */
-export class Series {
-  x: number[] = [];
-  y: number[] = [];
-
-  push(x: number, y: number): void {
-    this.x.push(x);
-    this.y.push(y);
-    if (this.x.length >= 2 * MAX_POINTS) this.#thinOut();
-  }
-
-  #thinOut(): void {
-    const x: number[] = [];
-    const y: number[] = [];
-    for (let start = 0; start < this.x.length; start += 4) {
-      let low = start;
-      let high = start;
-      for (let i = start + 1; i < Math.min(start + 4, this.x.length); i++) {
-        if (this.y[i] < this.y[low]) low = i;
-        if (this.y[i] > this.y[high]) high = i;
-      }
-      if (low === high) high = Math.min(start + 3, this.x.length - 1);
-      for (const i of [Math.min(low, high), Math.max(low, high)]) {
-        x.push(this.x[i]);
-        y.push(this.y[i]);
-      }
-    }
-    this.x = x;
-    this.y = y;
-  }
-}
 
 /** The metrics of a run, read once and from then on only what was appended. */
 export class MetricsTable {
@@ -73,8 +36,10 @@ export class MetricsTable {
     return [...this.#series.keys()];
   }
 
-  series(name: string): SeriesPoints | undefined {
-    return this.#series.get(name);
+  /** @param most points that are wanted: of more, the extremes */
+  series(name: string, most: number): SeriesPoints | undefined {
+    const series = this.#series.get(name);
+    return series && downsampled(series, most);
   }
 
   /** Reads what was written since. */
@@ -118,7 +83,7 @@ export class MetricsTable {
       let series = this.#series.get(name);
       if (!series) {
         if (this.#series.size >= MAX_NAMES || name.length > MAX_NAME_LENGTH) continue;
-        series = new Series();
+        series = new Series(MAX_POINTS);
         this.#series.set(name, series);
       }
       series.push(step, number);

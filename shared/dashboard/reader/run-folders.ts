@@ -34,7 +34,8 @@ export class RunFolders {
   readonly #root: string;
   #found: Promise<ReadonlyMap<string, FoundRun>> | undefined;
   #foundAt = Number.NEGATIVE_INFINITY;
-  #searching = false;
+  /** The list that is being made. */
+  #next: Promise<ReadonlyMap<string, FoundRun>> | undefined;
   /** How long the last list may be handed out. */
   #maxAgeMs = LIST_AGE_MS;
 
@@ -46,34 +47,34 @@ export class RunFolders {
   /** Every run by its id. Where the list is old, the next one is made meanwhile. */
   list(): Promise<ReadonlyMap<string, FoundRun>> {
     const old = performance.now() - this.#foundAt > this.#maxAgeMs;
-    if (!this.#found) this.#found = this.#renewed();
-    else if (old && !this.#searching) {
-      const next = this.#renewed();
-      void next.then(() => {
-        this.#found = next;
-      });
-    }
-    return this.#found;
+    if (!this.#found || old) void this.#renew();
+    return this.#found!;
   }
 
   /** A run as it is now. */
   async find(id: string): Promise<FoundRun | undefined> {
     const known = (await this.list()).get(id);
     if (known) return runAt(known.path, id);
-    if (performance.now() - this.#foundAt > LIST_AGE_MS && !this.#searching) this.#found = this.#renewed();
-    return (await this.#found)?.get(id);
+    const recent = performance.now() - this.#foundAt < LIST_AGE_MS;
+    return recent ? undefined : (await this.#renew()).get(id);
   }
 
-  async #renewed(): Promise<ReadonlyMap<string, FoundRun>> {
-    this.#searching = true;
+  /** Makes the next list, unless that is under way; the present one is handed out until it is there. */
+  #renew(): Promise<ReadonlyMap<string, FoundRun>> {
+    this.#next ??= this.#timed().finally(() => {
+      this.#found = this.#next;
+      this.#next = undefined;
+    });
+    this.#found ??= this.#next;
+    return this.#next;
+  }
+
+  async #timed(): Promise<ReadonlyMap<string, FoundRun>> {
     const began = performance.now();
-    try {
-      return await this.#search();
-    } finally {
-      this.#searching = false;
-      this.#foundAt = performance.now();
-      this.#maxAgeMs = Math.max(LIST_AGE_MS, LIST_AGE_PER_SEARCH * (this.#foundAt - began));
-    }
+    const found = await this.#search();
+    this.#foundAt = performance.now();
+    this.#maxAgeMs = Math.max(LIST_AGE_MS, LIST_AGE_PER_SEARCH * (this.#foundAt - began));
+    return found;
   }
 
   async #search(): Promise<ReadonlyMap<string, FoundRun>> {
@@ -106,12 +107,21 @@ async function foldersIn(root: string, folder: string): Promise<string[]> {
 /** Asks the file system at once: for thousands of folders that takes a tenth of what promises take. */
 async function runAt(path: string, id: string): Promise<FoundRun | undefined> {
   for (const name of [RUN_FILES.status, RUN_FILES.config]) {
-    const stats = lstatSync(join(path, name), { throwIfNoEntry: false });
+    const stats = statsOf(join(path, name));
     if (stats?.isFile()) {
       return { id, path, changedMs: stats.mtimeMs, hasStatus: name === RUN_FILES.status };
     }
   }
   return undefined;
+}
+
+/** Undefined for what is not there, or lies in a folder that this user may not look into. */
+function statsOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
 }
 
 /** The work for each item, so many at once, results in the order of the items. */
@@ -144,9 +154,7 @@ function areNames(parts: readonly string[]): boolean {
 
 /** Whether everything above the last part is a folder, and no link. */
 function areFolders(run: FoundRun, parts: readonly string[]): boolean {
-  return parts.every((_, depth) =>
-    lstatSync(join(run.path, ...parts.slice(0, depth)), { throwIfNoEntry: false })?.isDirectory(),
-  );
+  return parts.every((_, depth) => statsOf(join(run.path, ...parts.slice(0, depth)))?.isDirectory());
 }
 
 /** An open file of a run. Close it. */

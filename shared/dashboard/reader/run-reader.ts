@@ -1,11 +1,12 @@
 import { parse } from 'yaml';
+import type { SeriesPoints } from '../compute/series.ts';
 import { type GroupsRow, RUN_FILES } from '../run-files.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { objectOn, readLines } from './lines.ts';
-import { MetricsTable, type SeriesPoints } from './metrics-table.ts';
+import { MetricsTable } from './metrics-table.ts';
 import { Recent } from './recent.ts';
 import { type FoundRun, openRunFile, RunFolders, readRunText } from './run-folders.ts';
-import { type RunRow, RunsTable } from './runs-table.ts';
+import { type RunRow, type RunsQuery, type RunsReply, RunsTable } from './runs-table.ts';
 import {
   type EpisodeDigest,
   type EpisodeReply,
@@ -21,8 +22,12 @@ const MAX_ROW_BYTES = 4 * 1024 * 1024;
 /** Iterations whose groups are handed out; the others are thinned out evenly. */
 const MAX_GROUP_ROWS = 400;
 const MAX_HITS = 100;
+/** Points of a metric that are handed out: two for each pixel of a wide chart. */
+const MAX_POINTS = 2048;
 /** How long a search may take. */
 const SEARCH_MS = 3000;
+
+export type { RunsQuery, RunsReply };
 
 /** A run: its row, its settings, and what there is to look at. */
 export interface RunDetail {
@@ -42,11 +47,6 @@ export interface MetricsReply {
   /** First byte of the metrics file that they leave out: where live rows go on. */
   readonly offset: number;
   readonly series: { readonly [name: string]: SeriesPoints };
-}
-
-export interface RunsReply {
-  readonly total: number;
-  readonly rows: readonly RunRow[];
 }
 
 export interface SearchReply {
@@ -80,8 +80,9 @@ export class RunReader {
     return this.#folders.find(id);
   }
 
-  runs(most?: number): Promise<RunsReply> {
-    return this.#table.rows(most);
+  /** Some of the runs, the latest first; all unless told otherwise. */
+  runs(query?: RunsQuery): Promise<RunsReply> {
+    return this.#table.rows(query);
   }
 
   leaderboard(): Promise<LeaderboardRow[]> {
@@ -119,13 +120,16 @@ export class RunReader {
     return table;
   }
 
-  /** @param names metrics that are wanted; all where it is undefined */
-  async metrics(id: string, names?: readonly string[]): Promise<MetricsReply | undefined> {
+  /**
+   * @param names metrics that are wanted; all where it is undefined
+   * @param most points of each: of more, the extremes of every stretch
+   */
+  async metrics(id: string, names?: readonly string[], most = MAX_POINTS): Promise<MetricsReply | undefined> {
     const run = await this.find(id);
     if (!run) return undefined;
     const table = await this.table(run);
     const series = (names ?? table.names).flatMap(name => {
-      const points = table.series(name);
+      const points = table.series(name, most);
       return points ? [[name, points] as const] : [];
     });
     return { names: table.names, rows: table.rows, offset: table.offset, series: Object.fromEntries(series) };

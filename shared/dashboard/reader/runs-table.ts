@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { parse } from 'yaml';
+import { runMatcher } from '../compute/run-search.ts';
 import {
   RUN_FILES,
   RUN_STATES,
@@ -39,25 +40,54 @@ export interface RunRow {
   readonly notes?: readonly RunNote[];
 }
 
+/** Which rows are wanted. */
+export interface RunsQuery {
+  readonly offset?: number;
+  readonly limit?: number;
+  /** Words that all stand in a run's name, recipe, environments, state or seed. */
+  readonly q?: string;
+}
+
+export interface RunsReply {
+  /** All runs, and those that match. */
+  readonly total: number;
+  readonly matching: number;
+  /** Where the rows begin among those that match. */
+  readonly offset: number;
+  readonly rows: readonly RunRow[];
+}
+
 /** The table of runs: status files are read again only when they have changed. */
 export class RunsTable {
   readonly #folders: RunFolders;
   readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<OwnedRow> }>();
+  #sorted: { readonly found: ReadonlyMap<string, FoundRun>; readonly runs: readonly FoundRun[] } | undefined;
 
   constructor(folders: RunFolders) {
     this.#folders = folders;
   }
 
-  /**
-   * Rows, the run that gave a sign last first.
-   * @param most rows that are wanted; all unless told otherwise
-   */
-  async rows(most = Number.POSITIVE_INFINITY): Promise<{ readonly total: number; readonly rows: RunRow[] }> {
+  /** Rows, the run that gave a sign last first. Reads no more files than the rows that are wanted need. */
+  async rows({ offset = 0, limit, q = '' }: RunsQuery = {}): Promise<RunsReply> {
+    const latest = await this.#latest();
+    const end = limit === undefined ? undefined : offset + limit;
+    const rowsOf = (runs: readonly FoundRun[]) => mapped(runs, run => this.row(run));
+    const page =
+      q === ''
+        ? { matching: latest.length, rows: await rowsOf(latest.slice(offset, end)) }
+        : pageOf((await rowsOf(latest)).filter(runMatcher(q)), offset, end);
+    const rows = page.rows.map(row => ({ ...row, notes: undefined }));
+    return { total: latest.length, matching: page.matching, offset, rows };
+  }
+
+  /** All runs in their order, sorted once for each time that they are listed. */
+  async #latest(): Promise<readonly FoundRun[]> {
     const found = await this.#folders.list();
-    for (const id of this.#known.keys()) if (!found.has(id)) this.#known.delete(id);
-    const latest = [...found.values()].sort((a, b) => b.changedMs - a.changedMs);
-    const rows = await mapped(latest.slice(0, most), run => this.row(run));
-    return { total: latest.length, rows: rows.map(row => ({ ...row, notes: undefined })) };
+    if (this.#sorted?.found !== found) {
+      for (const id of this.#known.keys()) if (!found.has(id)) this.#known.delete(id);
+      this.#sorted = { found, runs: [...found.values()].sort((a, b) => b.changedMs - a.changedMs) };
+    }
+    return this.#sorted.runs;
   }
 
   /** The row of a run as it is now. */
@@ -72,6 +102,10 @@ export class RunsTable {
     this.#known.set(run.id, { changedMs: run.changedMs, row });
     return row;
   }
+}
+
+function pageOf(rows: readonly RunRow[], offset: number, end: number | undefined) {
+  return { matching: rows.length, rows: rows.slice(offset, end) };
 }
 
 /** A row with the process that wrote it. */

@@ -1,3 +1,4 @@
+import { findIn, type TextHit } from '../compute/episode-search.ts';
 import { RUN_FILES, type TrajectoryRecord } from '../run-files.ts';
 import { episodeOn } from './episode-record.ts';
 import { type Line, readLines } from './lines.ts';
@@ -9,7 +10,6 @@ const MAX_EPISODE_BYTES = 64 * 1024 * 1024;
 const MAX_TOKEN_BYTES = 64 * 1024;
 /** Files whose lists of episodes are remembered. */
 const MAX_LISTS = 64;
-const SNIPPET = 60;
 
 /** A trajectory file. */
 export interface TrajectoryFile {
@@ -61,14 +61,9 @@ export interface EpisodeReply {
   readonly texts: { readonly [id: string]: string };
 }
 
-export interface SearchHit {
+export interface SearchHit extends TextHit {
   readonly file: string;
   readonly index: number;
-  /** From 0. */
-  readonly turn: number;
-  readonly where: 'prompt' | 'response';
-  /** The text around the place. */
-  readonly snippet: string;
   readonly digest: EpisodeDigest;
 }
 
@@ -125,7 +120,7 @@ export class Trajectories {
       if (!record) return;
       const at = index++;
       if (hits.length >= most) return;
-      const found = findIn(record, wanted.toLowerCase(), texts);
+      const found = findIn(record, wanted.toLowerCase(), id => texts.get(id));
       if (found) hits.push({ file: name, index: at, ...found, digest: digestOf(record, at) });
     });
     return hits;
@@ -233,42 +228,4 @@ export function digestOf(record: TrajectoryRecord, index: number): EpisodeDigest
     ...(trained > 0 ? { advantage: advantage / trained } : {}),
     ...(filter ? { filter } : {}),
   };
-}
-
-/** The first place of a text in an episode. @param wanted in lower case */
-export function findIn(
-  record: TrajectoryRecord,
-  wanted: string,
-  texts: ReadonlyMap<number, string>,
-): Pick<SearchHit, 'turn' | 'where' | 'snippet'> | undefined {
-  for (const [turn, { state, llm_raw_response: response }] of record.turns.entries()) {
-    const prompt = promptText(record, turn, texts) ?? state;
-    for (const [where, text] of [
-      ['prompt', prompt],
-      ['response', response],
-    ] as const) {
-      const at = text.toLowerCase().indexOf(wanted);
-      if (at === -1) continue;
-      const snippet = text.slice(Math.max(0, at - SNIPPET), at + wanted.length + SNIPPET);
-      return { turn, where, snippet };
-    }
-  }
-  return undefined;
-}
-
-/** What a turn's prompt added to its sequence; undefined where the tokens are not known. */
-export function promptText(
-  { turns, samples }: TrajectoryRecord,
-  turn: number,
-  texts: ReadonlyMap<number, string>,
-): string | undefined {
-  const { sample, tokens } = turns[turn];
-  const ids = samples[sample]?.token_ids;
-  if (!ids || tokens[1] === 0 || texts.size === 0) return undefined;
-  const before = turns[turn - 1];
-  const start = before?.sample === sample ? before.tokens[1] : 0;
-  return ids
-    .slice(start, tokens[0])
-    .map(id => texts.get(id) ?? `<${id}>`)
-    .join('');
 }

@@ -9,12 +9,8 @@ const LOSSES: readonly PolicyLoss[] = [ppo, gspo, cispo, decoupledPpo, crossEntr
 
 const BY_NAME: ReadonlyMap<string, PolicyLoss> = new Map(LOSSES.map(loss => [loss.name, loss]));
 
+/** Values of the setting `loss.policy`. */
 export const POLICY_LOSSES: readonly string[] = [...BY_NAME.keys()];
-
-/** Those that learn from rewards: values of the setting `loss.policy`. */
-export const RATIO_LOSSES: readonly string[] = LOSSES.filter(({ kind }) => kind === 'ratio').map(
-  ({ name }) => name,
-);
 
 /** @throws RangeError listing the valid names. */
 export function policyLoss(name: string): PolicyLoss {

@@ -9,7 +9,7 @@ import {
   FILTER_SCORES,
 } from '../../algorithms/filters/settings.ts';
 import { FILTER_MASSES, FILTER_ORDERS } from '../../algorithms/filters/strategy.ts';
-import { RATIO_LOSSES } from '../../algorithms/losses/registry.ts';
+import { POLICY_LOSSES } from '../../algorithms/losses/registry.ts';
 import {
   AGGREGATIONS,
   KL_ESTIMATORS,
@@ -63,6 +63,8 @@ export const AlgorithmSettings = Type.Object(
     zero_task_advantage: flag(false),
     /** Episodes with a response that was cut off have no part in the loss. */
     overlong_mask: flag(false),
+    /** Episodes that are trained on, of those that the filter keeps: `successes` leaves out all others (rejection sampling). */
+    train_on: choice(['all', 'successes'], 'all'),
     reward_scale: notNegative(1),
     /** Where the reward of a turn stands: at its last token, or with all others at the last token of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
@@ -77,6 +79,8 @@ export const AlgorithmSettings = Type.Object(
     ),
     filter: FilterConfig,
     ppo_epochs: positive(1),
+    /** An iteration takes no further optimizer step once `actor/ppo_kl` of one is above this; null: no limit. */
+    target_kl: orNull(aboveZero(0.02)),
     /** Sequences of one optimizer step: episodes, or turns where the context mode cuts them. */
     mini_batch_size: positive(32),
     entropy_on: choice(['all', 'actions'], 'all'),
@@ -86,7 +90,7 @@ export const AlgorithmSettings = Type.Object(
 
 export const LossConfig = Type.Object(
   {
-    policy: choice(RATIO_LOSSES, LOSS.policy),
+    policy: choice(POLICY_LOSSES, LOSS.policy),
     clip_low: notNegative(LOSS.clipLow),
     clip_high: notNegative(LOSS.clipHigh),
     dual_clip: notNegative(LOSS.dualClip),

@@ -6,7 +6,7 @@ import { CriticSection } from './critic.ts';
 import { LoraSection } from './lora.ts';
 import { aboveZero, choice, flag, orNull, positive, section, text } from './schema.ts';
 
-/** Size and place of the policy. `init` is `scratch` or a folder in the Hugging Face layout: a model, or an adapter in PEFT's. */
+/** Size and place of the policy. `init` is `scratch`, a folder in the Hugging Face layout (a model, or an adapter in PEFT's), or `organization/name@revision` on a hub. */
 export const PolicySettings = Type.Object(
   {
     init: text('scratch'),

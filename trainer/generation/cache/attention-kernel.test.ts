@@ -2,11 +2,14 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import { compileAttention } from './attention-kernel.ts';
-import { type AttentionShape, blockBytes, FUTURE_MASK } from './block-layout.ts';
+import { type AttentionShape, blockBytes, FUTURE_MASK, PAST_MASK } from './block-layout.ts';
 import { BLOCK_SIZE } from './block-table.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;
+
+/** Positions that a row sees where the shape is windowed. */
+const WINDOW = 19;
 
 /** One run of attention in plain float64 over all rows of one sequence. */
 function reference(shape: AttentionShape, q: Float32Array, k: Float32Array, v: Float32Array, rows: number) {
@@ -25,9 +28,12 @@ function reference(shape: AttentionShape, q: Float32Array, k: Float32Array, v: F
       const shared = Math.floor((head * keyValueHeads) / heads);
       const query = turn(q, (row * heads + head) * headDimension, row);
       const weights: number[] = [];
+      const { scale = 1 / Math.sqrt(headDimension), softcap, windowed } = shape;
       for (let past = 0; past <= row; past++) {
         const key = turn(k, (past * keyValueHeads + shared) * headDimension, past);
-        weights.push(Math.exp(query.reduce((sum, x, i) => sum + x * key[i], 0) / Math.sqrt(headDimension)));
+        const score = scale * query.reduce((sum, x, i) => sum + x * key[i], 0);
+        const capped = softcap == null ? score : softcap * Math.tanh(score / softcap);
+        weights.push(windowed && past <= row - WINDOW ? 0 : Math.exp(capped));
       }
       const total = weights.reduce((a, b) => a + b);
       weights.forEach((weight, past) => {
@@ -46,6 +52,8 @@ for (const shape of [
   { heads: 4, keyValueHeads: 2, headDimension: 32 },
   { heads: 2, keyValueHeads: 1, headDimension: 64 },
   { heads: 3, keyValueHeads: 1, headDimension: 8 },
+  { heads: 4, keyValueHeads: 2, headDimension: 16, windowed: true },
+  { heads: 2, keyValueHeads: 1, headDimension: 16, windowed: true, scale: 0.9, softcap: 2.5 },
 ]) {
   t.test(`attention in pieces over blocks equals plain attention: ${JSON.stringify(shape)}`, async t => {
     const { heads, keyValueHeads, headDimension } = shape;
@@ -59,6 +67,7 @@ for (const shape of [
       query: place(headDimension),
       scores: place(rows + BLOCK_SIZE),
       futureMask: place(FUTURE_MASK.length),
+      pastMask: place(PAST_MASK.length),
       queries: place(2 * rows * heads * headDimension),
       keys: place(2 * rows * keyValueHeads * headDimension),
       values: place(2 * rows * keyValueHeads * headDimension),
@@ -70,6 +79,7 @@ for (const shape of [
     const floats = (start: number, count: number) => new Float32Array(memory.buffer, start, count);
     const words = (start: number, count: number) => new Int32Array(memory.buffer, start, count);
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
+    floats(places.pastMask, PAST_MASK.length).set(PAST_MASK);
     const half = headDimension / 2;
     const angles = floats(places.angles, rows * headDimension);
     for (let p = 0; p < rows; p++) {
@@ -104,7 +114,7 @@ for (const shape of [
         floats(places.values, 2 * count * kWidth).set(rowsOf(v, kWidth), s * count * kWidth);
       });
       words(places.runs, 8).set([0, count, done, tables[0], count, count, done, tables[1]]);
-      kernel(2, layerOffset);
+      kernel(2, layerOffset, places.angles, WINDOW);
       sequences.forEach(({ got }, s) => {
         got.set(
           floats(places.mixed, 2 * count * qWidth).subarray(s * count * qWidth, (s + 1) * count * qWidth),

@@ -7,6 +7,7 @@ import {
   forLoop,
   i32,
   type Local,
+  when,
 } from '../../tensor/runtime/wasm/code.ts';
 import { acrossLanes, powerOfTwo, times } from '../../tensor/runtime/wasm/vector-math.ts';
 import {
@@ -25,9 +26,14 @@ const FLOAT_BYTES = 4;
 const VECTOR_BYTES = LANES * FLOAT_BYTES;
 /** Vector sums kept in registers at once; x86-64 has sixteen vector registers. */
 const SUMS = 2 * VECTORS_PER_BLOCK;
+/** Power of 2 beyond which tanh is 1 in float32. */
+const MOST_EXPONENT = 60;
 
-/** `run(runCount, layerOffset)`: attention of every row of the tick in one layer. */
-export type AttentionKernel = (runCount: number, layerOffset: number) => void;
+/**
+ * `run(runCount, layerOffset, angles, window)`: attention of every row of the tick in one layer, turned by the angles at an
+ * address, over `window` positions, which only a windowed kernel heeds.
+ */
+export type AttentionKernel = (runCount: number, layerOffset: number, angles: number, window: number) => void;
 
 /**
  * Attention over a paged cache for a batch of sequences of any lengths, compiled for one shape.
@@ -52,7 +58,7 @@ export function compileAttention(
 
 /** Writes the kernel's code, a method for each step. */
 class AttentionWriter {
-  readonly locals = new FunctionLocals(['i32', 'i32']);
+  readonly locals = new FunctionLocals(['i32', 'i32', 'i32', 'i32']);
   readonly #shape: AttentionShape;
   readonly #places: AttentionAddresses;
   /** Bytes of a row's queries, of its keys, and of one head of either. */
@@ -95,14 +101,18 @@ class AttentionWriter {
         blockList.set(i32.load(run.get, 12)),
         rowEnd.set(at(i32.load(run.get), i32.load(run.get, 4))),
         this.#forEachRow(...this.#writeKeyAndValue()),
-        this.#forEachRow(lastBlock.set(i32.shrU(position.get, i32.const(POSITION_BITS))), this.#attend()),
+        this.#forEachRow(
+          lastBlock.set(i32.shrU(position.get, i32.const(POSITION_BITS))),
+          ...this.#findWindow(),
+          this.#attend(),
+        ),
       ),
     ];
   }
 
   /** Runs code for every key-value head and row of the run, with `position`, `headOffset` and `angle` set. */
   #forEachRow(...code: readonly Code[]): Code {
-    const [, layerOffset] = this.locals.parameters;
+    const [, layerOffset, angles] = this.locals.parameters;
     const { run, row, rowEnd, head, headOffset, position, angle } = this.#local;
     return forLoop(
       head,
@@ -116,11 +126,32 @@ class AttentionWriter {
         i32.load(run.get),
         rowEnd.get,
         i32.const(1),
-        angle.set(at(i32.const(this.#places.angles), scaled(position.get, this.#headVectorBytes))),
+        angle.set(at(angles.get, scaled(position.get, this.#headVectorBytes))),
         ...code,
         position.set(i32.add(position.get, i32.const(1))),
       ),
     );
+  }
+
+  /** The first block that the row sees, and the mask of what it does not see there. */
+  #findWindow(): Code[] {
+    const { position, firstBlock, firstMask, past } = this.#local;
+    const [, , , window] = this.locals.parameters;
+    if (!this.#shape.windowed) return [];
+    const first = i32.sub(i32.add(position.get, i32.const(1)), window.get);
+    const hidden = i32.and(past.get, i32.const(BLOCK_SIZE - 1));
+    return [
+      past.set(i32.const(0)),
+      when(i32.geU(position.get, window.get), past.set(first)),
+      firstBlock.set(i32.shrU(past.get, i32.const(POSITION_BITS))),
+      firstMask.set(
+        i32.sub(i32.const(this.#places.pastMask + BLOCK_SIZE * FLOAT_BYTES), scaled(hidden, FLOAT_BYTES)),
+      ),
+    ];
+  }
+
+  get #from(): Code {
+    return this.#shape.windowed ? this.#local.firstBlock.get : i32.const(0);
   }
 
   /** Address of this head's keys in a block; its values stand {@link #valuesInHead} bytes further. */
@@ -173,13 +204,19 @@ class AttentionWriter {
     ];
   }
 
+  /** Factor on queries: scores are powers of 2, or before a cap the exponent of e²ˢ. */
+  get #queryScale(): number {
+    const { headDimension, scale = 1 / Math.sqrt(headDimension), softcap } = this.#shape;
+    return softcap == null ? Math.LOG2E * scale : (2 * Math.LOG2E * scale) / softcap;
+  }
+
   /** Each query head of the group of this key-value head over all positions up to the row's. */
   #attend(): Code {
     const { group, index, source, target, row, head } = this.#local;
-    const { heads, keyValueHeads, headDimension } = this.#shape;
+    const { heads, keyValueHeads } = this.#shape;
     const { queries, mixed, query } = this.#places;
     const groups = heads / keyValueHeads;
-    const scale = f32x4.constant(Math.LOG2E / Math.sqrt(headDimension));
+    const scale = f32x4.constant(this.#queryScale);
     const ownHead = at(scaled(head.get, groups), group.get);
     return forLoop(
       group,
@@ -202,18 +239,26 @@ class AttentionWriter {
       i32.const(this.#places.futureMask + (BLOCK_SIZE - 1) * FLOAT_BYTES),
       scaled(i32.and(position.get, i32.const(BLOCK_SIZE - 1)), FLOAT_BYTES),
     );
+    const { firstMask, past } = this.#local;
+    const masked = (mask: Local) => (vector: Code, i: number) =>
+      f32x4.add(vector, f32x4.load(mask.get, i * VECTOR_BYTES));
+    const { windowed } = this.#shape;
+    const inWindow = windowed ? masked(past) : (vector: Code) => vector;
     return [
       vectorLargest.set(f32x4.constant(NO_SCORE)),
       score.set(this.#scoreBase),
+      windowed ? past.set(firstMask.get) : [],
       forLoop(
         block,
-        i32.const(0),
+        this.#from,
         lastBlock.get,
         i32.const(1),
-        this.#scorePage(vector => vector),
+        this.#scorePage(inWindow),
+        // Of the blocks after the first of a window, every position is seen.
+        windowed ? past.set(i32.const(this.#places.pastMask + BLOCK_SIZE * FLOAT_BYTES)) : [],
       ),
       index.set(futureMask),
-      this.#scorePage((vector, i) => f32x4.add(vector, f32x4.load(index.get, i * VECTOR_BYTES))),
+      this.#scorePage((vector, i) => masked(index)(inWindow(vector, i), i)),
       scoreEnd.set(score.get),
     ];
   }
@@ -235,13 +280,34 @@ class AttentionWriter {
       ]),
       ...times(VECTORS_PER_BLOCK, vector => {
         const sum = sums[vector];
+        const added = f32x4.add(sum.get, sums[VECTORS_PER_BLOCK + vector].get);
         return [
-          sum.set(finish(f32x4.add(sum.get, sums[VECTORS_PER_BLOCK + vector].get), vector)),
+          ...this.#cap(sum, added),
+          sum.set(finish(sum.get, vector)),
           vectorLargest.set(f32x4.max(vectorLargest.get, sum.get)),
           f32x4.store(score.get, sum.get, vector * VECTOR_BYTES),
         ];
       }),
       score.set(at(score.get, i32.const(BLOCK_SIZE * FLOAT_BYTES))),
+    ];
+  }
+
+  /** Puts a vector of scores into `sum`, capped where the model caps them: tanh(s) = (e²ˢ − 1) / (e²ˢ + 1). */
+  #cap(sum: Local, scores: Code): Code[] {
+    const { softcap } = this.#shape;
+    if (softcap == null) return [sum.set(scores)];
+    const { power, shifted } = this.#local;
+    const most = f32x4.constant(MOST_EXPONENT);
+    const one = f32x4.constant(1);
+    return [
+      sum.set(f32x4.min(scores, most)),
+      ...powerOfTwo(power, shifted, sum.get),
+      sum.set(
+        f32x4.mul(
+          f32x4.div(f32x4.sub(power.get, one), f32x4.add(power.get, one)),
+          f32x4.constant(softcap * Math.LOG2E),
+        ),
+      ),
     ];
   }
 
@@ -284,7 +350,7 @@ class AttentionWriter {
       score.set(this.#scoreBase),
       forLoop(
         block,
-        i32.const(0),
+        this.#from,
         i32.add(lastBlock.get, i32.const(1)),
         i32.const(1),
         address.set(this.#headOfBlock(block.get)),
@@ -313,11 +379,13 @@ function declareLocals(locals: FunctionLocals) {
     'i32',
     10,
   );
+  const [firstBlock, firstMask, past] = locals.locals('i32', 3);
   const [largest, total] = locals.locals('f32', 2);
   const [power, shifted, vectorLargest, vectorTotal, factor] = locals.locals('v128', 5);
   return {
     ...{ run, runEnd, row, rowEnd, position, blockList, head, headOffset },
     ...{ angle, source, target, block, lastBlock, address, score, scoreEnd, group, index },
+    ...{ firstBlock, firstMask, past },
     ...{ largest, total, power, shifted, vectorLargest, vectorTotal, factor },
   };
 }

@@ -11,6 +11,11 @@ export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) 
   i < BLOCK_SIZE ? 0 : NO_SCORE,
 );
 
+/** Added to the scores of the first block that a window reaches: read from element 16 − p on, it hides the first p positions. */
+export const PAST_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) =>
+  i < BLOCK_SIZE ? NO_SCORE : 0,
+);
+
 /** Words of a run record: what one sequence does in a tick. */
 export const RUN_WORDS = 4;
 
@@ -19,11 +24,17 @@ export interface AttentionShape {
   readonly keyValueHeads: number;
   /** A multiple of 8. */
   readonly headDimension: number;
+  /** Factor on scores; 1 / √headDimension when absent. */
+  readonly scale?: number;
+  /** Scores s become cap · tanh(s / cap) where it is a number. */
+  readonly softcap?: number | null;
+  /** Some layers see a window of positions alone. */
+  readonly windowed?: boolean;
 }
 
 /** Fixed places in the shared memory, in bytes. */
 export interface AttentionAddresses {
-  /** cos then sin of a position's angles, [positions, 2, headDimension / 2]. */
+  /** cos then sin of a position's angles, [positions, 2, headDimension / 2]; one such table after another where layers differ. */
   readonly angles: number;
   /** One head's query. */
   readonly query: number;
@@ -31,6 +42,8 @@ export interface AttentionAddresses {
   readonly scores: number;
   /** {@link FUTURE_MASK} */
   readonly futureMask: number;
+  /** {@link PAST_MASK} */
+  readonly pastMask: number;
   /** Rows of the tick: [rows, heads · headDimension], twice [rows, keyValueHeads · headDimension]. */
   readonly queries: number;
   readonly keys: number;

@@ -1,12 +1,22 @@
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
-import { ropeTables } from '../../models/sequence-layout.ts';
+import { scoreScale } from '../../models/cut-attention.ts';
+import { ropeColumns, ropeTables, ropeWidth } from '../../models/rope.ts';
 import { PAGE_BYTES } from '../../tensor/runtime/wasm/code.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import { type AttentionKernel, compileAttention } from './attention-kernel.ts';
-import { type AttentionAddresses, blockBytes, FUTURE_MASK, layerBytes, RUN_WORDS } from './block-layout.ts';
+import {
+  type AttentionAddresses,
+  blockBytes,
+  FUTURE_MASK,
+  layerBytes,
+  PAST_MASK,
+  RUN_WORDS,
+} from './block-layout.ts';
 import { BLOCK_SIZE, BlockTable } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
+/** The window of a layer that sees all positions. */
+const ALL_POSITIONS = 2 ** 31 - 1;
 /** Addresses of WebAssembly memory have 32 bits; a page stays free for the arrays in front of the cache. */
 const MAX_MEMORY_BYTES = 2 ** 32 - PAGE_BYTES;
 
@@ -43,6 +53,8 @@ export class KvCache {
   readonly #runs: Int32Array;
   readonly #tablesAddress: number;
   readonly #layerBytes: number;
+  /** What the layers turn by, an address, and how many positions they see. */
+  readonly #layers: readonly { readonly angles: number; readonly window: number }[];
 
   /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
   constructor(config: DecoderConfig, limits: KvCacheLimits) {
@@ -53,11 +65,14 @@ export class KvCache {
     const { heads, keyValueHeads, headDimension } = config;
     const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
     const positions = blocksPerSequence * BLOCK_SIZE;
+    // The last table turns nothing, for layers without positions.
+    const angleTables = ropeWidth(config) / (headDimension / 2) + 1;
     const places: AttentionAddresses = {
-      angles: plan.place(positions * headDimension),
+      angles: plan.place(angleTables * positions * headDimension),
       query: plan.place(headDimension),
       scores: plan.place(positions),
       futureMask: plan.place(FUTURE_MASK.length),
+      pastMask: plan.place(PAST_MASK.length),
       queries: plan.place(maxRows * heads * headDimension),
       keys: plan.place(maxRows * keyValueHeads * headDimension),
       values: plan.place(maxRows * keyValueHeads * headDimension),
@@ -88,8 +103,22 @@ export class KvCache {
     this.#runs = new Int32Array(memory.buffer, places.runs, maxRows * RUN_WORDS);
     this.#layerBytes = layerBytes(config);
     floats(places.futureMask, FUTURE_MASK.length).set(FUTURE_MASK);
-    writeAngles(config, floats(places.angles, positions * headDimension), positions);
-    this.#kernel = compileAttention(config, places, memory);
+    floats(places.pastMask, PAST_MASK.length).set(PAST_MASK);
+    writeAngles(config, floats(places.angles, angleTables * positions * headDimension), positions);
+    this.#layers = Array.from({ length: config.layers }, (_, layer) => {
+      const columns = ropeColumns(config, layer);
+      const table = columns === null ? angleTables - 1 : columns[0] / (headDimension / 2);
+      return {
+        angles: places.angles + table * positions * headDimension * FLOAT_BYTES,
+        window: config.attentionLayers?.[layer].window ?? ALL_POSITIONS,
+      };
+    });
+    const shape = {
+      ...{ heads, keyValueHeads, headDimension, softcap: config.attentionSoftcap },
+      scale: scoreScale(config),
+      windowed: config.attentionLayers?.some(({ window }) => window !== null) ?? false,
+    };
+    this.#kernel = compileAttention(shape, places, memory);
     this.blockTable = new BlockTable({
       blockCount,
       blocksPerSequence,
@@ -110,18 +139,28 @@ export class KvCache {
 
   /** Writes keys and values of the tick's rows into the cache and fills `rows.mixed`. */
   attend(runCount: number, layer: number): void {
-    this.#kernel(runCount, layer * this.#layerBytes);
+    const { angles, window } = this.#layers[layer];
+    this.#kernel(runCount, layer * this.#layerBytes, angles, window);
   }
 }
 
-function writeAngles(config: DecoderConfig, table: Float32Array, positions: number): void {
+/** Tables of [positions, cos then sin], one for each of the rotary settings and one that turns nothing. */
+function writeAngles(config: DecoderConfig, tables: Float32Array, positions: number): void {
   const half = config.headDimension / 2;
+  const width = ropeWidth(config);
   const { cos, sin } = ropeTables(
     config,
     Int32Array.from({ length: positions }, (_, p) => p),
   );
-  for (let p = 0; p < positions; p++) {
-    table.set(cos.subarray(p * half, (p + 1) * half), p * 2 * half);
-    table.set(sin.subarray(p * half, (p + 1) * half), p * 2 * half + half);
+  const size = positions * 2 * half;
+  for (let start = 0; start < width; start += half) {
+    const table = tables.subarray((start / half) * size);
+    for (let p = 0; p < positions; p++) {
+      const from = p * width + start;
+      table.set(cos.subarray(from, from + half), p * 2 * half);
+      table.set(sin.subarray(from, from + half), p * 2 * half + half);
+    }
   }
+  const still = tables.subarray((width / half) * size);
+  for (let p = 0; p < positions; p++) still.fill(1, p * 2 * half, p * 2 * half + half);
 }

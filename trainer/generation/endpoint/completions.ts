@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, errors, request } from 'undici';
+import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
 import { samplingFields } from '../remote/sampling-fields.ts';
@@ -66,6 +67,9 @@ const MAX_DELAY_MS = 30_000;
 const EXCERPT_LENGTH = 300;
 /** Characters of a token, roughly, to foresee what a request will spend. */
 const CHARACTERS_PER_TOKEN = 4;
+/** Of a picture, roughly: what vision models take for one of 768 × 768 pixels. */
+const TOKENS_PER_PICTURE = 1000;
+const DATA_URL = /"url":"data:image\/[^"]*"/g;
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => sleep(ms) };
 
@@ -174,9 +178,10 @@ export class Completions {
     const { model, maxTokensKey, sendStopStrings, extra } = this.#settings;
     const { stopStrings, prime = '' } = completion;
     const open = this.primes && prime !== '';
+    const messages = completion.messages.map(withPictures);
     return JSON.stringify({
       model,
-      messages: open ? [...completion.messages, { role: 'assistant', content: prime }] : completion.messages,
+      messages: open ? [...messages, { role: 'assistant', content: prime }] : messages,
       ...(open ? { add_generation_prompt: false, continue_final_message: true } : {}),
       ...samplingFields(completion.sampling),
       ...(sendStopStrings && stopStrings.length > 0 ? { stop: stopStrings } : {}),
@@ -188,7 +193,10 @@ export class Completions {
 
   async #spend(body: string, maxTokens: number): Promise<(actual: number) => void> {
     await this.#requests.take(1);
-    return this.#tokens.take(Math.ceil(body.length / CHARACTERS_PER_TOKEN) + maxTokens);
+    const pictures = body.match(DATA_URL) ?? [];
+    const text = pictures.reduce((length, picture) => length - picture.length, body.length);
+    const prompt = Math.ceil(text / CHARACTERS_PER_TOKEN) + TOKENS_PER_PICTURE * pictures.length;
+    return this.#tokens.take(prompt + maxTokens);
   }
 
   async #send(body: string): Promise<Outcome> {
@@ -240,6 +248,16 @@ export class Completions {
     }
     return typeof end === 'string' && !content.endsWith(end) ? end : '';
   }
+}
+
+/** A message for the endpoint: pictures that stand in its text become parts of it, as vision models take them. */
+function withPictures(message: ChatMessage): object {
+  const parts = partsOfText(message.content);
+  if (parts.every(({ type }) => type === 'text')) return message;
+  const content = parts.map(part =>
+    part.type === 'text' ? part : { type: 'image_url', image_url: { url: urlOfImage(part) } },
+  );
+  return { ...message, content };
 }
 
 /** Where the first of the strings to be whole in a text ends; undefined where none is in it. */

@@ -1,6 +1,8 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
-import { ropeTables } from '../../models/sequence-layout.ts';
+import { scoreScale, turnHeads } from '../../models/cut-attention.ts';
+import { decoderLogits, decoderValues } from '../../models/decoder.ts';
+import { decoderSegments } from '../../models/decoder-segments.ts';
+import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
 import { pagedAttention } from '../../tensor/graph/operations/device/paged-attention.ts';
 import { putRows } from '../../tensor/graph/operations/device/put-rows.ts';
@@ -57,7 +59,7 @@ export class DeviceProgram implements DecodeProgram {
   /** @param memory the runtime's */
   constructor(options: DeviceProgramOptions, memory: DeviceMemory, maxRows: number) {
     const { config, maxSequenceLength, maxOpenSequences } = options;
-    const half = config.headDimension / 2;
+    const width = ropeWidth(config);
     this.#options = options;
     this.#memory = memory;
     this.#maxRows = maxRows;
@@ -68,8 +70,8 @@ export class DeviceProgram implements DecodeProgram {
     this.#places = new Int32Array(maxRows);
     this.#slots = new Int32Array(maxRows);
     this.#positions = new Int32Array(maxRows);
-    this.#cos = new Float32Array(maxRows * half);
-    this.#sin = new Float32Array(maxRows * half);
+    this.#cos = new Float32Array(maxRows * width);
+    this.#sin = new Float32Array(maxRows * width);
     const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
     const positions = blocksPerSequence * BLOCK_SIZE;
     this.#tables = ropeTables(
@@ -98,7 +100,7 @@ export class DeviceProgram implements DecodeProgram {
   weightsChanged(): void {}
 
   setRun(_run: number, firstRow: number, rows: number, position: number, slot: number): void {
-    const half = this.#options.config.headDimension / 2;
+    const width = ropeWidth(this.#options.config);
     const list = slot * this.blockTable.blocksPerSequence;
     for (let i = 0; i < rows; i++) {
       const [row, at] = [firstRow + i, position + i];
@@ -106,8 +108,8 @@ export class DeviceProgram implements DecodeProgram {
       this.#places[row] = block * BLOCK_SIZE + (at % BLOCK_SIZE);
       this.#slots[row] = slot;
       this.#positions[row] = at;
-      this.#cos.set(this.#tables.cos.subarray(at * half, (at + 1) * half), row * half);
-      this.#sin.set(this.#tables.sin.subarray(at * half, (at + 1) * half), row * half);
+      this.#cos.set(this.#tables.cos.subarray(at * width, (at + 1) * width), row * width);
+      this.#sin.set(this.#tables.sin.subarray(at * width, (at + 1) * width), row * width);
     }
   }
 
@@ -137,15 +139,15 @@ export class DeviceProgram implements DecodeProgram {
 
   async #compile(rows: number, heads: number, withLogits: boolean): Promise<BoundPass> {
     const { config, valueHead, runtime, parameters } = this.#options;
-    const half = config.headDimension / 2;
+    const width = ropeWidth(config);
     this.#cache ??= await this.#allocate();
     const g = new GraphBuilder({ rowsAlike: true });
     const slots = g.input('slots', 'int32', [rows]);
     const paged: PagedRows = {
       rows,
       places: g.input('places', 'int32', [rows]),
-      cos: g.input('cos', 'float32', [1, rows, half]),
-      sin: g.input('sin', 'float32', [1, rows, half]),
+      cos: g.input('cos', 'float32', [1, rows, width]),
+      sin: g.input('sin', 'float32', [1, rows, width]),
       cache: name =>
         g.input(name, 'float32', [(this.blockTable.blockCount + 1) * BLOCK_SIZE, ...headsOf(config)]),
       tables: {
@@ -182,8 +184,8 @@ export class DeviceProgram implements DecodeProgram {
       places: this.#places.subarray(0, rows),
       slots: this.#slots.subarray(0, rows),
       positions: this.#positions.subarray(0, rows),
-      cos: this.#cos.subarray(0, rows * half),
-      sin: this.#sin.subarray(0, rows * half),
+      cos: this.#cos.subarray(0, rows * width),
+      sin: this.#sin.subarray(0, rows * width),
       tables: this.blockTable.tables,
       headRows: new Int32Array(heads),
       ...sampled?.inputs,
@@ -239,16 +241,21 @@ function decodeRows(
 ): Tensor {
   const { heads, keyValueHeads, headDimension, layers } = config;
   const segments = decoderSegments(config);
-  const turned = (x: Tensor, count: number) =>
-    g.reshape(g.rope(g.reshape(x, [1, rows, count, headDimension]), cos, sin), [rows, count, headDimension]);
-  const attributes = { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headDimension) };
+  const turned = (x: Tensor, layer: number, count: number) => {
+    const perHead = g.reshape(x, [1, rows, count, headDimension]);
+    return g.reshape(turnHeads(g, config, layer, perHead, { cos, sin }), [rows, count, headDimension]);
+  };
+  const softcap = config.attentionSoftcap ?? 0;
+  const attributes = { blockSize: BLOCK_SIZE, scale: scoreScale(config), softcap };
   let hidden = segments.embed(g, ids);
   for (let layer = 0; layer < layers; layer++) {
     const { query, key, value } = segments.project(g, layer, hidden);
-    const keys = putRows(g, cache(keysOf(layer)), turned(key, keyValueHeads), places);
+    const keys = putRows(g, cache(keysOf(layer)), turned(key, layer, keyValueHeads), places);
     const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
     const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
-    const mixed = pagedAttention(g, [turned(query, heads), keys, values], tables, attributes);
+    const window = config.attentionLayers?.[layer].window ?? 0;
+    const turnedQuery = turned(query, layer, heads);
+    const mixed = pagedAttention(g, [turnedQuery, keys, values], tables, { ...attributes, window });
     let own = g.reshape(mixed, [rows, heads * headDimension]);
     if (layer === layers - 1) {
       own = g.gather(own, headRows);

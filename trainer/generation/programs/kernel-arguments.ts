@@ -51,6 +51,21 @@ export interface KernelArguments {
   readonly maxRows: number;
 }
 
+/** Whether the kernels compute such a decoder: they have one kind of norm, activation and projection. */
+export function kernelsCompute(config: DecoderConfig): boolean {
+  return (
+    config.activation === 'silu' &&
+    config.blockNorms === 'before' &&
+    config.queryKeyNorm !== 'width' &&
+    config.rotaryDimension === config.headDimension &&
+    config.embeddingScale === 1 &&
+    config.logitSoftcap === null &&
+    config.experts === null &&
+    !config.normsAddOne &&
+    !config.fusedProjections
+  );
+}
+
 /** Plans the memory of a KernelProgram. */
 export function planKernels(
   config: DecoderConfig,
@@ -82,12 +97,13 @@ export function planKernels(
       query: linear(`${attention}.q_proj`, queries, hiddenSize, config.queryKeyValueBias),
       key: linear(`${attention}.k_proj`, keys, hiddenSize, config.queryKeyValueBias),
       value: linear(`${attention}.v_proj`, keys, hiddenSize, config.queryKeyValueBias),
-      headNorms: config.queryKeyNorm
-        ? {
-            query: norm(`${attention}.q_norm.weight`, headDimension),
-            key: norm(`${attention}.k_norm.weight`, headDimension),
-          }
-        : null,
+      headNorms:
+        config.queryKeyNorm === 'head'
+          ? {
+              query: norm(`${attention}.q_norm.weight`, headDimension),
+              key: norm(`${attention}.k_norm.weight`, headDimension),
+            }
+          : null,
       output: linear(`${attention}.o_proj`, hiddenSize, queries, config.outputBias),
       attendedNorm: norm(`${prefix}.post_attention_layernorm.weight`, hiddenSize),
       gate: linear(`${mlp}.gate_proj`, intermediateSize, hiddenSize, config.feedForwardBias),

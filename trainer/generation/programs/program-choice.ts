@@ -6,7 +6,7 @@ import { KvCache } from '../cache/kv-cache.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import type { DecodeProgram } from './decode-program.ts';
 import { DeviceProgram } from './device-program.ts';
-import { planKernels } from './kernel-arguments.ts';
+import { kernelsCompute, planKernels } from './kernel-arguments.ts';
 import { KernelProgram } from './kernel-program.ts';
 import { SegmentProgram } from './segment-program.ts';
 
@@ -35,11 +35,12 @@ export interface ProgramChoiceOptions {
 
 /**
  * The model as an engine runs it, with its cache.
- * @throws RangeError for `device` on a runtime without device memory
+ * @throws RangeError for `device` on a runtime without device memory, and `kernels` for a family that they do not compute
  */
 export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
   const { config, valueHead, runtime } = options;
-  const onProcessor = config.hiddenSize <= KERNELS_HIDDEN_SIZE ? 'kernels' : 'segments';
+  const small = config.hiddenSize <= KERNELS_HIDDEN_SIZE;
+  const onProcessor = small && kernelsCompute(config) ? 'kernels' : 'segments';
   const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
   if (program === 'device') {
     if (runtime.memory === undefined) {
@@ -50,6 +51,9 @@ export function createProgram(options: ProgramChoiceOptions, maxRows: number): D
   if (program === 'segments') {
     const cache = new KvCache(config, { ...options, maxRows });
     return new SegmentProgram({ ...options, cache, maxRows });
+  }
+  if (!kernelsCompute(config)) {
+    throw new RangeError(`the kernels do not compute models of type ${config.architecture}: choose segments`);
   }
   const plan = new MemoryPlan();
   const places = planKernels(config, valueHead, maxRows, plan);

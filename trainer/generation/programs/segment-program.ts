@@ -1,5 +1,6 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
+import { decoderLogits, decoderValues } from '../../models/decoder.ts';
+import { decoderSegments } from '../../models/decoder-segments.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';

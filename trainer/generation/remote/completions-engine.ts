@@ -20,9 +20,8 @@ const LOADED = /already been loaded|loaded already/i;
 const NOT_LOADED = /not (?:been )?(?:found|loaded)|no adapter/i;
 
 /**
- * vLLM and `ragen serve`: `POST /v1/completions` with token ids in and out. vLLM must run with
- * `--logprobs-mode processed_logprobs --enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; `ragen serve` also takes
- * whole models as versions, and grammars over token ids.
+ * vLLM: `POST /v1/completions` with token ids in and out. It must run with `--logprobs-mode processed_logprobs --enable-lora`
+ * and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`.
  */
 export class CompletionsEngine implements EngineClient {
   readonly versioned = true;
@@ -42,7 +41,7 @@ export class CompletionsEngine implements EngineClient {
   }
 
   async generate(
-    { promptIds, sampling, seed, grammar, weights }: EngineCall,
+    { promptIds, sampling, seed, weights }: EngineCall,
     signal: AbortSignal,
   ): Promise<EngineReply> {
     const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
@@ -59,7 +58,6 @@ export class CompletionsEngine implements EngineClient {
         ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
         logprobs: 0,
         return_token_ids: true,
-        ...(grammar === undefined ? {} : { token_grammar: grammar }),
       },
       signal,
     );

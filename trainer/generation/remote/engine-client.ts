@@ -1,4 +1,4 @@
-import { Agent, request } from 'undici';
+import { Agent, type Dispatcher, request } from 'undici';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
@@ -99,6 +99,31 @@ export class EngineHttp {
     return this.#send('POST', path, JSON.stringify(body), signal);
   }
 
+  /**
+   * A request whose reply is a line of JSON each.
+   * @param take told of each line as it comes
+   */
+  async postLines(
+    path: string,
+    body: object,
+    signal: AbortSignal,
+    take: (line: JsonObject) => void,
+  ): Promise<void> {
+    const where = `${this.url}${path}`;
+    try {
+      const { statusCode, body: reply } = await this.#request('POST', where, JSON.stringify(body), signal);
+      if (statusCode >= 300) throw refusal(where, statusCode, await reply.text());
+      let rest = '';
+      for await (const chunk of reply.setEncoding('utf8')) {
+        const lines = (rest + (chunk as string)).split('\n');
+        rest = lines.pop()!;
+        for (const line of lines) take(parsed(line));
+      }
+    } catch (cause) {
+      throw noReply(where, cause, signal);
+    }
+  }
+
   close(): Promise<void> {
     return this.#dispatcher.destroy();
   }
@@ -109,36 +134,50 @@ export class EngineHttp {
     body: string | undefined,
     signal: AbortSignal,
   ): Promise<JsonObject> {
-    const { token, timeoutMs } = this.#options;
     const where = `${this.url}${path}`;
-    let status: number;
-    let text: string;
     try {
-      const reply = await request(where, {
-        method,
-        dispatcher: this.#dispatcher,
-        headers: {
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-        },
-        ...(body === undefined ? {} : { body }),
-        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-      });
-      status = reply.statusCode;
-      text = await reply.body.text();
+      const { statusCode, body: reply } = await this.#request(method, where, body, signal);
+      const text = await reply.text();
+      if (statusCode >= 300) throw refusal(where, statusCode, text);
+      return parsed(text);
     } catch (cause) {
-      signal.throwIfAborted();
-      const { message, code } = cause as NodeJS.ErrnoException;
-      throw new EngineError(`${where}: no reply (${message || code})`, { cause });
+      throw noReply(where, cause, signal);
     }
-    if (status >= 300) {
-      throw new EngineError(`${where}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, {
-        passing: !REFUSED.has(status),
-        busy: status === 429,
-      });
-    }
-    return parsed(text);
   }
+
+  #request(
+    method: 'GET' | 'POST',
+    where: string,
+    body: string | undefined,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    const { token, timeoutMs } = this.#options;
+    return request(where, {
+      method,
+      dispatcher: this.#dispatcher,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      ...(body === undefined ? {} : { body }),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+    });
+  }
+}
+
+function refusal(where: string, status: number, text: string): EngineError {
+  return new EngineError(`${where}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, {
+    passing: !REFUSED.has(status),
+    busy: status === 429,
+  });
+}
+
+/** The error that a request failed with. @throws the signal's reason where it was aborted */
+function noReply(where: string, cause: unknown, signal: AbortSignal): EngineError {
+  if (cause instanceof EngineError) return cause;
+  signal.throwIfAborted();
+  const { message, code } = cause as NodeJS.ErrnoException;
+  return new EngineError(`${where}: no reply (${message || code})`, { cause });
 }
 
 /** The reply's object; replies that are text or empty (vLLM's of its admin routes) give one without keys. */

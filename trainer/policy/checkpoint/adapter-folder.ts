@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
+import { modelOfSnapshot } from '../../hub/cache.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../models/files/safetensors.ts';
 import { loraSpecs } from '../../models/parameters.ts';
@@ -60,7 +61,7 @@ export async function readAdapterWeights(
 
 /**
  * Writes an adapter as PEFT does: `adapter_config.json` and `adapter_model.safetensors`.
- * @param base what the config names as the base
+ * @param base what the config names as the base: a folder, whose name and commit on a hub are written where it is of a hub's cache
  * @param weights a store that has the adapter's matrices, among others perhaps
  */
 export async function writeAdapter(
@@ -79,8 +80,9 @@ export async function writeAdapter(
       data: weights.array(name),
     })),
   );
+  const onHub = base === null ? undefined : modelOfSnapshot(base);
   // Another process may read it from another folder.
   const named = base !== null && (await isThere(base)) ? resolve(base) : base;
-  const json = peftConfigToJson({ lora, base: named });
+  const json = peftConfigToJson({ lora, base: onHub?.id ?? named, revision: onHub?.revision ?? null });
   await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
 }

@@ -2,8 +2,12 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../../shared/json.ts';
+import { cachedSnapshot } from '../../hub/cache.ts';
+import { hubSettings } from '../../hub/hub-settings.ts';
+import { parseModelName } from '../../hub/model-name.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
+import { withLora } from '../../models/peft.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
 import { isThere } from './files.ts';
@@ -23,7 +27,7 @@ export async function isModelFolder(folder: string): Promise<boolean> {
 
 /**
  * Where the parts of a model are whose folder holds it whole, or an adapter in PEFT's layout. The base of an adapter is the
- * one given, or that which its config names, seen from here or from the adapter.
+ * one given, or that which its config names, seen from here, from the adapter or in the cache of a hub's models.
  * @param base a whole model, or an adapter of the same base
  * @throws Error saying where a model was looked for
  */
@@ -32,11 +36,17 @@ export async function findModel(folder: string, base?: string): Promise<ModelFol
     if (await isThere(join(folder, CONFIG_FILE))) return { base: folder, adapter: null };
     throw new Error(`${folder} holds no model: neither ${CONFIG_FILE} nor adapter_config.json is there`);
   }
-  const { base: named } = await readAdapterConfig(folder);
+  const { base: named, revision } = await readAdapterConfig(folder);
   if (base !== undefined && base !== folder && (await isAdapterFolder(base))) {
     return { base: (await findModel(base)).base, adapter: folder };
   }
-  const places = [base === folder ? undefined : base, named, named === null ? null : join(folder, named)];
+  const onHub = named === null ? undefined : parseModelName(named);
+  const places = [
+    base === folder ? undefined : base,
+    named,
+    named === null ? null : join(folder, named),
+    onHub && cachedSnapshot(hubSettings().cache, { ...onHub, revision: revision ?? onHub.revision }),
+  ];
   for (const place of places) {
     if (typeof place === 'string' && (await isThere(join(place, CONFIG_FILE)))) {
       return { base: place, adapter: folder };
@@ -52,15 +62,18 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
   const place = await findModel(folder, base);
   const config = await readConfig(place.base);
   if (place.adapter === null) return config;
-  return { ...config, lora: (await readAdapterConfig(place.adapter)).lora };
+  return withLora(config, (await readAdapterConfig(place.adapter)).lora);
 }
 
 /** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
 export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
   const found: DecoderConfig = adapted
-    ? { ...config, lora: (await readAdapterConfig(folder)).lora }
-    : await readModelConfig(folder);
+    ? withLora(config, (await readAdapterConfig(folder)).lora)
+    : {
+        ...(await readModelConfig(folder)),
+        ...(config.context === undefined ? {} : { context: config.context }),
+      };
   if (isDeepStrictEqual(found, config)) return;
   const keys = [...new Set([...Object.keys(found), ...Object.keys(config)])] as (keyof DecoderConfig)[];
   const different = keys.filter(key => !isDeepStrictEqual(found[key], config[key]));

@@ -1,6 +1,6 @@
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderLogits } from '../../models/decoder.ts';
-import { ropeTables } from '../../models/sequence-layout.ts';
+import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { decodeContinuations, decodePrefix } from '../../models/shared-prefix.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { Executable } from '../../tensor/runtime/runtime.ts';
@@ -123,8 +123,8 @@ export class ContinuationProgram {
     const g = new GraphBuilder();
     const ids = g.input('ids', 'int32', [size]);
     const { cache, hidden } = decodePrefix(g, config, ids, g.input('last', 'int32', [1]));
-    const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
-    g.output('logProbs', g.logSoftmax(decoderLogits(g, config, tempered)));
+    const logits = decoderLogits(g, config, hidden, g.input('inverseTemperature', 'float32', []));
+    g.output('logProbs', g.logSoftmax(logits));
     cache.keys.forEach((key, layer) => {
       g.output(`key.${layer}`, key);
     });
@@ -144,14 +144,14 @@ export class ContinuationProgram {
     const g = new GraphBuilder();
     const hidden = decodeContinuations(g, config, {
       ids: g.input('ids', 'int32', [rows, time]),
-      cos: g.input('cos', 'float32', [time, config.headDimension / 2]),
-      sin: g.input('sin', 'float32', [time, config.headDimension / 2]),
+      cos: g.input('cos', 'float32', [time, ropeWidth(config)]),
+      sin: g.input('sin', 'float32', [time, ropeWidth(config)]),
       prefixMask: g.input('prefixMask', 'float32', [prefix]),
       cache: cacheInputs(g, config, prefix),
     });
-    const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
+    const logits = decoderLogits(g, config, hidden, g.input('inverseTemperature', 'float32', []));
     const targets = g.reshape(g.input('targets', 'int32', [rows, time]), [-1]);
-    g.output('logProbs', g.takeLast(g.logSoftmax(decoderLogits(g, config, tempered)), targets));
+    g.output('logProbs', g.takeLast(g.logSoftmax(logits), targets));
     const program = await this.#compile(g);
     this.#continuations.set(key, program);
     return program;

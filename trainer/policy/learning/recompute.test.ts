@@ -2,7 +2,7 @@ import t from 'tap';
 import { closing, config, largestDifference, play, policyWith, settingsWith } from '../policies.test-data.ts';
 
 t.test('recomputed layers and smaller micro-batches leave an update what it is', async t => {
-  const model = { ...config, layers: 2, queryKeyNorm: true };
+  const model = { ...config, layers: 2, queryKeyNorm: 'head' as const };
   const usual = await closing(t, policyWith({ model }));
   const sequences = await play(usual, 4);
   const expected = await usual.update({ sequences }, settingsWith());

@@ -96,9 +96,7 @@ function tokenPredictions(
   grammar: CompiledGrammar | null,
 ): { readonly logProbs: Tensor; readonly entropies: Tensor } {
   const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
-  // The temperature divides the logits; on the hidden states it is the same and less to multiply.
-  const tempered = g.mul(hidden, g.input('inverseTemperature', 'float32', []));
-  let logits = decoderLogits(g, config, tempered);
+  let logits = decoderLogits(g, config, hidden, g.input('inverseTemperature', 'float32', []));
   if (grammar !== null) {
     const table = g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
     logits = g.add(logits, g.gather(table, flat('grammarStates')));

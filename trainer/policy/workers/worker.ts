@@ -25,6 +25,9 @@ import type {
   WorkerTask,
 } from './protocol.ts';
 
+/** So long do watched tokens wait for more, but for the first of a response: to report one costs more than to sample it. */
+const WATCH_INTERVAL_MS = 10;
+
 /**
  * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
  * thing at a time: tasks in the order they came, and ticks of the engine in between.
@@ -49,6 +52,9 @@ class PolicyWorker {
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
   #sampled: NumberedToken[] = [];
+  /** Whether the tokens in `#sampled` are to be reported at once. */
+  #urgent = false;
+  #reportedAt = 0;
   #held = false;
   #running = false;
   #closing = false;
@@ -113,7 +119,12 @@ class PolicyWorker {
 
   #submit(id: number, request: GenerateRequest, watched: boolean): void {
     const fail = (error: Error) => this.#finished.push({ id, error });
-    const watch = (token: StreamedToken) => this.#sampled.push({ id, token });
+    let first = true;
+    const watch = (token: StreamedToken) => {
+      this.#urgent ||= first;
+      first = false;
+      this.#sampled.push({ id, token });
+    };
     try {
       this.#engine.submit(
         request,
@@ -134,11 +145,11 @@ class PolicyWorker {
         if (next !== undefined) await this.#perform(next.id, next.task);
         else if (this.#engine.busy && !this.#held) await this.#tick();
         else break;
-        this.#report();
+        this.#report(false);
         // A tick need not give way to the event loop: messages come in here.
         await nextTurn();
       }
-      this.#report();
+      this.#report(true);
     } finally {
       this.#running = false;
     }
@@ -231,11 +242,17 @@ class PolicyWorker {
     blockSquares(sum, start, end, this.#squares);
   }
 
-  #report(): void {
-    if (this.#finished.length === 0 && this.#sampled.length === 0) return;
+  /** @param now tokens that could wait are reported, too */
+  #report(now: boolean): void {
+    if (this.#finished.length === 0) {
+      if (this.#sampled.length === 0) return;
+      if (!now && !this.#urgent && performance.now() - this.#reportedAt < WATCH_INTERVAL_MS) return;
+    }
     this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
     this.#finished = [];
     this.#sampled = [];
+    this.#urgent = false;
+    this.#reportedAt = performance.now();
   }
 
   #post(message: FromWorker): void {

@@ -159,19 +159,20 @@ export async function stream(
     if (choices.some(({ end }) => end === null)) await next;
   }
   await done;
-  if (options.includeUsage) events.event({ ...writer.head, choices: [], usage: usageOf(choices, options.n) });
+  if (options.includeUsage) writer.finish(events);
   events.end();
 }
 
 /** Writes pieces of choices. */
 class ChoiceWriter {
-  readonly head: ReplyHead;
+  /** What every event begins with, as JSON without its closing brace. */
+  readonly #head: string;
   readonly #work: Work;
   readonly #written: { text: number; calls: number; begun: boolean }[];
 
   constructor(work: Work, head: ReplyHead) {
     this.#work = work;
-    this.head = head;
+    this.#head = JSON.stringify(head).slice(0, -1);
     this.#written = work.choices.map(() => ({ text: 0, calls: 0, begun: false }));
   }
 
@@ -179,12 +180,14 @@ class ChoiceWriter {
   open(events: EventStream): void {
     const { choices, options } = this.#work;
     for (const { index, prompt } of choices) {
-      events.event({
-        ...this.head,
-        choices: [{ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
-        ...(options.includeUsage ? { usage: null } : {}),
-        ...(options.returnTokenIds && index === 0 ? { prompt_token_ids: prompt } : {}),
-      });
+      const piece = {
+        index,
+        delta: { role: 'assistant', content: '' },
+        logprobs: null,
+        finish_reason: null,
+      };
+      const more = options.returnTokenIds && index === 0 ? { prompt_token_ids: prompt } : {};
+      this.#send(events, [piece], null, more);
     }
   }
 
@@ -204,6 +207,18 @@ class ChoiceWriter {
     written.text += text.length;
     written.calls += calls.length;
     written.begun = true;
-    events.event({ ...this.head, choices: [piece], ...(options.includeUsage ? { usage: null } : {}) });
+    this.#send(events, [piece], null);
+  }
+
+  /** The event after the last piece, for requests that ask what was used. */
+  finish(events: EventStream): void {
+    const { choices, options } = this.#work;
+    this.#send(events, [], usageOf(choices, options.n));
+  }
+
+  #send(events: EventStream, choices: readonly object[], usage: Usage | null, more: object = {}): void {
+    const { includeUsage } = this.#work.options;
+    const rest = JSON.stringify({ choices, ...(includeUsage ? { usage } : {}), ...more });
+    events.event(`${this.#head},${rest.slice(1)}`);
   }
 }

@@ -15,15 +15,10 @@ const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([
 const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
 const AnyObject = Type.Record(Type.String(), Type.Unknown());
-const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
+export const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }), { minItems: 1 });
 
-/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
-const COMMON = {
-  /** Absent: the model that the server was started with. */
-  model: orNull(Type.String({ minLength: 1 })),
-  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
-  stream: orNull(Type.Boolean()),
-  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+/** How a response is sampled, and what ends it. */
+export const SAMPLING_FIELDS = {
   temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
   top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
   /** 0 and −1 turn it off. */
@@ -50,6 +45,35 @@ const COMMON = {
     ]),
   ),
   stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MOST_STOP_TOKENS })),
+};
+
+/** Automaton over token ids that a response follows, see `trainer/generation/grammar.ts`. */
+export const TOKEN_GRAMMAR = orNull(
+  Type.Object(
+    {
+      start: Type.Integer({ minimum: 0 }),
+      states: Type.Array(
+        Type.Object(
+          {
+            tokens: Type.Array(Type.Integer({ minimum: 0 })),
+            next: Type.Array(Type.Integer({ minimum: 0 })),
+          },
+          closed,
+        ),
+      ),
+    },
+    closed,
+  ),
+);
+
+/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
+const COMMON = {
+  /** Absent: the model that the server was started with. */
+  model: orNull(Type.String({ minLength: 1 })),
+  n: orNull(Type.Integer({ minimum: 1, maximum: MOST_CHOICES })),
+  stream: orNull(Type.Boolean()),
+  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+  ...SAMPLING_FIELDS,
   ignore_eos: orNull(Type.Boolean()),
   include_stop_str_in_output: orNull(Type.Boolean()),
   skip_special_tokens: orNull(Type.Boolean()),
@@ -60,24 +84,7 @@ const COMMON = {
       closed,
     ),
   ),
-  /** Automaton over token ids that the response follows, see `trainer/generation/grammar.ts`. */
-  token_grammar: orNull(
-    Type.Object(
-      {
-        start: Type.Integer({ minimum: 0 }),
-        states: Type.Array(
-          Type.Object(
-            {
-              tokens: Type.Array(Type.Integer({ minimum: 0 })),
-              next: Type.Array(Type.Integer({ minimum: 0 })),
-            },
-            closed,
-          ),
-        ),
-      },
-      closed,
-    ),
-  ),
+  token_grammar: TOKEN_GRAMMAR,
   // Fields without an effect here.
   user: orNull(Type.String()),
   safety_identifier: orNull(Type.String()),

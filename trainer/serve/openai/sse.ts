@@ -39,8 +39,9 @@ export class EventStream {
     }
   }
 
-  event(data: object): void {
-    this.#response.write(`data: ${JSON.stringify(data)}\n\n`);
+  /** @param json without line breaks */
+  event(json: string): void {
+    this.#response.write(`data: ${json}\n\n`);
   }
 
   end(): void {

@@ -170,6 +170,10 @@ export class TensorAlgebra extends Program {
     return this.apply('tanh', [x]);
   }
 
+  erf(x: Tensor): Tensor {
+    return this.apply('erf', [x]);
+  }
+
   cos(x: Tensor): Tensor {
     return this.apply('cos', [x]);
   }

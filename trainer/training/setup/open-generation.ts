@@ -4,6 +4,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { CompletionsEngine } from '../../generation/remote/completions-engine.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
+import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
@@ -117,7 +118,6 @@ function engineClient({ generation, policy }: RunSettings, url: string): EngineC
     throw new Error(`generation.token_env: the environment variable ${token_env} is not set`);
   }
   const options: EngineHttpOptions = { url, timeoutMs: 1000 * timeout_s, ...(token ? { token } : {}) };
-  return engine === 'sglang'
-    ? new SglangEngine(options, policy.lora !== null)
-    : new CompletionsEngine(options);
+  if (engine === 'sglang') return new SglangEngine(options, policy.lora !== null);
+  return engine === 'ragen' ? new RagenEngine(options) : new CompletionsEngine(options);
 }

@@ -43,6 +43,15 @@ t.test(
       tag: 'Lake',
       seed: 1_000_000,
     });
+    const own = join(folder, 'own.jsonl');
+    const by = { out: own, quiet: true, policy: latestCheckpoint(run)!.policy, attempts: 3 };
+    t.equal(await demonstrations(join(folder, 'config.yaml'), ['warm_start.episodes=4'], by), 0);
+    const attempts = readJsonLines(own) as { messages: object[]; seed: number }[];
+    t.same(
+      attempts.map(({ seed }) => seed - 1_000_000),
+      [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
+    );
+    t.notSame(attempts[0].messages, attempts[1].messages, 'attempts draw other tokens');
     const read = tinySettings(server.name, folder, 'read', {
       ...sft,
       warm_start: { ...warm_start, files: [out] },

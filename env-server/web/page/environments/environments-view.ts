@@ -87,7 +87,7 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
   const best = showcase?.references.find(({ name }) => name !== 'random');
   return html`<article class="gallery-card">
     <div class="gallery-picture" aria-hidden="true" inert>
-      ${showcase ? html`<${Film} showcase=${showcase} moving=${moving} />` : html`<p class="empty">A custom environment.</p>`}
+      ${showcase ? html`<${Replay} showcase=${showcase} moving=${moving} />` : html`<p class="empty">A custom environment.</p>`}
     </div>
     <h2>${title}</h2>
     <p class="fine"><code>${envId}</code></p>
@@ -110,7 +110,7 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
 const share = (success: number): string => `${(PERCENT * success).toFixed(1)} %`;
 
 /** An episode, frame by frame; the last one where nothing is to move. */
-function Film({ showcase, moving }: { readonly showcase: Showcase; readonly moving: boolean }) {
+function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly moving: boolean }) {
   const { frames } = showcase;
   const [tick, setTick] = useState(0);
   useEffect(() => {
@@ -122,7 +122,7 @@ function Film({ showcase, moving }: { readonly showcase: Showcase; readonly movi
   }, [moving]);
   const frame = frames[moving ? Math.min(tick, frames.length - 1) : frames.length - 1];
   return html`<${Board} state=${frame.structured} text=${frame.text} />
-    <p class="film-action">${frame.action ?? 'start'}</p>`;
+    <p class="replay-action">${frame.action ?? 'start'}</p>`;
 }
 
 /** The rules, asked for when they are unfolded. */

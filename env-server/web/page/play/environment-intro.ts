@@ -28,7 +28,7 @@ export class EnvironmentIntro {
   readonly #title: HTMLElement;
   readonly #about = h('div', {});
   readonly #rules = h('div', {});
-  readonly element = h('div', { class: 'lobby' });
+  readonly element = h('div', { class: 'intro' });
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];

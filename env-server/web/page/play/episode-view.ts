@@ -17,7 +17,7 @@ import { PolicyControls } from './policy-controls.ts';
 /** Actions that wait for the one under way; more of them are a key held down. */
 const MAX_WAITING = 4;
 const UNDO_KEY = 'Backspace';
-const GUIDE_KEY = '.';
+const POLICY_KEY = '.';
 /** Problems of a session that is there no more. */
 const GONE: ReadonlySet<string | undefined> = new Set([
   'unknown_session',
@@ -69,7 +69,7 @@ export class EpisodeView {
   readonly #actions = h('div', { class: 'pad-place' });
   readonly #end = h('div', { class: 'end-place' });
   readonly #anything = h('div', {});
-  readonly #guidance = h('div', {});
+  readonly #policyPlace = h('div', {});
   readonly #pending = h('p', { class: 'pending', role: 'status' });
   readonly #loading = h('div', { class: 'play loading', hidden: true }, h('p', {}, 'Opening a session …'));
   readonly #play = h(
@@ -82,25 +82,25 @@ export class EpisodeView {
       this.#board.focusTarget,
       h('div', { class: 'controls' }, this.#actions, this.#end),
     ),
-    h('div', { class: 'turns' }, this.#undo, this.#guidance, this.#pending),
+    h('div', { class: 'turns' }, this.#undo, this.#policyPlace, this.#pending),
     this.#note.element,
     this.#undoProblem,
   );
   readonly #before = h('div', {});
-  readonly #after = h('div', { class: 'stage-more' });
+  readonly #after = h('div', { class: 'episode-more' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
     'section',
-    { class: 'stage', 'aria-label': 'Play', tabindex: -1 },
+    { class: 'episode', 'aria-label': 'Play', tabindex: -1 },
     this.#before,
     this.#loadNote.element,
     this.#loading,
     this.#play,
     this.#after,
   );
-  #lobby: EnvironmentIntro | undefined;
+  #intro: EnvironmentIntro | undefined;
   #pad: ActionPad | undefined;
-  #guide: PolicyControls | undefined;
+  #policy: PolicyControls | undefined;
   #banner: EndBanner | undefined;
   #episode: Episode | undefined;
   /** The session ended on the server; the next start opens another one. */
@@ -135,14 +135,14 @@ export class EpisodeView {
       const path = environmentPath(request.envId);
       const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
       if (turn !== this.#turn) return;
-      this.#lobby = new EnvironmentIntro(this.#client, environment, request, {
+      this.#intro = new EnvironmentIntro(this.#client, environment, request, {
         title: this.#title,
         startOver: seed => this.#startOver(seed),
         reset: seed => this.#reset(seed),
       });
-      fill(this.#before, this.#lobby.element);
-      fill(this.#after, this.#board.textElement, this.#board.infoElement, this.#anything, this.#lobby.more);
-      await this.#begin(this.#lobby, request.seed, request.actions);
+      fill(this.#before, this.#intro.element);
+      fill(this.#after, this.#board.textElement, this.#board.infoElement, this.#anything, this.#intro.more);
+      await this.#begin(this.#intro, request.seed, request.actions);
     } catch (error) {
       if (turn === this.#turn) this.#loadNote.show(error);
     }
@@ -153,10 +153,10 @@ export class EpisodeView {
   /** Ends the episode and its session. */
   close(): void {
     this.#turn++;
-    this.#guide?.stop();
+    this.#policy?.stop();
     const episode = this.#episode;
     this.#episode = undefined;
-    this.#lobby = undefined;
+    this.#intro = undefined;
     this.#pad = undefined;
     this.#play.hidden = true;
     this.#loading.hidden = true;
@@ -177,14 +177,14 @@ export class EpisodeView {
 
   /** A new session with what is set, in the place of the one that there is. */
   async #startOver(seed: number | undefined): Promise<void> {
-    const lobby = this.#lobby;
-    if (!lobby) return;
+    const intro = this.#intro;
+    if (!intro) return;
     const turn = ++this.#turn;
-    this.#guide?.stop();
+    this.#policy?.stop();
     const old = this.#gone ? undefined : this.#episode;
     this.#loadNote.clear();
     try {
-      const begun = this.#begin(lobby, seed);
+      const begun = this.#begin(intro, seed);
       // What is done next is done in the new episode.
       this.#queue.take(() => Promise.allSettled([begun]));
       await begun;
@@ -194,11 +194,11 @@ export class EpisodeView {
     }
   }
 
-  async #begin(lobby: EnvironmentIntro, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
+  async #begin(intro: EnvironmentIntro, seed: number | undefined, actions?: readonly Json[]): Promise<void> {
     const turn = this.#turn;
     this.#beginning++;
     try {
-      const episode = await lobby.open(seed, actions);
+      const episode = await intro.open(seed, actions);
       if (turn === this.#turn && episode) this.#take(episode);
       else await episode?.close();
     } finally {
@@ -212,7 +212,7 @@ export class EpisodeView {
     this.#gone = false;
     this.#note.clear();
     this.#pad = new ActionPad(environment, action => this.#act(action));
-    this.#guide = new PolicyControls(environment, {
+    this.#policy = new PolicyControls(environment, {
       plan: policy => episode.plan(policy),
       act: action => this.#act(action),
       say: this.#options.announce,
@@ -223,11 +223,11 @@ export class EpisodeView {
       sameLevel: () => this.#startAgain(this.#episode?.session.seed ?? undefined),
       nextSeed: () => this.#startAgain((this.#episode?.session.seed ?? -1) + 1),
     });
-    this.#lobby!.describe(environment);
+    this.#intro!.describe(environment);
     fill(this.#actions, this.#pad.element);
     fill(this.#anything, this.#pad.anything);
     fill(this.#end, this.#banner.element);
-    fill(this.#guidance, this.#guide.element);
+    fill(this.#policyPlace, this.#policy.element);
     this.#play.hidden = false;
     this.#refresh();
   }
@@ -239,12 +239,12 @@ export class EpisodeView {
   }
 
   async #reset(seed: number | undefined): Promise<void> {
-    this.#lobby?.forgetActions();
+    this.#intro?.forgetActions();
     if (this.#gone || !this.#episode || this.#beginning > 0) {
       await this.#startOver(seed);
       return;
     }
-    this.#guide?.stop();
+    this.#policy?.stop();
     const done = await this.#queue.take(() => this.#attempt(episode => episode.reset(seed)));
     if (done) this.#options.announce(`A new episode with seed ${this.#episode?.session.seed ?? 'none'}.`);
   }
@@ -268,7 +268,7 @@ export class EpisodeView {
   }
 
   async #goBack(): Promise<void> {
-    this.#guide?.stop();
+    this.#policy?.stop();
     const undone = await this.#queue.take(async () => {
       return this.#episode?.canUndo && this.#attempt(episode => episode.undo());
     });
@@ -323,7 +323,7 @@ export class EpisodeView {
     const action = this.#pad?.keys.get(name);
     if (action !== undefined) this.#act(action);
     else if (name === UNDO_KEY) this.#goBack();
-    else if (name === GUIDE_KEY) this.#guide?.one();
+    else if (name === POLICY_KEY) this.#policy?.one();
     else return;
     event.preventDefault();
   }
@@ -345,12 +345,12 @@ export class EpisodeView {
     });
     this.#play.dataset.wide = String(WIDE_BOARDS.has(this.#board.kind));
     this.#actions.inert = episode.isOver;
-    this.#guidance.inert = episode.isOver;
+    this.#policyPlace.inert = episode.isOver;
     this.#play.dataset.over = String(episode.isOver);
     if (episode.isOver) this.#banner?.show(episode, episode.isDefault, hadFocus);
     else this.#banner?.hide();
-    this.#lobby!.seed = session.seed ?? undefined;
-    history.replaceState(null, '', formatAddress(this.#lobby!.address));
+    this.#intro!.seed = session.seed ?? undefined;
+    history.replaceState(null, '', formatAddress(this.#intro!.address));
     this.#undo.disabled = !episode.canUndo;
     fill(this.#undoProblem, episode.undoProblem);
     this.#options.onchange(moves);

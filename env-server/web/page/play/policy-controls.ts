@@ -48,7 +48,7 @@ export class PolicyControls {
         ? h('p', { class: 'hint' }, 'The environment has no reference policy to play it.')
         : h(
             'div',
-            { class: 'guide', role: 'group', 'aria-label': 'Reference policy' },
+            { class: 'policy', role: 'group', 'aria-label': 'Reference policy' },
             h('label', { for: id }, 'Let play'),
             this.#policies,
             this.#once,

@@ -51,17 +51,36 @@ const WHOLE_STEPS = [1, 2, 5]
 const PALE = '66';
 const WASH = '2b';
 
+const DARK = matchMedia('(prefers-color-scheme: dark)');
+/** What was read from the styles of a theme: asking again for each chart makes the browser work out all styles again. */
+const known = { theme: '', values: new Map<string, string>() };
+
+function fromStyles(name: string, read: () => string): string {
+  const theme = `${document.documentElement.dataset.theme} ${DARK.matches}`;
+  if (known.theme !== theme) {
+    known.theme = theme;
+    known.values.clear();
+  }
+  const value = known.values.get(name) ?? read();
+  known.values.set(name, value);
+  return value;
+}
+
 const variable = (name: string): string =>
-  getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  fromStyles(`${name} as it is`, () =>
+    getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
+  );
 
 /** A color of the present theme as `#rrggbb`, which canvases take. */
 function color(name: string): string {
-  const probe = document.createElement('span');
-  probe.style.color = `var(${name})`;
-  document.body.append(probe);
-  const [r, g, b] = getComputedStyle(probe).color.match(/\d+/g)!.map(Number);
-  probe.remove();
-  return `#${[r, g, b].map(part => part.toString(16).padStart(2, '0')).join('')}`;
+  return fromStyles(name, () => {
+    const probe = document.createElement('span');
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    const [r, g, b] = getComputedStyle(probe).color.match(/\d+/g)!.map(Number);
+    probe.remove();
+    return `#${[r, g, b].map(part => part.toString(16).padStart(2, '0')).join('')}`;
+  });
 }
 
 /** Curves over steps, with the same in words for those who cannot see them. */
@@ -81,14 +100,13 @@ export function Chart(props: ChartProps) {
       if (element.clientWidth > 0) chart.current?.setSize({ width: element.clientWidth, height });
     });
     size.observe(element);
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    dark.addEventListener('change', make);
+    DARK.addEventListener('change', make);
     const theme = new MutationObserver(make);
     theme.observe(document.documentElement, { attributes: true, attributeFilter: ['data-theme'] });
     return () => {
       size.disconnect();
       theme.disconnect();
-      dark.removeEventListener('change', make);
+      DARK.removeEventListener('change', make);
       chart.current?.destroy();
       chart.current = undefined;
     };

@@ -1,7 +1,8 @@
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
+import type { Query } from './query.ts';
 import { RunStore } from './run-store.ts';
-import type { Query, Source } from './source.ts';
+import type { Source } from './source.ts';
 
 export const SourceContext = createContext<Source | undefined>(undefined);
 

@@ -1,3 +1,4 @@
+import { Series, type SeriesPoints } from '../../compute/series.ts';
 import type { MetricsReply, RunDetail } from '../../reader/run-reader.ts';
 import type { RunRow } from '../../reader/runs-table.ts';
 import type { TrajectoryFile } from '../../reader/trajectories.ts';
@@ -5,11 +6,10 @@ import type { Source } from './source.ts';
 
 const RECONNECT_MS = 2000;
 
-/** Points of a metric, ascending in x. */
-export interface Points {
-  readonly x: number[];
-  readonly y: number[];
-}
+/** Points of a metric that stay in memory, as many as the server sends; a page is open for days. */
+const MAX_POINTS = 2048;
+
+export type Points = SeriesPoints;
 
 const NO_POINTS: Points = { x: [], y: [] };
 
@@ -21,7 +21,7 @@ export class RunStore {
   /** Grows with every change. */
   version = 0;
   readonly #source: Source;
-  readonly #series = new Map<string, { x: number[]; y: number[]; offset: number }>();
+  readonly #series = new Map<string, { readonly points: Series; readonly offset: number }>();
   readonly #wanted = new Set<string>();
   readonly #listeners = new Set<() => void>();
   readonly #stop = new AbortController();
@@ -32,10 +32,14 @@ export class RunStore {
     this.id = id;
   }
 
-  /** Reads the run and follows it. */
+  /** Reads the run and follows it; one that cannot be read yet is asked for again. */
   async open(): Promise<void> {
     await this.#load();
-    if (!this.error) void this.#follow();
+    while (this.error && !this.#source.site.exported && !this.#stop.signal.aborted) {
+      await new Promise(resolve => setTimeout(resolve, RECONNECT_MS));
+      await this.#load();
+    }
+    void this.#follow();
   }
 
   close(): void {
@@ -48,7 +52,7 @@ export class RunStore {
   }
 
   series(name: string): Points {
-    return this.#series.get(name) ?? NO_POINTS;
+    return this.#series.get(name)?.points ?? NO_POINTS;
   }
 
   /** The last value of a metric; undefined without one. */
@@ -86,7 +90,8 @@ export class RunStore {
       for (const [name, { x, y }] of Object.entries(reply.series)) {
         // Values that are no numbers come as null.
         const numbers = y.map(value => value ?? Number.NaN);
-        this.#series.set(name, { x: [...x], y: numbers, offset: reply.offset });
+        const points = new Series(MAX_POINTS, { x, y: numbers });
+        this.#series.set(name, { points, offset: reply.offset });
       }
     } catch (error) {
       this.error = (error as Error).message;
@@ -139,14 +144,13 @@ export class RunStore {
         if (name === 'step' || name === 'time') continue;
         names.add(name);
         if (!this.#wanted.has(name)) continue;
-        const series = this.#series.get(name) ?? { x: [], y: [], offset: 0 };
+        const series = this.#series.get(name) ?? { points: new Series(MAX_POINTS), offset: 0 };
         this.#series.set(name, series);
-        const last = series.x.at(-1) ?? Number.NEGATIVE_INFINITY;
+        const last = series.points.x.at(-1) ?? Number.NEGATIVE_INFINITY;
         // What was read a moment ago may come again.
         if (step < last || (step === last && offset <= series.offset)) continue;
         if (step === last && !name.startsWith('sft/')) continue;
-        series.x.push(step);
-        series.y.push(typeof value === 'number' ? value : Number.NaN);
+        series.points.push(step, typeof value === 'number' ? value : Number.NaN);
       }
     }
     this.#offset = offset;

@@ -1,7 +1,5 @@
 import type { SiteAddresses } from '../../site.ts';
-
-/** What a page asks for, by the names of the routes below `/runs/api/`. */
-export type Query = { readonly [name: string]: string | number | undefined };
+import type { Query } from './query.ts';
 
 const TOKEN_KEY = 'ragen-token';
 
@@ -39,26 +37,17 @@ function liveSource(site: SiteAddresses): Source {
   };
 }
 
-function exportedSource(site: SiteAddresses): Source {
+async function exportedSource(site: SiteAddresses): Promise<Source> {
+  const { ExportedData } = await import('./exported-source.ts');
+  const data = new ExportedData(readJson);
   return {
     site,
-    get: (name, query = {}) => readJson(exportedPath(name, query)),
+    get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
     async post() {
       throw new SourceError('These pages are files. Start the dashboard with --server to play on.');
     },
     async live() {},
   };
-}
-
-/** The file that answers a query; the exporter writes it there. */
-export function exportedPath(name: string, { id, file, index }: Query): string {
-  const parts = [id, file, index].flatMap(part => (part === undefined ? [] : [fileName(String(part))]));
-  return `data/${[name, ...parts].join('/')}.json`;
-}
-
-/** A name that every file system and web server takes as it is. */
-export function fileName(text: string): string {
-  return encodeURIComponent(text).replaceAll('%', '~').replaceAll('.', '~2E').replaceAll('*', '~2A');
 }
 
 function searchOf(query: Query): string {

@@ -31,11 +31,11 @@ export function CompareView({ address }: { readonly address: Address }) {
     .split(',')
     .filter(id => id !== '')
     .slice(0, MAX_RUNS);
-  const { runs, error } = useRuns(ids);
   const together = address.query.seeds !== 'apart';
   const more = address.query.metric ?? '';
-  const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   const names = more === '' ? METRICS : [more];
+  const { runs, error } = useRuns(ids, names);
+  const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   return html`<div class="page-body">
     <div class="title-row"><h1>Compare</h1></div>
     ${ids.length < 2 && html`<p class="panel">Tick two or more runs in the <a href=${formatAddress({ view: 'runs' })}>table of runs</a>.</p>`}
@@ -57,17 +57,20 @@ export function CompareView({ address }: { readonly address: Address }) {
   </div>`;
 }
 
-function useRuns(ids: readonly string[]): { readonly runs: readonly Compared[]; readonly error?: string } {
+function useRuns(
+  ids: readonly string[],
+  names: readonly string[],
+): { readonly runs: readonly Compared[]; readonly error?: string } {
   const source = useSource();
   const [state, setState] = useState<{ readonly runs: readonly Compared[]; readonly error?: string }>({
     runs: [],
   });
-  const key = ids.join(',');
+  const key = [...ids, ...names].join(',');
   useEffect(() => {
     let current = true;
     const reading = ids.map(async id => ({
       detail: await source.get<RunDetail>('run', { id }),
-      metrics: await source.get<MetricsReply>('metrics', { id }),
+      metrics: await source.get<MetricsReply>('metrics', { id, names: names.join(',') }),
     }));
     Promise.all(reading).then(
       runs => current && setState({ runs }),

@@ -1,16 +1,20 @@
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { Board } from '../../../web/boards/board.ts';
 import { html } from '../../../web/html.ts';
 import type { EpisodeReply } from '../../reader/trajectories.ts';
-import type { TrajectoryRecord, TurnRecord } from '../../run-files.ts';
+import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../run-files.ts';
 import { formatAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, short } from '../format.ts';
 import { BranchHere } from './branch.ts';
 import { chatLines, saveText } from './chat-export.ts';
+import { useNear } from './near.ts';
 import { choose, Panel, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { knownTints, promptRange, type Tint, Tokens, tintScale } from './tokens.ts';
+
+/** Turns that are drawn before the window is known. */
+const FIRST_TURNS = 2;
 
 /** One episode, turn by turn. */
 export function EpisodeView({ store, address }: RunViewProps) {
@@ -112,25 +116,44 @@ interface TurnProps {
   readonly texts: { readonly [id: string]: string };
 }
 
+/** A turn; far from the window its board is left out and its response is plain text. */
 function TurnPanel({ store, reply, at, tint, scale, texts }: TurnProps) {
+  const [place, near] = useNear<HTMLElement>(at < FIRST_TURNS);
   const { episode } = reply;
   const turn = episode.turns[at];
   const sample = episode.samples[turn.sample];
   const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
-  return html`<section class="panel turn">
+  const plain = html`<pre class="plain">${turn.llm_raw_response}</pre>`;
+  return html`<section ref=${place} class="panel turn">
     <div class="panel-head"><h2>Turn ${at + 1}</h2><${Rewards} turn=${turn} /><${BranchHere} store=${store} episode=${episode} turn=${at} /></div>
     <div class="turn-body">
-      <${Board} state=${turn.structured} text=${turn.state} />
+      ${near ? html`<${Board} state=${turn.structured} text=${turn.state} />` : html`<div class="board"></div>`}
       <div class="texts">
-        <details><summary>Prompt</summary>
-          ${known ? html`<${Tokens} sample=${sample} range=${promptRange(episode.turns, at)} texts=${texts} />` : html`<pre class="plain">${turn.state}</pre>`}
-        </details>
+        ${near && html`<${Prompt} turn=${turn} sample=${known ? sample : undefined} range=${promptRange(episode.turns, at)} texts=${texts} />`}
         <h3>Response</h3>
-        ${known ? html`<${Tokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} />` : html`<pre class="plain">${turn.llm_raw_response}</pre>`}
+        ${near && known ? html`<${Tokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} />` : plain}
         <p class="fine">Carried out: ${actionsOf(turn)}</p>
       </div>
     </div>
   </section>`;
+}
+
+interface PromptProps {
+  readonly turn: TurnRecord;
+  /** Absent where its tokens are not known. */
+  readonly sample?: SampleRecord;
+  readonly range: readonly [number, number];
+  readonly texts: { readonly [id: string]: string };
+}
+
+/** The prompt of a turn, laid out when it is opened. */
+function Prompt({ turn, sample, range, texts }: PromptProps) {
+  const [open, setOpen] = useState(false);
+  const toggled = (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open);
+  const shown = sample
+    ? html`<${Tokens} sample=${sample} range=${range} texts=${texts} />`
+    : html`<pre class="plain">${turn.state}</pre>`;
+  return html`<details onToggle=${toggled}><summary>Prompt</summary>${open && shown}</details>`;
 }
 
 export function actionsOf({ actions }: TurnRecord): string {

@@ -3,7 +3,7 @@ import { html } from '../../../web/html.ts';
 import type { SearchReply } from '../../reader/run-reader.ts';
 import type { EpisodeDigest, SearchHit, TrajectoryFile } from '../../reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';
-import { useData, useSource } from '../data/hooks.ts';
+import { useData } from '../data/hooks.ts';
 import { counted, percent, short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
@@ -170,20 +170,15 @@ function Search({
   readonly file: TrajectoryFile;
   readonly query: Choices;
 }) {
-  const source = useSource();
   const wanted = query.q ?? '';
-  const everywhere = query.all === 'yes' && !source.site.exported;
+  const everywhere = query.all === 'yes';
   const [delayed, setDelayed] = useState(wanted);
   useEffect(() => {
     const timer = setTimeout(() => setDelayed(wanted), SEARCH_DELAY_MS);
     return () => clearTimeout(timer);
   }, [wanted]);
   const asked = { id: store.id, q: delayed, file: everywhere ? undefined : file.name };
-  const { value, error } = useData<SearchReply>(
-    delayed === '' || source.site.exported ? undefined : 'search',
-    asked,
-  );
-  if (source.site.exported) return null;
+  const { value, error } = useData<SearchReply>(delayed === '' ? undefined : 'search', asked);
   return html`<div class="controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
         <input type="search" value=${wanted} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>

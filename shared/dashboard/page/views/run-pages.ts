@@ -4,17 +4,17 @@ import { useRun } from '../data/hooks.ts';
 import { duration } from '../format.ts';
 import { EpisodeView } from './episode-view.ts';
 import { EpisodesView } from './episodes-view.ts';
-import { FilmView } from './film-view.ts';
 import { FilterView } from './filter-view.ts';
 import { OverviewView } from './overview-view.ts';
 import { StateChip, Status } from './parts.ts';
+import { ReplayView } from './replay-view.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { SettingsView } from './settings-view.ts';
 import { SystemView } from './system-view.ts';
 
 const NAMES: { readonly [view in RunView]: string } = {
   overview: 'Overview',
-  film: 'Film',
+  replay: 'Replay',
   episodes: 'Episodes',
   episode: 'Episode',
   filter: 'Filter and collapse',
@@ -24,7 +24,7 @@ const NAMES: { readonly [view in RunView]: string } = {
 
 const VIEWS: { readonly [view in RunView]: (props: RunViewProps) => unknown } = {
   overview: OverviewView,
-  film: FilmView,
+  replay: ReplayView,
   episodes: EpisodesView,
   episode: EpisodeView,
   filter: FilterView,

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../../web/html.ts';
 import type { RunsReply } from '../../reader/run-reader.ts';
 import type { RunRow } from '../../reader/runs-table.ts';
@@ -8,128 +8,136 @@ import { useSource } from '../data/hooks.ts';
 import { ago, counted, duration, percent } from '../format.ts';
 import { choose, StateChip, Status } from './parts.ts';
 
-/** Rows that are asked for first, so that something is there at once. */
-const FIRST_ROWS = 60;
+/** Rows that are asked for together. */
+const PAGE_ROWS = 60;
 const REFRESH_MS = 2000;
 const ROW_HEIGHT = 44;
 /** Rows drawn above and below the window. */
 const SPARE_ROWS = 12;
+/** Rows that are scrolled over before others are drawn. */
+const STEP_ROWS = 8;
+
+type Range = readonly [from: number, to: number];
 
 /** The table of runs. */
 export function RunsView({ address }: { readonly address: Address }) {
-  const { rows, total, error } = useRuns();
+  const wanted = address.query.q ?? '';
+  const [range, setRange] = useState<Range>([0, PAGE_ROWS]);
+  const show = (next: Range) => setRange(now => (now[0] === next[0] && now[1] === next[1] ? now : next));
+  const { rows, total, matching, error } = useRows(wanted, range);
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
-  const wanted = (address.query.q ?? '').toLowerCase();
-  const shown = useMemo(() => rows?.filter(row => matches(row, wanted)), [rows, wanted]);
   const tick = (id: string) => {
     const next = new Set(ticked);
     if (!next.delete(id)) next.add(id);
     setTicked(next);
   };
+  const few = ticked.size < 2;
+  const known = wanted === '' ? counted(total, 'run') : `${matching} of ${counted(total, 'run')}`;
   return html`<div class="page-body">
     <div class="title-row">
       <h1>Runs</h1>
       <label class="search"><span class="visually-hidden">Search runs</span>
-        <input type="search" placeholder="Name, recipe, environment, state …" value=${address.query.q ?? ''}
+        <input type="search" placeholder="Name, recipe, environment, state …" value=${wanted}
           onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
       </label>
-      <a class="button ${ticked.size < 2 ? 'disabled' : 'primary'}" aria-disabled=${ticked.size < 2}
-        href=${ticked.size < 2 ? undefined : formatAddress({ view: 'compare', query: { runs: [...ticked].join(',') } })}>
-        Compare ${ticked.size > 1 ? counted(ticked.size, 'run') : ''}</a>
+      <a class="button ${few ? 'disabled' : 'primary'}" aria-disabled=${few}
+        href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: [...ticked].join(',') } })}>
+        Compare ${few ? '' : counted(ticked.size, 'run')}</a>
     </div>
     <${Status} error=${error} loading=${!rows} />
-    ${shown && html`<p class="fine" role="status">${wanted === '' ? counted(total, 'run') : `${shown.length} of ${counted(total, 'run')}`}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
-    ${rows?.length === 0 && html`<p class="panel">No runs yet. Start one: <code>npm start</code></p>`}
-    ${shown && shown.length > 0 && html`<${RunTable} rows=${shown} ticked=${ticked} onTick=${tick} />`}
+    ${rows && html`<p class="fine" role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</p>`}
+    ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>npm start</code></p>`}
+    ${rows && matching > 0 && html`<${RunTable} rows=${rows} count=${matching} range=${range} onRange=${show} ticked=${ticked} onTick=${tick} />`}
   </div>`;
 }
 
-/** All rows, the latest first; those that changed are asked for again while the page is looked at. */
-function useRuns(): { readonly rows?: readonly RunRow[]; readonly total: number; readonly error?: string } {
+interface Rows {
+  /** Rows by their place, as far as they were asked for. */
+  readonly rows?: ReadonlyMap<number, RunRow>;
+  readonly total: number;
+  readonly matching: number;
+  readonly error?: string;
+}
+
+/** The rows in a range, the latest first; they are asked for again while the page is looked at. */
+function useRows(q: string, [from, to]: Range): Rows {
   const source = useSource();
-  const [reply, setReply] = useState<Partial<RunsReply> & { error?: string }>({});
+  const [state, setState] = useState<Rows & { readonly q?: string }>({ total: 0, matching: 0 });
+  const offset = Math.floor(from / PAGE_ROWS) * PAGE_ROWS;
+  const limit = Math.ceil(Math.max(1, to - offset) / PAGE_ROWS) * PAGE_ROWS;
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout>;
-    let known: RunsReply | undefined;
-    const read = async (limit?: number) => {
+    const read = async () => {
       try {
-        const next = await source.get<RunsReply>('runs', source.site.exported ? {} : { limit });
-        known = merged(known, next);
-        if (!over) setReply(known);
+        const reply = await source.get<RunsReply>('runs', { offset, limit, q: q || undefined });
+        if (!over) setState(before => ({ ...merged(before.q === q ? before.rows : undefined, reply), q }));
       } catch (error) {
-        if (!over) setReply(before => ({ ...before, error: (error as Error).message }));
+        if (!over) setState(before => ({ ...before, error: (error as Error).message }));
       }
     };
     const again = async () => {
-      if (!document.hidden) await read(known && known.rows.length === known.total ? FIRST_ROWS : undefined);
+      if (!document.hidden) await read();
       if (!over && !source.site.exported) timer = setTimeout(again, REFRESH_MS);
     };
-    void read(FIRST_ROWS).then(() => {
-      const more = known !== undefined && known.rows.length < known.total;
-      if (!over) timer = setTimeout(again, more ? 0 : REFRESH_MS);
-    });
+    void again();
     return () => {
       over = true;
       clearTimeout(timer);
     };
-  }, [source]);
-  return { rows: reply.rows, total: reply.total ?? 0, error: reply.error };
+  }, [source, q, offset, limit]);
+  return state;
 }
 
-/** The rows that changed last in front of those that are known; less is known where runs came or went. */
-function merged(known: RunsReply | undefined, latest: RunsReply): RunsReply {
-  if (!known || known.total !== latest.total || latest.rows.length === latest.total) return latest;
-  const ids = new Set(latest.rows.map(({ id }) => id));
-  return { total: latest.total, rows: [...latest.rows, ...known.rows.filter(({ id }) => !ids.has(id))] };
-}
-
-function matches(row: RunRow, wanted: string): boolean {
-  if (wanted === '') return true;
-  const { run } = row;
-  const texts = [
-    row.id,
-    row.state,
-    run.advantage,
-    run.model,
-    ...run.recipe,
-    ...run.tags.map(tag => tag.env_id),
-    `seed ${run.seed}`,
-  ];
-  return wanted.split(/\s+/).every(word => texts.some(text => text.toLowerCase().includes(word)));
+/** Rows with those of a reply in their places. What lies far away is asked for again when it is scrolled to. */
+function merged(known: ReadonlyMap<number, RunRow> | undefined, reply: RunsReply): Rows {
+  const { total, matching, offset, rows } = reply;
+  const near = [...(known ?? [])].filter(([place]) => Math.abs(place - offset) < 10 * PAGE_ROWS);
+  const fresh = rows.map((row, i) => [offset + i, row] as const);
+  return { rows: new Map([...near, ...fresh]), total, matching };
 }
 
 interface TableProps {
-  readonly rows: readonly RunRow[];
+  readonly rows: ReadonlyMap<number, RunRow>;
+  readonly count: number;
+  readonly range: Range;
+  readonly onRange: (range: Range) => void;
   readonly ticked: ReadonlySet<string>;
   readonly onTick: (id: string) => void;
 }
 
 /** Draws only the rows that are in the window: 10,000 of them would take seconds. */
-function RunTable({ rows, ticked, onTick }: TableProps) {
+function RunTable({ rows, count, range, onRange, ticked, onTick }: TableProps) {
   const place = useRef<HTMLDivElement>(null);
-  const [[from, to], setRange] = useState<readonly [number, number]>([0, 40]);
   useEffect(() => {
+    let asked = 0;
     const look = () => {
+      asked = 0;
       const { top } = place.current!.getBoundingClientRect();
-      const first = Math.max(0, Math.floor(-top / ROW_HEIGHT) - SPARE_ROWS);
-      setRange([first, first + Math.ceil(innerHeight / ROW_HEIGHT) + 2 * SPARE_ROWS]);
+      const first = Math.max(0, Math.floor(-top / ROW_HEIGHT / STEP_ROWS) * STEP_ROWS - SPARE_ROWS);
+      onRange([first, first + Math.ceil(innerHeight / ROW_HEIGHT) + STEP_ROWS + 2 * SPARE_ROWS]);
     };
-    look();
-    addEventListener('scroll', look, { passive: true });
-    addEventListener('resize', look);
+    // Once a frame, when the layout is known.
+    const soon = () => {
+      asked ||= requestAnimationFrame(look);
+    };
+    soon();
+    addEventListener('scroll', soon, { passive: true });
+    addEventListener('resize', soon);
     return () => {
-      removeEventListener('scroll', look);
-      removeEventListener('resize', look);
+      cancelAnimationFrame(asked);
+      removeEventListener('scroll', soon);
+      removeEventListener('resize', soon);
     };
   }, []);
   const now = Date.now();
-  const start = Math.min(from, Math.max(0, rows.length - 1));
-  const drawn = rows.slice(start, to);
+  const start = Math.min(range[0], count - 1);
+  const end = Math.min(range[1], count);
+  const places = Array.from({ length: end - start }, (_, i) => start + i);
   const space = (height: number) =>
     height > 0 && html`<tr aria-hidden="true" class="space"><td colspan="9" height=${height}></td></tr>`;
   return html`<div ref=${place} class="run-table" tabindex="0" role="region" aria-label="Table of runs">
-    <table aria-rowcount=${rows.length}>
+    <table aria-rowcount=${count}>
       <thead><tr>
         <th scope="col"><span class="visually-hidden">Compare</span></th><th scope="col">Run</th><th scope="col">State</th>
         <th scope="col">Validation success</th><th scope="col" class="number">Before → after</th>
@@ -137,8 +145,13 @@ function RunTable({ rows, ticked, onTick }: TableProps) {
       </tr></thead>
       <tbody>
         ${space(start * ROW_HEIGHT)}
-        ${drawn.map(row => html`<${Row} key=${row.id} row=${row} now=${now} ticked=${ticked.has(row.id)} onTick=${onTick} />`)}
-        ${space((rows.length - start - drawn.length) * ROW_HEIGHT)}
+        ${places.map(at => {
+          const row = rows.get(at);
+          return row
+            ? html`<${Row} key=${row.id} row=${row} now=${now} ticked=${ticked.has(row.id)} onTick=${onTick} />`
+            : html`<tr key=${at} class="pending"><td></td><td colspan="8">…</td></tr>`;
+        })}
+        ${space((count - end) * ROW_HEIGHT)}
       </tbody>
     </table>
   </div>`;

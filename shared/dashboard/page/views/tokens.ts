@@ -1,6 +1,7 @@
 import { html } from '../../../web/html.ts';
 import type { SampleRecord, TurnRecord } from '../../run-files.ts';
 import { short } from '../format.ts';
+import { useNear } from './near.ts';
 
 /** What tokens can be tinted by. */
 export const TINTS = [
@@ -14,7 +15,7 @@ export const TINTS = [
 ] as const;
 export type Tint = (typeof TINTS)[number];
 
-/** Tokens of one element; the browser lays out one block at a time and only those in view. */
+/** Tokens of one element; those far from the window are plain text. */
 const BLOCK = 400;
 const STEPS = 8;
 
@@ -67,22 +68,28 @@ interface TokensProps {
 }
 
 /** Tokens of a sample, tinted; each says its numbers under the pointer. */
-export function Tokens({ sample, range, texts, tint, scale }: TokensProps) {
-  const [start, end] = range;
-  const blocks = Array.from({ length: Math.ceil((end - start) / BLOCK) }, (_, i) => start + i * BLOCK);
-  return html`<div class="tokens">${blocks.map(
-    from =>
-      html`<span key=${from} class="token-block">${tokensOf(sample, [from, Math.min(end, from + BLOCK)], texts, tint, scale)}</span>`,
+export function Tokens({ range: [start, end], ...props }: TokensProps) {
+  const starts = Array.from({ length: Math.ceil((end - start) / BLOCK) }, (_, i) => start + i * BLOCK);
+  return html`<div class="tokens">${starts.map(
+    (from, i) =>
+      html`<${TokenBlock} key=${from} ...${props} range=${[from, Math.min(end, from + BLOCK)]} first=${i < 2} />`,
   )}</div>`;
 }
 
-function tokensOf(
-  sample: SampleRecord,
-  [start, end]: readonly [number, number],
-  texts: { readonly [id: string]: string },
-  tint: Tint | undefined,
-  scale: ((value: number) => number) | undefined,
-) {
+/** Some tokens; plain text while they are far from the window. */
+function TokenBlock({ first, range, ...props }: TokensProps & { readonly first: boolean }) {
+  const [place, near] = useNear<HTMLSpanElement>(first);
+  return html`<span ref=${place} class="token-block">${near ? tokensOf({ range, ...props }) : plainText({ range, ...props })}</span>`;
+}
+
+function plainText({ sample, range, texts }: TokensProps): string {
+  return sample.token_ids
+    .slice(...range)
+    .map(id => texts[id] ?? `<${id}>`)
+    .join('');
+}
+
+function tokensOf({ sample, range: [start, end], texts, tint, scale }: TokensProps) {
   const list = tint && sample[FIELDS[tint]];
   return Array.from({ length: end - start }, (_, i) => {
     const at = start + i;

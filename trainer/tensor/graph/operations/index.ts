@@ -1,3 +1,4 @@
+import { erf } from './activation/erf.ts';
 import { relu } from './activation/relu.ts';
 import { sigmoid } from './activation/sigmoid.ts';
 import { silu } from './activation/silu.ts';
@@ -62,6 +63,7 @@ const list = [
   sigmoid,
   silu,
   tanh,
+  erf,
   cos,
   sin,
   relu,

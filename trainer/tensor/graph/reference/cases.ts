@@ -69,7 +69,7 @@ const signed = { x: floats([3, 5], 0.1, 2) };
 signed.x = { ...signed.x, values: signed.x.values.map((value, i) => (i % 2 === 0 ? value : -value)) };
 
 const unaryCases = (
-  ['neg', 'exp', 'abs', 'sigmoid', 'silu', 'tanh', 'cos', 'sin', 'relu', 'reciprocal', 'sign'] as const
+  ['neg', 'exp', 'abs', 'sigmoid', 'silu', 'tanh', 'erf', 'cos', 'sin', 'relu', 'reciprocal', 'sign'] as const
 ).map(name => define(name, 'of positive and negative numbers', signed, (g, { x }) => g[name](x)));
 
 const pairs = { a: distinct([2, 3, 4]), b: floats([3, 1], 3.03, 3.06) };

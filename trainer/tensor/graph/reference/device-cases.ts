@@ -30,21 +30,31 @@ export const deviceCases: readonly OperationCase[] = [
     differentiate: [],
     build: (g, { table, rows, places }) => putRows(g, table, rows, places),
   },
-  {
-    operation: 'pagedAttention',
-    title: 'of grouped queries over pages in any order',
-    inputs: {
-      q: waves([ROWS, HEADS, SIZE], 2),
-      k: waves([PLACES, KEY_HEADS, SIZE], 3),
-      v: waves([PLACES, KEY_HEADS, SIZE], 4),
-      tables: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
-      slots: numbers('int32', [ROWS], [2, 0, 0, 1, 2]),
-      positions: numbers('int32', [ROWS], [0, 15, 16, 63, 40]),
-    },
-    differentiate: [],
-    build: (g, { q, k, v, tables, slots, positions }) =>
-      pagedAttention(g, [q, k, v], { tables, slots, positions }, { blockSize: BLOCK_SIZE, scale: 0.4 }),
-  },
+  ...[
+    { title: 'of grouped queries over pages in any order', window: 0, softcap: 0 },
+    { title: 'over a window, with capped scores', window: 21, softcap: 0.8 },
+  ].map(
+    ({ title, window, softcap }): OperationCase => ({
+      operation: 'pagedAttention',
+      title,
+      inputs: {
+        q: waves([ROWS, HEADS, SIZE], 2),
+        k: waves([PLACES, KEY_HEADS, SIZE], 3),
+        v: waves([PLACES, KEY_HEADS, SIZE], 4),
+        tables: numbers('float32', [SLOTS, PAGES], [11, 2, 5, 0, 7, 1, 3, 10, 4, 6, 8, 9]),
+        slots: numbers('int32', [ROWS], [2, 0, 0, 1, 2]),
+        positions: numbers('int32', [ROWS], [0, 15, 16, 63, 40]),
+      },
+      differentiate: [],
+      build: (g, { q, k, v, tables, slots, positions }) =>
+        pagedAttention(
+          g,
+          [q, k, v],
+          { tables, slots, positions },
+          { blockSize: BLOCK_SIZE, scale: 0.4, window, softcap },
+        ),
+    }),
+  ),
   {
     operation: 'sample',
     title: 'of rows by temperature, top-k, top-p and greedily',

@@ -106,6 +106,7 @@ export const f32x4 = {
   abs: unary(SIMD, ...unsigned(0xe0)),
   neg: unary(SIMD, ...unsigned(0xe1)),
   sqrt: unary(SIMD, ...unsigned(0xe3)),
+  min: binary(SIMD, ...unsigned(0xe8)),
   max: binary(SIMD, ...unsigned(0xe9)),
   multiplyAdd: (a: Code, b: Code, c: Code): Code => [a, b, c, SIMD, unsigned(0x105)],
   less: binary(SIMD, 0x43),

@@ -2,8 +2,16 @@ import type { TensorBuilder } from '../../builder.ts';
 import { describe, GraphError, sameShape, sizeOf, type Tensor, type TensorType } from '../../tensor.ts';
 import { expectFloat, expectIds, type Operation } from '../operation.ts';
 
-/** `pagePositions` of a sequence lie side by side in the cache. */
-export type PagedAttentionAttributes = Readonly<{ blockSize: number; scale: number }>;
+/**
+ * `blockSize` positions of a sequence lie side by side in the cache. A row sees the last `window` positions up to its own, all
+ * when 0. Scores s become softcap · tanh(s / softcap), unless it is 0.
+ */
+export type PagedAttentionAttributes = Readonly<{
+  blockSize: number;
+  scale: number;
+  window: number;
+  softcap: number;
+}>;
 
 /** Extents of an attention over blocks. */
 export interface PagedAttentionSizes {
@@ -40,7 +48,7 @@ export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
     pagedAttentionSizes(inputs);
     return { dtype: 'float32', shape: inputs[0].shape };
   },
-  evaluate([q, k, v, tables, slots, positions], { blockSize, scale }, type) {
+  evaluate([q, k, v, tables, slots, positions], { blockSize, scale, window, softcap }, type) {
     const { rows, heads, keyHeads, size, blocks } = pagedAttentionSizes([q, k, v, tables, slots, positions]);
     const out = new Float64Array(sizeOf(type.shape));
     for (let row = 0; row < rows; row++) {
@@ -51,16 +59,18 @@ export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
       };
       for (let head = 0; head < heads; head++) {
         const own = (row * heads + head) * size;
-        const scores = Array.from({ length: positions.data[row] + 1 }, (_, position) => {
+        const last = positions.data[row];
+        const first = window === 0 ? 0 : Math.max(0, last + 1 - window);
+        const scores = Array.from({ length: last + 1 - first }, (_, seen) => {
           let dot = 0;
-          for (let i = 0; i < size; i++) dot += q.data[own + i] * k.data[keyAt(position, head) + i];
-          return dot * scale;
+          for (let i = 0; i < size; i++) dot += q.data[own + i] * k.data[keyAt(first + seen, head) + i];
+          return softcap === 0 ? dot * scale : softcap * Math.tanh((dot * scale) / softcap);
         });
         const largest = Math.max(...scores);
         const weights = scores.map(score => Math.exp(score - largest));
         const total = weights.reduce((sum, weight) => sum + weight, 0);
-        weights.forEach((weight, position) => {
-          const from = keyAt(position, head);
+        weights.forEach((weight, seen) => {
+          const from = keyAt(first + seen, head);
           for (let i = 0; i < size; i++) out[own + i] += (weight / total) * v.data[from + i];
         });
       }

@@ -46,6 +46,9 @@ struct Uniforms {
   // positions of a page
   tile : u32,
   scale : f32,
+  // positions that a row sees; 0: all
+  window : u32,
+  softcap : f32,
 }
 @group(0) @binding(0) var<uniform> u : Uniforms;
 @group(0) @binding(1) var<storage, read> q : array<vec4<f32>>;
@@ -75,12 +78,15 @@ fn main(@builtin(workgroup_id) group : vec3<u32>, @builtin(local_invocation_id) 
   var sums : array<vec4<f32>, PARTS>;
   var largest = -3.0e38;
   var total = 0.0;
-  for (var start = 0u; start <= position; start += u.tile) {
+  var first = 0u;
+  if (u.window > 0u && position >= u.window) { first = position + 1u - u.window; }
+  for (var start = first / u.tile * u.tile; start <= position; start += u.tile) {
     workgroupBarrier();${load('k')}
     workgroupBarrier();
-    let seen = start + other <= position;
+    let seen = start + other <= position && start + other >= first;
     var score = -3.0e38;
     if (seen) { score = dot_own_tile_stream(own, other) * u.scale; }
+    if (seen && u.softcap > 0.0) { score = u.softcap * tanh(clamp(score / u.softcap, -15.0, 15.0)); }
     weights[own * ${TILE}u + other] = score;
     workgroupBarrier();
 ${load('v')}
@@ -115,11 +121,13 @@ export function attendPages(
     );
   }
   const owned = Math.min(TILE, heads / keyHeads);
-  const words = new DataView(new ArrayBuffer(24));
+  const words = new DataView(new ArrayBuffer(32));
   [heads, keyHeads, blocks, size / VECTOR, TILE].forEach((word, i) => {
     words.setUint32(4 * i, word, true);
   });
   words.setFloat32(20, attributes.scale, true);
+  words.setUint32(24, attributes.window, true);
+  words.setFloat32(28, attributes.softcap, true);
   return {
     name: 'attention over pages',
     code: pagedAttentionCode(size, owned),

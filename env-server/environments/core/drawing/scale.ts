@@ -1,0 +1,47 @@
+import { PNG } from 'pngjs';
+import type { ImagePart } from '../../../../shared/observation-parts.ts';
+import type { Picture } from '../environment.ts';
+import { encodePng } from './png.ts';
+
+/** Longest side that callers may ask for, in pixels: a picture of so many takes milliseconds. */
+export const MAX_PICTURE_SIZE = 1024;
+export const MIN_PICTURE_SIZE = 16;
+const BYTES_A_PIXEL = 4;
+
+/**
+ * A picture at another size, its sides in proportion. Each pixel is the nearest one of the original, so that flat colors
+ * stay flat.
+ * @param size of the longer side, in pixels
+ */
+export function scaled(picture: Picture, size: number): Picture {
+  const factor = size / Math.max(picture.width, picture.height);
+  if (factor === 1) return picture;
+  const width = Math.max(1, Math.round(picture.width * factor));
+  const height = Math.max(1, Math.round(picture.height * factor));
+  const { byteOffset, byteLength } = picture.data;
+  const from = new Uint32Array(picture.data.buffer, byteOffset, byteLength / BYTES_A_PIXEL);
+  const pixels = new Uint32Array(width * height);
+  const columns = Int32Array.from({ length: width }, (_, x) =>
+    Math.floor(((x + 0.5) * picture.width) / width),
+  );
+  for (let y = 0; y < height; y++) {
+    const row = Math.floor(((y + 0.5) * picture.height) / height) * picture.width;
+    for (let x = 0; x < width; x++) pixels[y * width + x] = from[row + columns[x]];
+  }
+  return { width, height, data: new Uint8Array(pixels.buffer) };
+}
+
+/** A picture as a part of an observation. */
+export function imagePart(picture: Picture): ImagePart {
+  const { width, height } = picture;
+  return { type: 'image', mime: 'image/png', data: encodePng(picture).toString('base64'), width, height };
+}
+
+/** The part at another size; one that is no PNG stays as it is. */
+export function scaledPart(part: ImagePart, size: number): ImagePart {
+  if (part.width === undefined || part.height === undefined) return part;
+  if (Math.max(part.width, part.height) === size) return part;
+  const { width, height, data } = PNG.sync.read(Buffer.from(part.data, 'base64'));
+  // Read into memory that begins where a pixel does.
+  return imagePart(scaled({ width, height, data: Uint8Array.from(data) }, size));
+}

@@ -1,0 +1,19 @@
+import type { RunDescription } from '../run-files.ts';
+
+/** What a search looks at. */
+export interface SearchedRun {
+  readonly id: string;
+  readonly state: string;
+  readonly run: RunDescription;
+}
+
+/** Whether all words stand in what the table says of a run. @param q words with spaces between them */
+export function runMatcher(q: string): (run: SearchedRun) => boolean {
+  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  return ({ id, state, run }) => {
+    const tags = run.tags.flatMap(({ tag, env_id }) => [tag, env_id]);
+    const parts = [id, run.name, state, run.advantage, run.model, `seed ${run.seed}`, ...run.recipe, ...tags];
+    const text = parts.join('\n').toLowerCase();
+    return words.every(word => text.includes(word));
+  };
+}

@@ -1,0 +1,39 @@
+import type { RefObject } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+/** How far outside the window something counts as near, in windows. */
+const MARGIN = '100% 0px';
+
+const listeners = new WeakMap<Element, () => void>();
+let observer: IntersectionObserver | undefined;
+
+/** Calls once, when the element comes near the window. */
+function whenNear(element: Element, listener: () => void): () => void {
+  observer ??= new IntersectionObserver(
+    entries => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        listeners.get(target)?.();
+        observer!.unobserve(target);
+      }
+    },
+    { rootMargin: MARGIN },
+  );
+  listeners.set(element, listener);
+  observer.observe(element);
+  return () => {
+    listeners.delete(element);
+    observer!.unobserve(element);
+  };
+}
+
+/**
+ * Whether an element has been in the window or close to it: thousands of tokens are drawn when they can be seen soon.
+ * @param first true for what is in the window at first, which is drawn at once
+ */
+export function useNear<E extends Element>(first: boolean): readonly [RefObject<E | null>, boolean] {
+  const place: RefObject<E | null> = useRef(null);
+  const [near, setNear] = useState(first);
+  useEffect(() => (first ? undefined : whenNear(place.current!, () => setNear(true))), []);
+  return [place, near];
+}

@@ -1,0 +1,124 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { RunSettings } from '../../config/settings.ts';
+import { HubError } from '../../hub/hub-error.ts';
+import { hubSettings } from '../../hub/hub-settings.ts';
+import { parseModelName, shownModelName } from '../../hub/model-name.ts';
+import { fetchSnapshot } from '../../hub/snapshot.ts';
+import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
+import { isModelFolder } from '../../policy/checkpoint/model-folder.ts';
+import { type Progress, shownBytes } from '../../tracking/progress.ts';
+
+/** Says where the models of a hub are, downloading them first where they are not here. */
+export interface HubModelOptions {
+  readonly progress: Progress;
+  readonly signal?: AbortSignal;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** A model that somebody named. */
+export interface NamedModel {
+  /** The name to keep: of a hub's model with its commit, or the folder as it was named. */
+  readonly name: string;
+  readonly folder: string;
+}
+
+/**
+ * The folder of a model that is named by its folder, or as `organization/name@revision` on a hub. A folder of that name wins. The
+ * base that an adapter names comes along.
+ * @param base where the base of an adapter is, when the caller says
+ * @throws HubError saying what to do
+ */
+export async function localModel(
+  named: string,
+  options: HubModelOptions,
+  base?: string,
+): Promise<NamedModel> {
+  const found = await fetched(named, options);
+  if (base !== undefined || !(await isAdapterFolder(found.folder))) return found;
+  const adapter = await readAdapterConfig(found.folder);
+  const onHub = adapter.base !== null && parseModelName(adapter.base);
+  const near = [adapter.base, adapter.base && join(found.folder, adapter.base)];
+  if (onHub && !near.some(folder => folder && existsSync(folder))) {
+    await fetched(shownModelName({ ...onHub, revision: adapter.revision ?? onHub.revision }), options);
+  }
+  return found;
+}
+
+async function fetched(named: string, { progress, signal, env }: HubModelOptions): Promise<NamedModel> {
+  const model = parseModelName(named);
+  if (model === undefined) return { name: named, folder: named };
+  if (existsSync(named)) {
+    if (await isModelFolder(named))
+      progress.note(`${named}: the folder of this name here, not the model on the hub`);
+    return { name: named, folder: named };
+  }
+  let began = false;
+  try {
+    const snapshot = await fetchSnapshot(model, {
+      settings: hubSettings(env),
+      signal,
+      note: progress.note.bind(progress),
+      progress: (bytes, total) => {
+        if (!began) progress.begin(`download ${model.id}`, total, bytes);
+        began = true;
+        progress.update(bytes, { arrived: `${shownBytes(bytes)} of ${shownBytes(total)}` });
+      },
+    });
+    return { name: shownModelName(snapshot.model), folder: snapshot.folder };
+  } catch (error) {
+    if (!(error instanceof HubError)) throw error;
+    throw new HubError(`${named} is no folder here, and as a model of a hub: ${error.message}`, {
+      cause: error,
+      status: error.status,
+    });
+  } finally {
+    if (began) progress.end();
+  }
+}
+
+/** Settings with models that are named by a hub's names. */
+export interface LocalSettings {
+  /** With each name at its commit: for the record, and to find the same model again. */
+  readonly named: RunSettings;
+  /** With folders: for use. */
+  readonly local: RunSettings;
+}
+
+/**
+ * Settings whose models are on this machine.
+ * @throws HubError saying what to do
+ */
+export async function localSettings(settings: RunSettings, options: HubModelOptions): Promise<LocalSettings> {
+  const { policy } = settings;
+  const found = async (name: string | null) => (name === null ? null : await localModel(name, options));
+  const init = policy.init === 'scratch' ? null : await localModel(policy.init, options);
+  const reference = await found(policy.reference);
+  const critic = await found(policy.critic?.init ?? null);
+  const withModels = (of: (model: NamedModel) => string): RunSettings => ({
+    ...settings,
+    policy: {
+      ...policy,
+      init: init === null ? policy.init : of(init),
+      reference: reference && of(reference),
+      critic: policy.critic && { ...policy.critic, init: critic && of(critic) },
+    },
+  });
+  return { named: withModels(model => model.name), local: withModels(model => model.folder) };
+}
+
+/** Settings whose models on a hub have no revision: a run keeps the commit that its revision stood for when it began. */
+export function withoutRevisions(settings: RunSettings): RunSettings {
+  const { policy } = settings;
+  const plain = (name: string): string => parseModelName(name)?.id ?? name;
+  const { critic, reference } = policy;
+  return {
+    ...settings,
+    policy: {
+      ...policy,
+      init: plain(policy.init),
+      reference: reference && plain(reference),
+      critic: critic && { ...critic, init: critic.init && plain(critic.init) },
+    },
+  };
+}

@@ -1,0 +1,38 @@
+import Type, { type Static } from 'typebox';
+import { choice, orNull, positive, section, strict } from './schema.ts';
+
+/** The course of one coefficient over the iterations, in place of its setting. */
+export const CoefficientSchedule = Type.Object(
+  {
+    /** `linear` and `cosine` go from `from` to `to`; `steps` takes the value of the last of `values` that has begun. */
+    kind: choice(['linear', 'cosine', 'steps'], 'linear'),
+    from: Type.Number({ minimum: 0, default: 0 }),
+    to: Type.Number({ minimum: 0, default: 0 }),
+    /** First iteration of the change, counted from 1; before it `from` holds. */
+    begin: positive(1),
+    /** Last iteration of the change, after which `to` holds; null: the last of the run. */
+    end: orNull(Type.Integer({ minimum: 1 })),
+    /** Of `steps`: values with their first iterations, ascending; before the first `from` holds. */
+    values: Type.Array(Type.Object({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }, strict), {
+      default: [],
+    }),
+  },
+  strict,
+);
+export type CoefficientSchedule = Static<typeof CoefficientSchedule>;
+
+/** Coefficients of the loss that change as the run goes on; null: as their settings say. */
+export const SchedulesSettings = Type.Object(
+  {
+    /** Of `loss.entropy_coefficient`. */
+    entropy_coefficient: orNull(CoefficientSchedule),
+    /** Of `loss.kl.coefficient`. */
+    kl_coefficient: orNull(CoefficientSchedule),
+    /** Of `algorithm.kl_in_reward.coefficient`. */
+    kl_in_reward_coefficient: orNull(CoefficientSchedule),
+    /** Of `loss.clip_low` and `loss.clip_high`. */
+    clip_low: orNull(CoefficientSchedule),
+    clip_high: orNull(CoefficientSchedule),
+  },
+  section,
+);

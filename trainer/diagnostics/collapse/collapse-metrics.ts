@@ -1,0 +1,142 @@
+import { mean, populationStd } from '../../algorithms/statistics.ts';
+
+/** Every reasoning scored under every prompt. Rows are reasonings, columns are prompts. */
+export interface CrossScores {
+  /** log p(z_i | x_j) divided by the reasoning's tokens. */
+  readonly perToken: readonly ArrayLike<number>[];
+  /** log p(z_i | x_j) summed over the reasoning's tokens. */
+  readonly perSequence: readonly ArrayLike<number>[];
+  /** Column of the prompt that each reasoning was written under. */
+  readonly matchedColumn: readonly number[];
+  /** Tokens of each column's prompt; columns with equal tokens count as the same prompt. */
+  readonly prompts: readonly ArrayLike<number>[];
+}
+
+/** Moving averages of one series of measurements; plain data, kept in checkpoints. */
+export interface CollapseState {
+  readonly marginalStd: number;
+  readonly marginalStdSeq: number;
+}
+
+/** Constants of a measurement. */
+export interface CollapseConstants {
+  /** Added to standard deviations before dividing by them. */
+  readonly stdEps: number;
+  /** Of moving averages. */
+  readonly emaDecay: number;
+}
+
+/** Retrieval is also measured as a hit among the best 2, 4 and 8 prompts. */
+const RETRIEVAL_RANKS = [2, 4, 8];
+
+interface LogProbs {
+  readonly matched: Float64Array;
+  readonly marginal: Float64Array;
+}
+
+/**
+ * How much the reasoning Z depends on the prompt X, estimated from teacher-forced cross scores ℓ_ij.
+ *
+ * matched_i = ℓ_i,own; marginal_i = logsumexp_j ℓ_ij − log N. mi_estimate = mean(matched − marginal) ≤ log N is low
+ * when the same reasoning fits every prompt (template collapse); conditional_entropy_est = −mean matched is low when
+ * the policy always says the same (entropy collapse). z-scores divide by std(marginal) + ε, of this measurement
+ * or of its moving average. `_seq` takes sums over tokens instead of means; mi_seq_share = mi_seq_estimate / log N does not
+ * shrink with the length of the reasoning, as mi_estimate does.
+ *
+ * Source: RAGEN V2 `collapse_metrics.py`; `mi_seq_share` is our addition.
+ * @param previous the state of the last measurement of the same series; absent at the first
+ * @param series prefix of the metrics, e.g. `collapse_first_turn_sample`
+ * @throws RangeError with fewer than two prompts, for which nothing can be compared
+ */
+export function collapseMetrics(
+  scores: CrossScores,
+  previous: CollapseState | undefined,
+  series: string,
+  { stdEps, emaDecay }: CollapseConstants,
+): { readonly metrics: Record<string, number>; readonly state: CollapseState } {
+  const columns = scores.prompts.length;
+  if (columns < 2)
+    throw new RangeError(`collapse metrics compare prompts: ${columns} given, at least 2 needed`);
+  const token = logProbs(scores.perToken, scores.matchedColumn);
+  const sequence = logProbs(scores.perSequence, scores.matchedColumn);
+  const std = populationStd(token.marginal);
+  const stdSeq = populationStd(sequence.marginal);
+  const state: CollapseState = {
+    marginalStd: decay(emaDecay, previous?.marginalStd, std),
+    marginalStdSeq: decay(emaDecay, previous?.marginalStdSeq, stdSeq),
+  };
+  const matched = mean(token.matched);
+  const marginal = mean(token.marginal);
+  const matchedSeq = mean(sequence.matched);
+  const marginalSeq = mean(sequence.marginal);
+  const values: Record<string, number> = {
+    mi_estimate: matched - marginal,
+    mi_seq_estimate: matchedSeq - marginalSeq,
+    mi_upper_bound: Math.log(columns),
+    mi_seq_share: (matchedSeq - marginalSeq) / Math.log(columns),
+    matched_log_prob_mean: matched,
+    marginal_log_prob_mean: marginal,
+    conditional_entropy_est: -matched,
+    conditional_entropy_seq_est: -matchedSeq,
+    reasoning_entropy_est: -marginal,
+    reasoning_entropy_seq_est: -marginalSeq,
+    marginal_std: std,
+    marginal_std_seq: stdSeq,
+    marginal_std_ema: state.marginalStd,
+    marginal_std_ema_seq: state.marginalStdSeq,
+    mi_zscore: (matched - marginal) / (std + stdEps),
+    mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + stdEps),
+    mi_zscore_ema: (matched - marginal) / (state.marginalStd + stdEps),
+    mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + stdEps),
+    ...retrieval(scores),
+  };
+  const metrics = Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [`${series}/${name}`, value]),
+  );
+  return { metrics, state };
+}
+
+function decay(share: number, previous: number | undefined, current: number): number {
+  return previous === undefined ? current : share * previous + (1 - share) * current;
+}
+
+function logProbs(rows: readonly ArrayLike<number>[], matchedColumn: readonly number[]): LogProbs {
+  return {
+    matched: Float64Array.from(rows, (row, i) => row[matchedColumn[i]]),
+    marginal: Float64Array.from(rows, row => logSumExp(row) - Math.log(row.length)),
+  };
+}
+
+function logSumExp(row: ArrayLike<number>): number {
+  let largest = Number.NEGATIVE_INFINITY;
+  for (let j = 0; j < row.length; j++) largest = Math.max(largest, row[j]);
+  let sum = 0;
+  for (let j = 0; j < row.length; j++) sum += Math.exp(row[j] - largest);
+  return largest + Math.log(sum);
+}
+
+/** Whether the own prompt (or an equal one) is among the k that explain the reasoning best; ties go to the first. */
+function retrieval({ perToken, matchedColumn, prompts }: CrossScores): Record<string, number> {
+  const names = prompts.map(prompt => Array.from(prompt).join());
+  const copies = new Map<string, number>();
+  for (const name of names) copies.set(name, (copies.get(name) ?? 0) + 1);
+  const chance = mean(matchedColumn.map(column => copies.get(names[column])! / prompts.length));
+  const ranked = perToken.map(row => names.map((_, j) => j).sort((a, b) => row[b] - row[a] || a - b));
+  const hits = (k: number) =>
+    mean(
+      ranked.map((order, i) =>
+        order.slice(0, k).some(column => names[column] === names[matchedColumn[i]]) ? 1 : 0,
+      ),
+    );
+  const result: Record<string, number> = {};
+  const add = (suffix: string, k: number) => {
+    const accuracy = hits(k);
+    const level = Math.min(1, chance * Math.min(k, prompts.length));
+    result[`retrieval_accuracy${suffix}`] = accuracy;
+    result[`retrieval_chance_level${suffix}`] = level;
+    result[`retrieval_above_chance${suffix}`] = accuracy - level;
+  };
+  add('', 1);
+  for (const k of RETRIEVAL_RANKS) add(`@${k}`, k);
+  return result;
+}

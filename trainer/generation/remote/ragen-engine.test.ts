@@ -1,0 +1,106 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { ADMIN, goldenFolder, startServer } from '../../serve/serve.test-data.ts';
+import type { EngineCall, EngineError } from './engine-client.ts';
+import { RagenEngine } from './ragen-engine.ts';
+import { RemoteGenerator } from './remote-generator.ts';
+
+const TIMEOUT_MS = 30_000;
+const grammar = {
+  start: 0,
+  states: [
+    { tokens: [5, 6], next: [0, 1] },
+    { tokens: [], next: [] },
+  ],
+};
+const call = (seed: number, more: Partial<EngineCall> = {}): EngineCall => ({
+  promptIds: [3, 4, 5, seed + 6],
+  sampling: { temperature: 0.8, topK: 0, topP: 1, maxNewTokens: 10, stopTokenIds: [7] },
+  seed,
+  weights: null,
+  ...more,
+});
+const { signal } = new AbortController();
+
+t.test('calls of one turn are sampled as each alone, in one request', async t => {
+  const { url, models, request } = await startServer(t, goldenFolder('qwen2-tiny'), {
+    policy: { workers: 1 },
+  });
+  const engine = new RagenEngine({ url, timeoutMs: TIMEOUT_MS });
+  t.teardown(() => engine.close());
+  const calls = Array.from({ length: 40 }, (_, i) => call(i, i % 3 === 0 ? { grammar } : {}));
+  const replies = await Promise.all(calls.map(one => engine.generate(one, signal)));
+  for (const [i, { tokenIds, logProbs, finishReason }] of replies.entries()) {
+    const { weights: _, ...alone } = calls[i];
+    const expected = await models.base.generate(alone, signal);
+    t.same(tokenIds, [...expected.tokenIds]);
+    t.same(Float32Array.from(logProbs), expected.logProbs);
+    t.equal(finishReason, expected.finishReason === 'stop' ? 'stop' : 'length');
+  }
+  const metrics = (await request('GET', '/metrics')).body as string;
+  t.match(metrics, /ragen_serve_requests_total\{[^}]*outcome="finished"[^}]*\} 40\b/);
+});
+
+t.test('a call that is refused or given up leaves the others of its request alone', async t => {
+  const { url } = await startServer(t, goldenFolder('qwen2-tiny'), { policy: { workers: 1 } });
+  const engine = new RagenEngine({ url, timeoutMs: TIMEOUT_MS });
+  t.teardown(() => engine.close());
+  const gone = new AbortController();
+  const given = engine.generate(call(1), gone.signal);
+  const refused = engine.generate(call(2, { promptIds: [9_999] }), signal);
+  const unknown = engine.generate(call(2, { weights: 'nobody' }), signal);
+  const fine = engine.generate(call(3), signal);
+  gone.abort(new Error('released'));
+  await t.rejects(given, /released/);
+  await t.rejects(refused, { message: /token id 9999 is outside the vocabulary/, passing: false });
+  await t.rejects(unknown, { message: /status 404: .*nobody/, passing: true });
+  t.ok((await fine).tokenIds.length > 0);
+});
+
+t.test('calls beyond the capacity of an engine wait and are asked again', async t => {
+  const { url } = await startServer(t, goldenFolder('qwen2-tiny'), {
+    policy: { workers: 1, maxSequenceLength: 128 },
+    maxStreams: 4,
+  });
+  const generator = new RemoteGenerator({
+    engines: [new RagenEngine({ url, timeoutMs: TIMEOUT_MS, token: ADMIN })],
+    maxSequenceLength: 128,
+    vocabularySize: 512,
+    grammars: {},
+    patienceMs: TIMEOUT_MS,
+    olderVersions: 1,
+    note: () => {},
+  });
+  t.teardown(() => generator.close());
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny/lora'));
+  const replies = await Promise.all(
+    Array.from({ length: 8 }, (_, sequenceId) => {
+      const { sampling, seed, promptIds } = call(sequenceId);
+      return generator.generate({ sequenceId, append: promptIds, sampling, seed });
+    }),
+  );
+  t.ok(replies.every(({ tokenIds }) => tokenIds.length > 0));
+  t.ok(generator.takeMetrics()['generation/engine_0/busy'] > 0);
+});
+
+t.test('an engine that dies in the midst fails only the calls without a response', async t => {
+  const line = { index: 1, token_ids: [4, 5], logprobs: [-1, -2], finish_reason: 'stop' };
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      response.writeHead(200).write(`${JSON.stringify(line)}\n{"index":`, () => response.destroy());
+    });
+  });
+  await new Promise<void>(listening => server.listen(0, '127.0.0.1', listening));
+  t.teardown(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const engine = new RagenEngine({ url: `http://127.0.0.1:${port}`, timeoutMs: TIMEOUT_MS });
+  t.teardown(() => engine.close());
+  const [lost, kept] = await Promise.allSettled([
+    engine.generate(call(1), signal),
+    engine.generate(call(2), signal),
+  ]);
+  t.match(kept, { status: 'fulfilled', value: { tokenIds: [4, 5], finishReason: 'stop' } });
+  t.equal(lost.status, 'rejected');
+  t.equal(((lost as PromiseRejectedResult).reason as EngineError).passing, true);
+});

@@ -1,0 +1,142 @@
+import type { TokenGrammar } from '../grammar.ts';
+import { CompletionsEngine } from './completions-engine.ts';
+import {
+  type EngineCall,
+  EngineError,
+  EngineHttp,
+  type EngineHttpOptions,
+  type EngineReply,
+} from './engine-client.ts';
+import { samplingFields } from './sampling-fields.ts';
+
+/** Calls of one request: few enough that one slow connection holds up little. */
+const MOST_CALLS = 32;
+const BUSY = 429;
+
+/** A line of the reply. */
+interface Line {
+  readonly index: number;
+  readonly token_ids?: readonly number[];
+  readonly logprobs?: readonly number[];
+  readonly finish_reason?: string;
+  readonly error?: { readonly message: string; readonly status: number };
+}
+
+/** A call that waits for its response. */
+class Waiting {
+  readonly call: EngineCall;
+  readonly reply = Promise.withResolvers<EngineReply>();
+  open = true;
+
+  constructor(call: EngineCall) {
+    this.call = call;
+  }
+
+  resolve(reply: EngineReply): void {
+    this.open = false;
+    this.reply.resolve(reply);
+  }
+
+  reject(error: unknown): void {
+    this.open = false;
+    this.reply.reject(error);
+  }
+}
+
+/**
+ * `ragen serve`: calls of one turn of the event loop travel in one request, and their responses come back as each is done.
+ * An agent's responses are so short that a request for each would cost more than its tokens.
+ */
+export class RagenEngine extends CompletionsEngine {
+  readonly #http: EngineHttp;
+  #waiting: Waiting[] = [];
+
+  constructor(options: EngineHttpOptions) {
+    super(options);
+    this.#http = new EngineHttp(options);
+  }
+
+  override generate(call: EngineCall, signal: AbortSignal): Promise<EngineReply> {
+    const waiting = new Waiting(call);
+    if (this.#waiting.length === 0) setImmediate(() => this.#flush());
+    this.#waiting.push(waiting);
+    const abort = () => waiting.reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    return waiting.reply.promise.finally(() => signal.removeEventListener('abort', abort));
+  }
+
+  override async close(): Promise<void> {
+    await Promise.all([super.close(), this.#http.close()]);
+  }
+
+  #flush(): void {
+    const groups = Map.groupBy(
+      this.#waiting.filter(({ open }) => open),
+      ({ call: { weights } }) => weights,
+    );
+    this.#waiting = [];
+    for (const [weights, members] of groups) {
+      for (const [grammar, alike] of Map.groupBy(members, ({ call }) => call.grammar)) {
+        for (let at = 0; at < alike.length; at += MOST_CALLS) {
+          void this.#send(weights, grammar, alike.slice(at, at + MOST_CALLS));
+        }
+      }
+    }
+  }
+
+  async #send(
+    weights: string | null,
+    grammar: TokenGrammar | undefined,
+    batch: readonly Waiting[],
+  ): Promise<void> {
+    const left = new AbortController();
+    for (const { reply } of batch) {
+      const settled = () => {
+        if (!batch.some(({ open }) => open)) left.abort();
+      };
+      reply.promise.then(settled, settled);
+    }
+    const body = {
+      ...(weights === null ? {} : { model: weights }),
+      ...(grammar === undefined ? {} : { token_grammar: grammar }),
+      requests: batch.map(({ call }) => requestOf(call)),
+    };
+    try {
+      await this.#http.postLines('/v1/completions/batch', body, left.signal, line =>
+        this.#take(line as unknown as Line, batch),
+      );
+      throw new EngineError(`${this.url}: the reply ended before all responses had come`);
+    } catch (error) {
+      for (const waiting of batch) if (waiting.open) waiting.reject(error);
+    }
+  }
+
+  #take({ index, token_ids, logprobs, finish_reason, error }: Line, batch: readonly Waiting[]): void {
+    const waiting = batch[index];
+    if (!waiting?.open) return;
+    if (error !== undefined) {
+      const { message, status } = error;
+      const details = { passing: status === BUSY || status >= 500, busy: status === BUSY };
+      waiting.reject(new EngineError(`${this.url}: ${message}`, details));
+    } else if (Array.isArray(token_ids) && Array.isArray(logprobs)) {
+      waiting.resolve({
+        tokenIds: token_ids,
+        logProbs: logprobs,
+        finishReason: finish_reason === 'length' ? 'length' : 'stop',
+      });
+    } else waiting.reject(new EngineError(`${this.url}: a line has neither tokens nor an error`));
+  }
+}
+
+function requestOf({ promptIds, sampling, seed }: EngineCall): object {
+  const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
+  return {
+    prompt: promptIds,
+    max_tokens: maxNewTokens,
+    ...samplingFields(sampling),
+    seed,
+    stop_token_ids: stopTokenIds,
+    ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
+  };
+}

@@ -1,0 +1,101 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { copyFile, lstat, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { isCommit, type ModelName } from './model-name.ts';
+
+const MODELS = 'models--';
+const SEPARATOR = '--';
+
+/**
+ * The folders of a model in the cache, as Python's huggingface_hub lays them out: `blobs` by hash, `refs` with the commit of
+ * each branch, and `snapshots` of commits whose files are relative links to blobs.
+ */
+export class ModelCache {
+  readonly folder: string;
+  readonly #locks: string;
+
+  /** @param cache the folder of {@link HubSettings} */
+  constructor(cache: string, id: string) {
+    const name = MODELS + id.replace('/', SEPARATOR);
+    this.folder = join(cache, name);
+    this.#locks = join(cache, '.locks', name);
+  }
+
+  blob(etag: string): string {
+    return join(this.folder, 'blobs', etag);
+  }
+
+  /** What a download leaves while it is not finished. */
+  partial(etag: string): string {
+    return `${this.blob(etag)}.ragen.incomplete`;
+  }
+
+  /** What a process holds while it downloads a blob. */
+  lock(etag: string): string {
+    return join(this.#locks, `${etag}.ragen.lock`);
+  }
+
+  snapshot(commit: string): string {
+    return join(this.folder, 'snapshots', commit);
+  }
+
+  /** The commit that a branch, tag or commit stood for when it was last seen; undefined where it never was. */
+  commitOf(revision: string): string | undefined {
+    if (isCommit(revision)) return revision;
+    const file = join(this.folder, 'refs', revision);
+    if (!existsSync(file)) return undefined;
+    const commit = readFileSync(file, 'utf8').trim();
+    return isCommit(commit) ? commit : undefined;
+  }
+
+  async writeRef(revision: string, commit: string): Promise<void> {
+    if (isCommit(revision) || this.commitOf(revision) === commit) return;
+    const file = join(this.folder, 'refs', revision);
+    await mkdir(dirname(file), { recursive: true });
+    const temporary = `${file}.${process.pid}.tmp`;
+    await writeFile(temporary, commit);
+    await rename(temporary, file);
+  }
+
+  /** Makes a file of a snapshot of a blob: a relative link, or a copy where the disk has no links. */
+  async link(commit: string, name: string, etag: string): Promise<void> {
+    const path = join(this.snapshot(commit), name);
+    const blob = this.blob(etag);
+    await mkdir(dirname(path), { recursive: true });
+    const temporary = `${path}.${process.pid}.tmp`;
+    await rm(temporary, { force: true });
+    try {
+      await symlink(relative(dirname(path), blob), temporary);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EPERM') throw error;
+      await copyFile(blob, temporary);
+    }
+    await rename(temporary, path);
+  }
+}
+
+/** Whether a file of a snapshot is there, blob included. */
+export async function hasFile(snapshot: string, name: string): Promise<boolean> {
+  const path = join(snapshot, name);
+  return existsSync(path) && (await lstat(path)).size > 0;
+}
+
+/** The snapshot of a model that the cache holds; undefined where it holds none. */
+export function cachedSnapshot(cache: string, { id, revision }: ModelName): string | undefined {
+  const model = new ModelCache(cache, id);
+  const commit = model.commitOf(revision);
+  if (commit === undefined) return undefined;
+  const folder = model.snapshot(commit);
+  return existsSync(folder) ? folder : undefined;
+}
+
+/** The model and commit whose snapshot a folder of some cache is; undefined for other folders. */
+export function modelOfSnapshot(folder: string): ModelName | undefined {
+  const path = resolve(folder);
+  const commit = basename(path);
+  const name = basename(dirname(dirname(path)));
+  if (!isCommit(commit) || basename(dirname(path)) !== 'snapshots' || !name.startsWith(MODELS)) {
+    return undefined;
+  }
+  return { id: name.slice(MODELS.length).replace(SEPARATOR, '/'), revision: commit };
+}

@@ -1,0 +1,227 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { VERSION } from '../../shared/version.ts';
+import { isLoopback, mayRedirect } from './addresses.ts';
+import { HubError, refusal } from './hub-error.ts';
+import type { HubSettings } from './hub-settings.ts';
+
+const MAX_REDIRECTS = 5;
+const DEFAULT_ATTEMPTS = 5;
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 30_000;
+/** Longest silence: before an answer, and in the middle of one. */
+const SILENCE_MS = 30_000;
+const MAX_TEXT_BYTES = 32 * 2 ** 20;
+const TOO_MANY_REQUESTS = 429;
+const REQUEST_TIMEOUT = 408;
+
+export interface HubRequest {
+  readonly method?: 'GET' | 'HEAD' | 'POST';
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Redirects to other hosts are not followed; the answer is then the redirect. */
+  readonly stay?: boolean;
+}
+
+export interface HubAnswer {
+  readonly status: number;
+  readonly headers: Dispatcher.ResponseData['headers'];
+  readonly body: Dispatcher.ResponseData['body'];
+  /** Where it came from at last. */
+  readonly url: URL;
+}
+
+export interface HubClientOptions {
+  readonly signal?: AbortSignal;
+  /** Told why something is tried again. */
+  readonly note?: (text: string) => void;
+  /** Pause before the second attempt, in milliseconds; doubled before each further one. */
+  readonly firstPauseMs?: number;
+  /** Longest silence of a hub, in milliseconds. */
+  readonly silenceMs?: number;
+}
+
+/**
+ * Sends requests to a hub. Redirects lead to https or stay on this machine, the token goes to the hub's own address alone, and
+ * what may pass (429, 5xx, broken connections) is tried again.
+ */
+export class HubClient {
+  readonly settings: HubSettings;
+  readonly #options: HubClientOptions;
+  readonly #dispatcher: Dispatcher;
+
+  constructor(settings: HubSettings, options: HubClientOptions = {}) {
+    this.settings = settings;
+    this.#options = options;
+    this.#dispatcher = isLoopback(new URL(settings.endpoint)) ? new Agent() : new EnvHttpProxyAgent();
+  }
+
+  get signal(): AbortSignal | undefined {
+    return this.#options.signal;
+  }
+
+  /** JSON of a route. @param what the model or file, for errors. @throws HubError */
+  async json(path: string, what: string, options: HubRequest = {}): Promise<unknown> {
+    return this.retried(what, async () => {
+      const answer = await this.send(path, options);
+      const text = await textOf(answer, what);
+      if (answer.status >= 300) throw this.refused(answer, what, text);
+      try {
+        return JSON.parse(text) as unknown;
+      } catch (error) {
+        throw new HubError(`${answer.url.origin} does not answer with JSON for ${what}: is it a hub?`, {
+          cause: error,
+        });
+      }
+    });
+  }
+
+  /** One request with its redirects, whatever the status of the answer. @throws HubError for a redirect that is refused */
+  async send(
+    path: string,
+    { method = 'GET', headers = {}, body, stay = false }: HubRequest,
+  ): Promise<HubAnswer> {
+    const { endpoint, token } = this.settings;
+    const { signal, silenceMs = SILENCE_MS } = this.#options;
+    let url = new URL(path, `${endpoint}/`);
+    for (let redirects = 0; ; redirects++) {
+      const authorization =
+        token !== undefined && url.origin === new URL(endpoint).origin
+          ? { authorization: `Bearer ${token}` }
+          : {};
+      const answer = await request(url, {
+        method,
+        headers: { 'user-agent': `ragen/${VERSION}`, ...headers, ...authorization },
+        body,
+        signal,
+        dispatcher: this.#dispatcher,
+        headersTimeout: silenceMs,
+        bodyTimeout: silenceMs,
+      });
+      const { statusCode: status, headers: received } = answer;
+      const location = received.location;
+      if (status < 300 || status >= 400 || typeof location !== 'string') {
+        return { status, headers: received, body: answer.body, url };
+      }
+      const target = new URL(location, url);
+      if (stay && target.origin !== url.origin) return { status, headers: received, body: answer.body, url };
+      await answer.body.dump();
+      if (redirects === MAX_REDIRECTS)
+        throw new HubError(`${url.origin} redirects more than ${MAX_REDIRECTS} times`);
+      if (!mayRedirect(endpoint, target)) {
+        throw new HubError(`${url.origin} redirects to ${target.origin}, which is not https: refused`);
+      }
+      url = target;
+    }
+  }
+
+  /** Does work again that failed by something that may pass. */
+  async retried<T>(what: string, work: () => Promise<T>, attempts = DEFAULT_ATTEMPTS): Promise<T> {
+    const { note = () => {}, signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!mayPass(error)) throw error;
+        const reason =
+          error instanceof HubError ? error.message : `${this.settings.endpoint}: ${reasonOf(error)}`;
+        if (attempt === attempts) {
+          throw new HubError(`${what}: given up after ${attempts} attempts; the last one: ${reason}`, {
+            cause: error,
+            status: error instanceof HubError ? error.status : undefined,
+          });
+        }
+        const asked = error instanceof PassingError ? error.pauseMs : 0;
+        const pause = Math.min(MAX_PAUSE_MS, Math.max(asked, firstPauseMs * 2 ** (attempt - 1)));
+        note(`${what}: ${reason}; trying again in ${(pause / 1000).toFixed(1)} s`);
+        await sleep(pause, undefined, { signal });
+      }
+    }
+  }
+
+  /** What an answer without success means. */
+  refused({ status, headers }: Pick<HubAnswer, 'status' | 'headers'>, what: string, text = ''): HubError {
+    if (status === TOO_MANY_REQUESTS || status === REQUEST_TIMEOUT || status >= 500) {
+      const seconds = Number(headers['retry-after'] ?? 0);
+      const pauseMs = Number.isFinite(seconds) ? 1000 * seconds : 0;
+      return new PassingError(`${this.settings.endpoint} answers ${status}`, { status, pauseMs });
+    }
+    const code = headers['x-error-code'];
+    const said = headers['x-error-message'] ?? errorIn(text);
+    return refusal(
+      what,
+      this.settings.endpoint,
+      { status, code: String(code ?? ''), text: said === undefined ? undefined : String(said) },
+      this.settings.token !== undefined,
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#dispatcher.close();
+  }
+}
+
+/** A refusal that another attempt may not meet. */
+export class PassingError extends HubError {
+  /** Milliseconds that the hub asks to wait. */
+  readonly pauseMs: number;
+
+  constructor(
+    message: string,
+    options: { readonly status?: number; readonly pauseMs?: number; readonly cause?: unknown },
+  ) {
+    super(message, options);
+    this.pauseMs = options.pauseMs ?? 0;
+  }
+}
+
+function mayPass(error: unknown): boolean {
+  if (error instanceof HubError) return error instanceof PassingError;
+  const code = String((error as NodeJS.ErrnoException).code ?? '');
+  return NETWORK_CODES.has(code) || code.startsWith('UND_ERR_');
+}
+
+const NETWORK_CODES: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+]);
+
+/** Whether the hub could not be reached at all, so that what the cache holds may stand in. */
+export function isUnreachable(error: unknown): boolean {
+  if (!(error instanceof HubError)) return mayPass(error);
+  return (error instanceof PassingError || error.cause !== undefined) && (error.status ?? 500) >= 500;
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return message || String(code);
+}
+
+function errorIn(text: string): string | undefined {
+  try {
+    const { error } = JSON.parse(text) as { error?: unknown };
+    return typeof error === 'string' ? error : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of an answer. @throws HubError for one that no hub sends */
+async function textOf({ body, url }: HubAnswer, what: string): Promise<string> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of body) {
+    size += part.length;
+    if (size > MAX_TEXT_BYTES)
+      throw new HubError(`${url.origin} answers more than ${MAX_TEXT_BYTES} bytes for ${what}`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}

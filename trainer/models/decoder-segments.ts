@@ -1,0 +1,178 @@
+import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
+import { activate } from './activation.ts';
+import type { DecoderConfig } from './config.ts';
+import { mixExperts } from './experts.ts';
+import { hasAdapter, loraNames, loraScale } from './lora.ts';
+import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
+
+/** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
+export interface Projections {
+  /** [rows, heads · headDimension] */
+  readonly query: Tensor;
+  /** [rows, keyValueHeads · headDimension] */
+  readonly key: Tensor;
+  readonly value: Tensor;
+}
+
+/** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
+export interface DecoderSegments {
+  /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
+  embed(g: GraphBuilder, ids: Tensor): Tensor;
+  /** Hidden states before a layer → what its attention reads; queries of other rows where `asking` is given. */
+  project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
+  /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
+  finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
+  /** Hidden states after the last layer → normalized, as logits and values read them. */
+  finish(g: GraphBuilder, hidden: Tensor): Tensor;
+}
+
+export function decoderSegments(config: DecoderConfig): DecoderSegments {
+  const { hiddenSize } = config;
+  /** Rows through a norm of a layer, or as they are where the family has none there. */
+  const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
+    name === null ? x : norm(g, config, x, name, hiddenSize);
+  return {
+    embed: (g, ids) => g.mul(g.gather(embeddings(g, config), ids), config.embeddingScale),
+    project(g, layer, hidden, asking = hidden) {
+      const prefix = `${layerPrefix(layer)}.self_attn`;
+      const { beforeAttention } = normNames(config, layer);
+      const x = normed(g, hidden, beforeAttention);
+      const all = projectAll(g, config, x, prefix, asking === hidden ? 'qkv' : 'kv');
+      const query =
+        all.query ?? projectAll(g, config, normed(g, asking, beforeAttention), prefix, 'q').query!;
+      return { query, key: all.key!, value: all.value! };
+    },
+    finishLayer(g, layer, hidden, mixed) {
+      const prefix = layerPrefix(layer);
+      const names = normNames(config, layer);
+      const output = linear(g, config, mixed, `${prefix}.self_attn.o_proj`, {
+        outputs: hiddenSize,
+        bias: config.outputBias,
+      });
+      const attended = g.add(hidden, normed(g, output, names.afterAttention));
+      const x = normed(g, attended, names.beforeFeedForward);
+      const fed = config.experts?.layers[layer]
+        ? feedExperts(g, config, x, layer)
+        : feedForward(g, config, x, `${prefix}.mlp`);
+      return g.add(attended, normed(g, fed, names.afterFeedForward));
+    },
+    finish: (g, hidden) => norm(g, config, hidden, 'model.norm.weight', hiddenSize),
+  };
+}
+
+/** The table of embeddings [vocabularySize, hiddenSize]. */
+export function embeddings(g: GraphBuilder, config: DecoderConfig): Tensor {
+  return g.parameter(EMBEDDINGS, [config.vocabularySize, config.hiddenSize]);
+}
+
+/** Queries, keys and values of rows, or some of them. */
+function projectAll(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  x: Tensor,
+  prefix: string,
+  wanted: 'qkv' | 'q' | 'kv',
+): Partial<Projections> {
+  const queries = config.heads * config.headDimension;
+  const keys = config.keyValueHeads * config.headDimension;
+  const bias = config.queryKeyValueBias;
+  const fused = config.fusedProjections
+    ? linear(g, config, x, `${prefix}.qkv_proj`, { outputs: queries + 2 * keys, bias })
+    : null;
+  const project = (name: 'q' | 'k' | 'v', start: number, outputs: number) =>
+    fused === null
+      ? linear(g, config, x, `${prefix}.${name}_proj`, { outputs, bias })
+      : g.slice(fused, 1, start, start + outputs);
+  const head = (name: 'q' | 'k', start: number, outputs: number) =>
+    turnedFirst(
+      g,
+      config,
+      normHeads(g, config, project(name, start, outputs), `${prefix}.${name}_norm.weight`),
+    );
+  return {
+    ...(wanted === 'kv' ? {} : { query: head('q', 0, queries) }),
+    ...(wanted === 'q' ? {} : { key: head('k', queries, keys), value: project('v', queries + keys, keys) }),
+  };
+}
+
+/** Queries or keys [rows, width] through the norm that the family has there. */
+function normHeads(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string): Tensor {
+  const { queryKeyNorm, headDimension } = config;
+  if (queryKeyNorm === 'none') return x;
+  const [rows, width] = x.shape;
+  if (queryKeyNorm === 'width') return norm(g, config, x, name, width);
+  const perHead = g.reshape(x, [rows, width / headDimension, headDimension]);
+  return g.reshape(norm(g, config, perHead, name, headDimension), [rows, width]);
+}
+
+/**
+ * Where a part of each head is turned, reorders the head so that turning the whole of it by angles of which the rest are 0
+ * gives the same scores: both halves of the turned part first in their half. Queries and keys are reordered alike.
+ */
+function turnedFirst(g: GraphBuilder, { headDimension, rotaryDimension }: DecoderConfig, x: Tensor): Tensor {
+  if (rotaryDimension === headDimension) return x;
+  const [rows, width] = x.shape;
+  const perHead = g.reshape(x, [rows, width / headDimension, headDimension]);
+  const [turned, rest] = [rotaryDimension / 2, (headDimension - rotaryDimension) / 2];
+  const part = (start: number, length: number) => g.slice(perHead, 2, start, start + length);
+  const parts = [
+    part(0, turned),
+    part(2 * turned, rest),
+    part(turned, turned),
+    part(2 * turned + rest, rest),
+  ];
+  return g.reshape(g.concat(parts, 2), [rows, width]);
+}
+
+function feedForward(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  x: Tensor,
+  prefix: string,
+  width = config.intermediateSize,
+): Tensor {
+  const { feedForwardBias: bias, hiddenSize } = config;
+  const fused = config.fusedProjections
+    ? linear(g, config, x, `${prefix}.gate_up_proj`, { outputs: 2 * width, bias })
+    : null;
+  const project = (name: 'gate' | 'up', start: number) =>
+    fused === null
+      ? linear(g, config, x, `${prefix}.${name}_proj`, { outputs: width, bias })
+      : g.slice(fused, 1, start, start + width);
+  const gate = activate(g, config.activation, project('gate', 0));
+  return linear(g, config, g.mul(gate, project('up', width)), `${prefix}.down_proj`, {
+    outputs: hiddenSize,
+    bias,
+  });
+}
+
+function feedExperts(g: GraphBuilder, config: DecoderConfig, x: Tensor, layer: number): Tensor {
+  const experts = config.experts!;
+  const router = linear(g, config, x, routerName(layer), { outputs: experts.count, bias: false });
+  return mixExperts(g, experts, router, index =>
+    feedForward(g, config, x, expertPrefix(layer, index), experts.intermediateSize),
+  );
+}
+
+function linear(
+  g: GraphBuilder,
+  config: DecoderConfig,
+  x: Tensor,
+  name: string,
+  { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
+): Tensor {
+  const inputs = x.shape[x.shape.length - 1];
+  const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });
+  const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
+  const { lora } = config;
+  if (!hasAdapter(lora, name)) return biased;
+  const { a, b } = loraNames(name);
+  const low = g.matmul(x, g.parameter(a, [lora.rank, inputs]), { transposeB: true });
+  const up = g.parameter(b, [outputs, lora.rank]);
+  return g.add(biased, g.matmul(g.mul(low, loraScale(lora)), up, { transposeB: true }));
+}
+
+function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, size: number): Tensor {
+  const weight = g.parameter(name, [size]);
+  return g.rmsNorm(x, config.normsAddOne ? g.add(weight, 1) : weight, config.normEpsilon);
+}

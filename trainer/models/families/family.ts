@@ -1,0 +1,66 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import { type DecoderConfig, type LayerAttention, ModelConfigError } from '../config.ts';
+import { positiveInteger, show } from '../json-fields.ts';
+
+/** What a family of decoders differs in from the common one. */
+export interface ModelFamily {
+  /** `model_type` of its `config.json`. */
+  readonly type: string;
+  /** Its class in transformers, as `architectures` names it. */
+  readonly className: string;
+  /** What its `config.json` leaves out when it is as transformers has it. */
+  readonly defaults?: JsonObject;
+  /** Keys that only this family, or not every family, reads; they are written again as they were read. */
+  readonly keys: readonly string[];
+  /** Keys that other families read, and that change nothing here. */
+  readonly ignored?: readonly string[];
+  /**
+   * @param json the config, with the defaults
+   * @throws ModelConfigError naming the key that is not supported
+   */
+  features(json: JsonObject, common: CommonConfig): Partial<DecoderConfig>;
+}
+
+/** What has been read of a config before the family's own keys. */
+export interface CommonConfig {
+  readonly layers: number;
+  readonly headDimension: number;
+  /** `rope_parameters` or `rope_scaling`, as they are. */
+  readonly rope: JsonObject;
+}
+
+/** The same window in all layers. */
+export function windowEverywhere(layers: number, window: number | null): readonly LayerAttention[] | null {
+  if (window === null) return null;
+  return Array.from({ length: layers }, () => ({ window, rope: 'global' }));
+}
+
+/**
+ * Layers of `layer_types`: those of `sliding_attention` see `sliding_window` positions.
+ * @param pattern the kind of each layer where the config does not list them
+ * @param slidingRope what sliding layers turn by
+ * @returns null where no layer slides
+ * @throws ModelConfigError for another kind of layer, or another number of them
+ */
+export function slidingLayers(
+  json: JsonObject,
+  layers: number,
+  pattern: (layer: number) => 'sliding_attention' | 'full_attention',
+  slidingRope: LayerAttention['rope'] = 'global',
+): readonly LayerAttention[] | null {
+  const kinds = json.layer_types ?? Array.from({ length: layers }, (_, layer) => pattern(layer));
+  if (!Array.isArray(kinds) || kinds.length !== layers) {
+    throw new ModelConfigError(`layer_types must list the kinds of ${layers} layers, got ${show(kinds)}`);
+  }
+  const other = kinds.find(kind => kind !== 'sliding_attention' && kind !== 'full_attention');
+  if (other !== undefined) {
+    throw new ModelConfigError(
+      `layer_types holds ${show(other)}; supported: full_attention, sliding_attention`,
+    );
+  }
+  if (!kinds.includes('sliding_attention')) return null;
+  const window = positiveInteger(json, 'sliding_window');
+  return kinds.map(kind =>
+    kind === 'sliding_attention' ? { window, rope: slidingRope } : { window: null, rope: 'global' },
+  );
+}
