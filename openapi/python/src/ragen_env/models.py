@@ -172,7 +172,7 @@ class CreateBody(_CreateBodyRequired, total=False):
     count: int
     group_id: str
     ttl_s: float
-    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"]
+    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
 
 
 class _CreateItemRequired(TypedDict):
@@ -193,7 +193,7 @@ class CreateItem(_CreateItemRequired, total=False):
     count: int
     group_id: str
     ttl_s: float
-    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"]
+    observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"]
     request_key: str
 
 
@@ -434,6 +434,28 @@ class ListItem(_ListItemRequired, total=False):
     cursor: str
 
 
+class ObservationPart1(TypedDict):
+    """ObservationPart1 of the contract."""
+
+    type: Literal["text"]
+    text: str
+
+
+class _ObservationPart2Required(TypedDict):
+    """Keys that ObservationPart2 always has."""
+
+    type: Literal["image"]
+    mime: str
+    data: str
+
+
+class ObservationPart2(_ObservationPart2Required, total=False):
+    """ObservationPart2 of the contract."""
+
+    width: int
+    height: int
+
+
 _OpenEnvDefinitionHeaders2Keywords = TypedDict("_OpenEnvDefinitionHeaders2Keywords", {"$env": "str"})
 
 
@@ -621,6 +643,7 @@ class RenderItem(_RenderItemRequired, total=False):
     """RenderItem of the contract."""
 
     mode: Literal["text", "png", "structured"]
+    size: int
 
 
 class _RenderingRequired(TypedDict):
@@ -1138,7 +1161,13 @@ Definition = Union[
 
 Observation = Union[
     str,
+    list[ObservationPart],
     dict[str, Any],
+]
+
+ObservationPart = Union[
+    ObservationPart1,
+    ObservationPart2,
 ]
 
 Result = Union[

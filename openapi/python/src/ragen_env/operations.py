@@ -30,7 +30,7 @@ class SyncOperations:
         count: int | None = None,
         group_id: str | None = None,
         ttl_s: float | None = None,
-        observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"] | None = None,
+        observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"] | None = None,
         request_key: str | None = None,
     ) -> m.CreatedSession:
         """Open a session, or a group of them."""
@@ -83,9 +83,10 @@ class SyncOperations:
         session_id: str,
         *,
         mode: Literal["text", "png", "structured"] | None = None,
+        size: int | None = None,
     ) -> m.Rendering:
         """See a session as text, picture or data."""
-        return cast(m.Rendering, self._call("render", {"session_id": session_id}, {"mode": mode}))
+        return cast(m.Rendering, self._call("render", {"session_id": session_id}, {"mode": mode, "size": size}))
 
     def snapshot(
         self,
@@ -248,7 +249,7 @@ class AsyncOperations:
         count: int | None = None,
         group_id: str | None = None,
         ttl_s: float | None = None,
-        observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured"] | None = None,
+        observation_format: Literal["text", "grid", "coord", "grid_coord", "image", "structured", "parts"] | None = None,
         request_key: str | None = None,
     ) -> m.CreatedSession:
         """Open a session, or a group of them."""
@@ -301,9 +302,10 @@ class AsyncOperations:
         session_id: str,
         *,
         mode: Literal["text", "png", "structured"] | None = None,
+        size: int | None = None,
     ) -> m.Rendering:
         """See a session as text, picture or data."""
-        return cast(m.Rendering, await self._call("render", {"session_id": session_id}, {"mode": mode}))
+        return cast(m.Rendering, await self._call("render", {"session_id": session_id}, {"mode": mode, "size": size}))
 
     async def snapshot(
         self,
