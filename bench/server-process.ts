@@ -5,6 +5,12 @@ import { fileURLToPath } from 'node:url';
 import type { LoopHeld } from './floods/loop-watch.ts';
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
+/** As in the image; a server of several processes gives its workers the same. */
+const ALLOCATOR = {
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: '131072',
+  MALLOC_TRIM_THRESHOLD_: '131072',
+};
 const LOOP_WATCH = new URL('./floods/loop-watch.ts', import.meta.url).href;
 
 /** What a server says of itself. */
@@ -13,6 +19,8 @@ export interface Vitals {
   readonly sockets: number;
   readonly queued: number;
   readonly rssBytes: number;
+  /** On the heap and outside of it, in use. */
+  readonly liveBytes: number;
   readonly cpuSeconds: number;
 }
 
@@ -34,7 +42,7 @@ export class ServerProcess {
     const child = spawn(
       process.execPath,
       [...program, '--port', port, '--log-level', 'info', ...this.#flags],
-      { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] },
+      { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env: { ...ALLOCATOR, ...process.env } },
     );
     this.#child = child;
     const lines = createInterface({ input: child.stdout! });
@@ -120,6 +128,7 @@ export class ServerProcess {
       sockets: sum('ragen_websockets'),
       queued: sum('ragen_queue_depth'),
       rssBytes: sum('process_resident_memory_bytes'),
+      liveBytes: sum('nodejs_heap_size_used_bytes') + sum('nodejs_external_memory_bytes'),
       cpuSeconds: sum('process_cpu_seconds_total'),
     };
   }

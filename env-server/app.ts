@@ -243,7 +243,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     useOf: socket => paced.useOf(socket),
     log,
   }).watch(server.server);
-  readJson(server, settings.bodyLimitBytes, (request, work) => paced.laneOf(request).run(work));
+  readJson(server, settings.bodyLimitBytes, request => paced.laneOf(request));
   const routes = restRoutes(dispatcher, problemHandler, settings.maxBatchItems);
   await addRestRoutes(server, routes);
   let sockets: ReadonlySet<PacedWebSocket> = new Set();

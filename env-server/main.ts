@@ -16,6 +16,7 @@ import { BUILT_IN } from './environments/registry.ts';
 import { describeRepair, repairDatabase } from './persistence/repair.ts';
 import { stopperOf } from './stopping.ts';
 import { Authenticator, hashToken, refuseOpenServer } from './transports/access/auth.ts';
+import { loadSdk } from './transports/mcp/exchange.ts';
 
 function command(): Command {
   const program = new Command('ragen-env-server')
@@ -126,6 +127,7 @@ async function serveAlone(settings: Settings, portChosen: boolean): Promise<Runn
   const app = await createApp(settings);
   const { host, port } = settings;
   refuseOpenServer(host, app.authenticator);
+  await loadSdk();
   const address = await freePort(port, portChosen, port => app.server.listen({ host, port }));
   return { address, stop: stopperOf(app, settings) };
 }

@@ -687,7 +687,7 @@ export interface components {
             format?: string;
         };
         /** @description A custom environment; `kind` says how it is made. */
-        Definition: components["schemas"]["TabularDefinition"] | components["schemas"]["ScriptDefinition"] | components["schemas"]["WebhookDefinition"] | components["schemas"]["RagenDefinition"] | components["schemas"]["OpenEnvDefinition"] | components["schemas"]["ComposedDefinition"];
+        Definition: components["schemas"]["TabularDefinition"] | components["schemas"]["ScriptDefinition"] | components["schemas"]["WebhookDefinition"] | components["schemas"]["RagenDefinition"] | components["schemas"]["OpenEnvDefinition"] | components["schemas"]["OrsDefinition"] | components["schemas"]["ComposedDefinition"];
         DescribeEnvironmentBody: {
             /** @description Configuration by the environment’s `config_schema`; absent keys take their defaults. `preset` names a preset to start from. */
             config?: {
@@ -1021,6 +1021,56 @@ export interface components {
             /**
              * @description The service keeps to a seed. Where false, a seed is refused.
              * @default false
+             */
+            seed?: boolean;
+        };
+        /** @description A service that speaks the Open Reward Standard. */
+        OrsDefinition: {
+            /** @constant */
+            kind: "remote";
+            /** @constant */
+            protocol: "ors";
+            /** @description http:// or https:// address of the service; its routes are found below it. */
+            url: string;
+            /** @description Sent with every request, e.g. `authorization`. Kept encrypted and never shown again; `{"$env": "RAGEN_SECRET_NAME"}` takes the value from a variable of the server instead. */
+            headers?: {
+                [key: string]: string | {
+                    /** @description Name of a variable of the server that holds the value. */
+                    $env: string;
+                };
+            };
+            /**
+             * @description For one reset or step.
+             * @default 10000
+             */
+            timeout_ms?: number;
+            /** @description Its name there; left out for a service whose paths name none. */
+            env_name?: string;
+            /**
+             * @description Its tasks are played unless a session says otherwise; a seed chooses one.
+             * @default train
+             */
+            split?: string;
+            title?: string;
+            /** @description The rules for readers, in Markdown. */
+            description?: string;
+            tags?: string[];
+            /** @description What a player is told: the task and how it is won. */
+            instruction?: string;
+            /**
+             * @description Steps after which an episode is truncated; sessions may ask for fewer with `config.max_steps`.
+             * @default 100
+             */
+            max_episode_steps?: number;
+            /** @description Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`. */
+            action_tool?: string;
+            /** @description Argument of that tool that the text becomes. */
+            action_field?: string;
+            /** @description An action that the service takes. */
+            example_action: unknown;
+            /**
+             * @description The same task and calls give the same episode. Where false, a seed is refused.
+             * @default true
              */
             seed?: boolean;
         };

@@ -35,6 +35,13 @@ export const EXAMPLE_AGENTS: readonly ExampleAgent[] = [
     write: action => CALL_OPENING + action + CALL_CLOSING,
   },
   {
+    name: 'Python, LangChain with tools of MCP',
+    command: [PYTHON, file('langchain_agent.py')],
+    stays: true,
+    packages: ['langchain_openai', 'langchain_protocol', 'mcp', 'httpx2'],
+    write: action => CALL_OPENING + action + CALL_CLOSING,
+  },
+  {
     name: 'TypeScript, openai',
     command: [process.execPath, file('openai-agent.ts')],
     stays: true,

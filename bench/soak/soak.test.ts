@@ -1,11 +1,13 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import { grewBy, warmAndLater } from './memory.ts';
+import { memoryFault, memoryReport } from './memory.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
 import type { StageReport } from './stage.ts';
 
 /** Whether `npm run soak` would notice. */
+
+const MB = 1024 * 1024;
 
 const reply = (step: number, more: JsonObject = {}): JsonObject => ({
   episode_id: 'e',
@@ -48,13 +50,21 @@ t.test('a client notices a step that was lost, doubled or changed', async t => {
   );
 });
 
-t.test('memory that grows is noticed, a peak is not', async t => {
-  const mb = 1024 * 1024;
-  const flat = warmAndLater([100, 101, 180, 102, 100, 103, 101, 180, 104].map(size => size * mb));
-  t.same(flat, [101 * mb, 104 * mb]);
-  t.equal(flat && grewBy(flat), undefined);
-  t.equal(grewBy([100 * mb, 180 * mb]), 'memory grew from 100 MB to 180 MB');
-  t.equal(warmAndLater([1, 2, 3]), undefined, 'too few to tell');
+t.test('memory in use that grows is noticed, and processes that grow on after the floods', async t => {
+  const samples = (live: readonly number[], rss: readonly number[]) =>
+    live.map((size, i) => ({ liveBytes: size * MB, rssBytes: rss[i] * MB }));
+  const before = samples([40, 41, 60], [170, 171, 172]);
+  const flat = memoryReport(before, samples([43, 90, 42, 41], [300, 301, 302, 303]))!;
+  t.same(flat, { live: [41 * MB, 42 * MB], rss: [171 * MB, 301 * MB, 303 * MB] });
+  t.equal(memoryFault(flat, 1), undefined, 'the high-water mark of the floods stays');
+  const leak = memoryReport(before, samples([60, 61, 62, 63], [300, 301, 302, 303]))!;
+  t.equal(memoryFault(leak, 1), 'memory in use grew from 41 MB to 63 MB');
+  const growing = memoryReport(before, samples([41, 41, 41, 41], [300, 310, 340, 350]))!;
+  t.match(memoryFault(growing, 1), /^memory of the processes grew from 310 MB to 350 MB/);
+  const large = memoryReport(before, samples([41, 41, 41, 41], [600, 600, 600, 600]))!;
+  t.match(memoryFault(large, 1), /have 600 MB, more than 512 MB each/);
+  t.equal(memoryFault(large, 2), undefined);
+  t.equal(memoryReport(before, []), undefined, 'too few to tell');
 });
 
 t.test('the report has a column for every stage, and says what was wrong', async t => {
@@ -75,7 +85,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
     drops: 6,
     deaths: 7,
     seconds: 10,
-    rssBytes: [100 * 1024 * 1024, 104 * 1024 * 1024],
+    memory: { live: [40 * MB, 41 * MB], rss: [100 * MB, 150 * MB, 152 * MB] },
     floods: {
       peakBytes: 150 * 1024 * 1024,
       seen: [20, 40].map(p99 => {
@@ -97,7 +107,10 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| \| 1 workers \| 2 workers \(cut short\) \|$/m);
   t.match(text, /^\| steps\/s \| 10 \| 10 \|$/m);
   t.match(text, /^\| problems, by code \| wrong_step 7 \|/m);
-  t.match(text, /^\| memory, warm → later \| 100 MB → 104 MB \|/m);
+  t.match(
+    text,
+    /^\| memory before → after the floods \| in use 40 MB → 41 MB, processes 100 MB → 150 MB → 152 MB \|/m,
+  );
   t.match(text, /^\| memory, most during floods \| 150 MB \|/m);
   t.match(text, /^\| step during floods, p50 \/ p99 \/ net p99 ms \| 4\.0 \/ 40\.0 \/ 20\.0 \|/m);
   t.match(text, /^\| \*\*violations\*\* \| 0 \| 1 \|$/m);
@@ -105,5 +118,5 @@ t.test('the report has a column for every stage, and says what was wrong', async
   t.match(text, /^\| 1 workers: nothing lost, doubled or answered wrongly \| 0 \| 0 \| holds \|$/m);
   t.match(text, /^\| 2 workers: nothing lost, doubled or answered wrongly \| 0 \| 1 \| FAILS \|$/m);
   t.match(text, /^\| 1 workers: another client's net p99 in each flood \| 50 ms \| 20\.0 ms \| holds \|$/m);
-  t.match(text, /^\| 1 workers: memory is flat \| .* \| 100 MB → 104 MB \| holds \|$/m);
+  t.match(text, /^\| 1 workers: memory is flat \| .* \| in use 40 MB .* 152 MB \| holds \|$/m);
 });

@@ -11,7 +11,7 @@ import type { SoakCounters } from './counters.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM } from './faults.ts';
 import { floods, type ObservedFlood, worstNetP99 } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
-import { grewBy, MIN_SAMPLES, warmAndLater } from './memory.ts';
+import { type MemoryReport, type MemorySample, MIN_SAMPLES, memoryFault, memoryReport } from './memory.ts';
 import { slowService } from './service.ts';
 import { transportFor } from './transport.ts';
 
@@ -48,8 +48,8 @@ export interface StageReport {
   readonly deaths: number;
   /** Seconds played, without those in which the server was away. */
   readonly seconds: number;
-  /** Memory of all processes when warm, and after the floods. */
-  readonly rssBytes: readonly [warm: number, later: number] | undefined;
+  /** Memory before and after the floods. */
+  readonly memory: MemoryReport | undefined;
   /** What another client noticed of each flood, and the most memory in the meantime; undefined where there was none. */
   readonly floods: { readonly seen: readonly ObservedFlood[]; readonly peakBytes: number } | undefined;
   /** Sessions, sockets and waiting operations at the end; undefined where it was cut short. */
@@ -95,7 +95,8 @@ class Stage {
   readonly #progress: Progress;
   readonly #counters: SoakCounters;
   readonly #violations: string[] = [];
-  readonly #rss: number[] = [];
+  readonly #memoryBefore: MemorySample[] = [];
+  readonly #memoryAfter: MemorySample[] = [];
   readonly #name: string;
   #floods: StageReport['floods'];
   #drops = 0;
@@ -138,16 +139,16 @@ class Stage {
         `${leaked} sessions, sockets or operations are left ${this.#settings.ttlSeconds} s after the last use`,
       );
     }
-    const rssBytes = warmAndLater(this.#rss);
-    const grown = rssBytes && grewBy(rssBytes);
-    if (grown !== undefined) this.#violate(grown);
+    const memory = memoryReport(this.#memoryBefore, this.#memoryAfter);
+    const fault = memory && memoryFault(memory, this.#settings.workers);
+    if (fault !== undefined) this.#violate(fault);
     return {
       settings: this.#settings,
       counters: this.#counters,
       drops: this.#drops,
       deaths: this.#deaths,
       seconds,
-      rssBytes,
+      memory,
       floods: this.#floods,
       leaked,
       violations: this.#violations,
@@ -192,13 +193,14 @@ class Stage {
     while ((elapsed() < seconds || faults.length > 0) && !signal.aborted) {
       const share = elapsed() / seconds;
       // Where floods take long on a busy machine, the first fault waits for the memory to be seen.
-      const isSeen = this.#rss.length >= MIN_SAMPLES;
+      const isSeen = this.#memoryAfter.length >= MIN_SAMPLES;
       if (isSeen && faults[0] && share >= faults[0].at) await this.#happen(faults.shift()!);
-      else if (share >= FLOODS_FROM && this.#floods === undefined) await this.#flood(signal);
+      else if (share >= FLOODS_FROM && this.#memoryBefore.length >= MIN_SAMPLES && !this.#floods)
+        await this.#flood(signal);
       else if (share >= MEMORY_FROM && faults.length === all) {
         this.#server.collectMemory();
         await delay(COLLECTED_MS);
-        this.#rss.push((await this.#server.vitals()).rssBytes);
+        (this.#floods ? this.#memoryAfter : this.#memoryBefore).push(await this.#server.vitals());
       }
       this.#progress.update(Math.min(Math.round(elapsed()), total), {
         steps: String(this.#counters.steps),

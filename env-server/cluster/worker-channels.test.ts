@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { plainResult } from '../operations/dispatch/forwarded-result.ts';
+import { plainResult } from '../operations/dispatch/written-result.ts';
 import type { Operation } from '../operations/operation.ts';
 import { Problem } from '../problems.ts';
 import { WorkerChannels, type WorkerRequestHandlers } from './worker-channels.ts';

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../operations/declaration.ts';
-import { ForwardedResult } from '../operations/dispatch/forwarded-result.ts';
 import { problemOf } from '../operations/dispatch/problem-of.ts';
 import type { SiblingWorkers, WorkerTopic } from '../operations/dispatch/sibling-workers.ts';
+import { WrittenResult } from '../operations/dispatch/written-result.ts';
 import type { Operation } from '../operations/operation.ts';
 import { type Lane, scheduler } from '../scheduling/fair-scheduler.ts';
 import { MAX_PROCESSES, type WorkerPlacement } from '../sessions/placement.ts';
@@ -65,13 +65,13 @@ export class WorkerChannels implements SiblingWorkers {
     request: number,
     operation: Operation,
     input: OperationInput,
-  ): Promise<ForwardedResult> {
+  ): Promise<WrittenResult> {
     // Below zero, unlike those that began over there.
     const foreign = -(request * MAX_PROCESSES + this.placement.index + 1);
     const lane = scheduler.current;
     const from = lane ? [lane.client, lane.number] : [];
     const payload = JSON.stringify([operation.name, name, [...scopes], foreign, input, ...from]);
-    return new ForwardedResult(await this.#channel(index).ask(OPERATION, payload));
+    return new WrittenResult(await this.#channel(index).ask(OPERATION, payload));
   }
 
   askAll(topic: WorkerTopic, payload: unknown): Promise<unknown>[] {

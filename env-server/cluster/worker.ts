@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type App, createApp } from '../app.ts';
 import { type FolderLock, holdFolder } from '../persistence/lock.ts';
 import { stopperOf } from '../stopping.ts';
+import { loadSdk } from '../transports/mcp/exchange.ts';
 import { SupervisorCounts } from './counts.ts';
 import { sendHeartbeats } from './heartbeat.ts';
 import type { ToSupervisor, ToWorker, WorkerStart } from './messages.ts';
@@ -69,6 +70,7 @@ async function start(start: WorkerStart): Promise<void> {
   if (settings.data !== '') hold = holdFolder(settings.data);
   const channels = new WorkerChannels(folder, placement);
   const app = await createApp(settings, { membership: { channels, counts, folder, run, restarts } });
+  await loadSdk();
   // Connections come from the supervisor; that it listens starts all that Node.js and Fastify do for them.
   const path = join(folder, `${placement.index}.http`);
   rmSync(path, { force: true });

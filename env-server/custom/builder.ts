@@ -7,6 +7,7 @@ import { invalidDefinition } from './fault.ts';
 import type { RemoteDefinition } from './remote/definition.ts';
 import { Endpoint, type RemoteNetwork } from './remote/endpoint.ts';
 import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
+import { learnOrs, type OrsFacts, orsEnvironment } from './remote/ors.ts';
 import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
 import { webhookEnvironment } from './remote/webhook.ts';
 import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
@@ -69,6 +70,8 @@ async function learnRemote(
       return learnRagen(envId, definition, network);
     case 'openenv':
       return learnOpenEnv(envId, definition, network);
+    case 'ors':
+      return learnOrs(envId, definition, network);
   }
 }
 
@@ -130,5 +133,7 @@ function buildRemote(
       return ragenEnvironment(envId, definition, facts as RagenFacts, network);
     case 'openenv':
       return openEnvEnvironment(envId, definition, facts as OpenEnvFacts, network);
+    case 'ors':
+      return orsEnvironment(envId, definition, facts as OrsFacts, network);
   }
 }

@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import { about, bag, closed, NAME_LENGTH, Wrappers } from './definition-parts.ts';
 import {
   OpenEnvDefinition,
+  OrsDefinition,
   RagenDefinition,
   type RemoteDefinition,
   WebhookDefinition,
@@ -41,13 +42,19 @@ export const PROTOCOLS = [
   'webhook',
   'ragen',
   'openenv',
+  'ors',
 ] as const satisfies readonly RemoteDefinition['protocol'][];
 
 /** Schemas of definitions by kind, remote ones by protocol. */
 export const DEFINITIONS = {
   tabular: TabularDefinition,
   script: ScriptDefinition,
-  remote: { webhook: WebhookDefinition, ragen: RagenDefinition, openenv: OpenEnvDefinition },
+  remote: {
+    webhook: WebhookDefinition,
+    ragen: RagenDefinition,
+    openenv: OpenEnvDefinition,
+    ors: OrsDefinition,
+  },
   composed: ComposedDefinition,
 } as const;
 
@@ -59,6 +66,7 @@ export const Definition = Type.Unsafe<Definition>(
       WebhookDefinition,
       RagenDefinition,
       OpenEnvDefinition,
+      OrsDefinition,
       ComposedDefinition,
     ],
     { title: 'Definition', description: 'A custom environment; `kind` says how it is made.' },

@@ -129,6 +129,21 @@ export const EXAMPLES: { readonly [kind: string]: Example } = {
       },
     },
   },
+  ors: {
+    summary: 'remote: a service that speaks the Open Reward Standard',
+    value: {
+      env_id: 'demo/Arithmetic-v0',
+      definition: {
+        kind: 'remote',
+        protocol: 'ors',
+        url: 'http://127.0.0.1:8080',
+        env_name: 'gsm8k',
+        action_tool: 'answer',
+        action_field: 'answer',
+        example_action: '72',
+      },
+    },
+  },
   composed: {
     summary: 'composed: an existing environment with other defaults and wrappers',
     value: {

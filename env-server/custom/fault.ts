@@ -25,6 +25,11 @@ export class DefinitionFaults {
     });
   }
 
+  /** Nothing is wrong. */
+  get none(): boolean {
+    return this.#violations.length === 0;
+  }
+
   /** Further faults are not kept. */
   get full(): boolean {
     return this.#violations.length >= MAX_VIOLATIONS;

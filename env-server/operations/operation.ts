@@ -13,6 +13,7 @@ import type {
 } from './declaration.ts';
 import type { SiblingWorkers } from './dispatch/sibling-workers.ts';
 import type { Tracing } from './dispatch/tracing.ts';
+import type { WrittenResult } from './dispatch/written-result.ts';
 import { SessionId } from './schemas.ts';
 
 export interface Services {
@@ -68,7 +69,11 @@ export function serverOperation<
   declaration: Omit<OperationDeclaration, 'result'> &
     Properties<P, Q, B> & {
       result: R;
-      handle(services: Services, principal: Principal, input: Input<P, Q, B>): MaybePromise<Static<R>>;
+      handle(
+        services: Services,
+        principal: Principal,
+        input: Input<P, Q, B>,
+      ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
     },
 ): ServerOperation {
@@ -96,7 +101,7 @@ export function sessionOperation<
         services: Services,
         session: Session,
         input: Input<typeof NO_PROPERTIES, Q, B>,
-      ): MaybePromise<Static<R>>;
+      ): MaybePromise<Static<R> | WrittenResult>;
       represent?(result: Static<R>): MaybePromise<Representation | undefined>;
     },
 ): SessionOperation {

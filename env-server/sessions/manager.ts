@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
@@ -39,6 +40,12 @@ export interface ListRequest {
   readonly after: number;
   readonly limit: number;
 }
+
+/** What sessions that are opened together have in common. */
+type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;
+
+/** Sessions of a group that are opened in one go. */
+const OPENED_AT_ONCE = 32;
 
 /** What a process needs that serves together with others. */
 export interface WorkerContext {
@@ -151,9 +158,7 @@ export class SessionManager {
       chain(this.#begin(variant, request, count), episodes => {
         this.#shutdown.requireRunning();
         this.#requireRoom(account, variant, episodes);
-        return this.#recorded(
-          episodes.map(episode => this.#open({ owner, variant, groupId, format, ttlMs }, episode)),
-        );
+        return this.#openAll({ owner, variant, groupId, format, ttlMs }, episodes);
       }),
     );
   }
@@ -205,18 +210,52 @@ export class SessionManager {
     const group = groupId ?? session.groupId;
     return this.#admitted(owner, variant, count, () => {
       this.#shutdown.requireRunning();
-      this.#requireRoom(this.#admission.client(owner).account, variant, new Array(count).fill(episode));
-      return this.#recorded(
-        Array.from({ length: count }, () =>
-          this.#open({ owner, variant, groupId: group, format, ttlMs }, episode),
-        ),
-      );
+      const episodes = new Array<EpisodeState>(count).fill(episode);
+      this.#requireRoom(this.#admission.client(owner).account, variant, episodes);
+      return this.#openAll({ owner, variant, groupId: group, format, ttlMs }, episodes);
     });
   }
 
-  #recorded(opened: Session[]): Session[] {
+  /** Opens and journals sessions; a large group in slices. */
+  #openAll(settings: OpenSettings, episodes: readonly EpisodeState[]): MaybePromise<Session[]> {
+    if (episodes.length > OPENED_AT_ONCE) return inScheduledSlices(this.#opening(settings, episodes));
+    const opened = episodes.map(episode => this.#open(settings, episode));
     this.recorder?.opened(opened);
     return opened;
+  }
+
+  /**
+   * Sets the room of all aside before the first is opened.
+   * @throws Problem `draining` when the server stops meanwhile; those that were opened are closed then
+   */
+  *#opening(settings: OpenSettings, episodes: readonly EpisodeState[]): Sliced<Session[]> {
+    const { owner, variant } = settings;
+    const { account } = this.#admission.client(owner);
+    const sizes = episodes.map(newSessionSize);
+    let setAside = sizes.reduce((sum, size) => sum + size, 0);
+    account.add(setAside);
+    const opened: Session[] = [];
+    try {
+      for (let first = 0; first < episodes.length; first += OPENED_AT_ONCE) {
+        if (first > 0) yield;
+        this.#shutdown.requireRunning();
+        const next = episodes.slice(first, first + OPENED_AT_ONCE);
+        for (let i = 0; i < next.length; i++) {
+          account.add(-sizes[first + i]);
+          setAside -= sizes[first + i];
+          opened.push(this.#open(settings, next[i]));
+        }
+        this.recorder?.opened(opened.slice(first), opened[0]);
+      }
+      return opened;
+    } catch (error) {
+      // Who admitted all of them takes all of them back.
+      this.#admission.count(owner, variant.counters, opened.length);
+      for (const session of opened) this.#end(session, 'session_closed');
+      throw error;
+    } finally {
+      account.add(-setAside);
+    }
   }
 
   /** @throws Problem `storage_full`, `storage_failed` where what is done could not be journaled */
@@ -442,16 +481,7 @@ export class SessionManager {
     return opened;
   }
 
-  #open(
-    settings: {
-      owner: string;
-      variant: Variant;
-      groupId: string | null;
-      format: ObservationFormat;
-      ttlMs: number;
-    },
-    episode: EpisodeState,
-  ): Session {
+  #open(settings: OpenSettings, episode: EpisodeState): Session {
     const { account } = this.#admission.client(settings.owner);
     settings.variant.opened(account);
     const session = new Session(

@@ -2,7 +2,7 @@ import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts'
 import type { OperationInput } from '../operations/declaration.ts';
 import type { Dispatcher } from '../operations/dispatch/dispatcher.ts';
 import { newCall } from '../operations/dispatch/execute.ts';
-import { plainResult } from '../operations/dispatch/forwarded-result.ts';
+import { plainResult } from '../operations/dispatch/written-result.ts';
 import type { Principal } from '../sessions/principal.ts';
 
 /**

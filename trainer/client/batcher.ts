@@ -1,4 +1,5 @@
 import type { Request } from './operations.ts';
+import { afterReading } from './platform.ts';
 import type { BatchReply } from './reply.ts';
 
 interface BatchUnit {
@@ -25,7 +26,7 @@ export class Batcher {
   /** The replies in the order of the requests; rejects when the batch as a whole got none. */
   add(requests: readonly Request[]): Promise<BatchReply[]> {
     return new Promise((resolve, reject) => {
-      if (this.#waiting.length === 0) setImmediate(() => this.#flush());
+      if (this.#waiting.length === 0) afterReading(() => this.#flush());
       this.#waiting.push({ requests, resolve, reject });
     });
   }

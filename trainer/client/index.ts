@@ -4,3 +4,11 @@ export type { Operation, OperationInput, OperationResult, Schemas } from './oper
 export type { RetryPolicy } from './retry.ts';
 export { EnvServer, type EnvServerSettings } from './server.ts';
 export { ServerPool } from './servers.ts';
+export {
+  type Act,
+  type EpisodeStep,
+  type OpenEpisode,
+  rollout,
+  type VectorRolloutInput,
+  type VectorStep,
+} from './vector-rollout.ts';

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto';
+import { randomName } from './platform.ts';
 
 /** Makes keys that no other client makes: a random name and a counter. */
 export function requestKeys(): () => string {
-  const client = randomUUID();
+  const client = randomName();
   let count = 0;
   return () => `${client}-${count++}`;
 }

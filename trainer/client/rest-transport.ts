@@ -1,4 +1,3 @@
-import { errors, Pool } from 'undici';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
   type Operation,
@@ -8,15 +7,12 @@ import {
   type Schemas,
   toItem,
 } from './operations.ts';
+import { failureOf, openHttp } from './platform.ts';
+import type { HttpConnections, HttpReply, HttpSettings } from './platform-contract.ts';
 import { type BatchReply, isProblem, readBatch } from './reply.ts';
 
-export interface RestTransportSettings {
-  /** Connections kept open. */
-  readonly connections: number;
-  readonly connectTimeoutMs: number;
-  readonly replyTimeoutMs: number;
-  readonly keepAliveMs: number;
-}
+/** Browsers keep as many connections as they like, for as long as they like. */
+export type RestTransportSettings = HttpSettings;
 
 export const DEFAULT_HTTP: RestTransportSettings = {
   connections: 8,
@@ -58,7 +54,7 @@ export interface ForwardedReply {
 export class RestTransport {
   readonly #server: string;
   readonly #prefix: string;
-  readonly #pool: Pool;
+  readonly #http: HttpConnections;
   readonly #headers: { readonly [name: string]: string };
   readonly #settings: RestTransportSettings;
 
@@ -68,13 +64,7 @@ export class RestTransport {
     this.#prefix = url.pathname.replace(/\/$/, '');
     this.#settings = settings;
     this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    this.#pool = new Pool(url.origin, {
-      connections: settings.connections,
-      keepAliveTimeout: settings.keepAliveMs,
-      connect: { timeout: settings.connectTimeoutMs },
-      headersTimeout: settings.replyTimeoutMs,
-      bodyTimeout: settings.replyTimeoutMs,
-    });
+    this.#http = openHttp(url.origin, settings);
   }
 
   /** @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply */
@@ -118,19 +108,14 @@ export class RestTransport {
     signal: AbortSignal,
   ): Promise<ForwardedReply> {
     try {
-      const response = await this.#pool.request({
+      const reply = await this.#http.request({
         method,
         path: this.#prefix + path,
         headers: { ...headers, ...this.#headers },
         body,
         signal,
       });
-      const type = response.headers['content-type'];
-      return {
-        status: response.statusCode,
-        contentType: typeof type === 'string' ? type : undefined,
-        body: await response.body.text(),
-      };
+      return { status: reply.status, contentType: reply.header('content-type'), body: reply.text };
     } catch (error) {
       signal.throwIfAborted();
       throw this.#failure(error, path);
@@ -141,9 +126,8 @@ export class RestTransport {
   async ready(signal: AbortSignal): Promise<boolean> {
     try {
       const path = `${this.#prefix}/readyz`;
-      const { statusCode, body } = await this.#pool.request({ method: 'GET', path, signal });
-      await body.dump();
-      return statusCode < 400;
+      const { status } = await this.#http.request({ method: 'GET', path, signal });
+      return status < 400;
     } catch {
       signal.throwIfAborted();
       return false;
@@ -151,15 +135,13 @@ export class RestTransport {
   }
 
   close(): Promise<void> {
-    return this.#pool.destroy();
+    return this.#http.close();
   }
 
   async #send({ op, method, path, body, key }: Message, signal: AbortSignal | undefined): Promise<unknown> {
-    let status: number;
-    let text: string;
-    let header: string | string[] | undefined;
+    let reply: HttpReply;
     try {
-      const response = await this.#pool.request({
+      reply = await this.#http.request({
         method,
         path: this.#prefix + path,
         headers: {
@@ -170,29 +152,28 @@ export class RestTransport {
         body: body === undefined ? undefined : JSON.stringify(body),
         signal,
       });
-      status = response.statusCode;
-      header = response.headers['retry-after'];
-      text = await response.body.text();
     } catch (error) {
       signal?.throwIfAborted();
       throw this.#failure(error, op);
     }
+    const { status, text } = reply;
     if (status === 204) return null;
     const value = parse(text);
     if (value === undefined || (status >= 400 && !isProblem(value))) {
       throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
     }
     if (status < 400) return value;
-    const seconds = Number(Array.isArray(header) ? header[0] : header);
+    const seconds = Number(reply.header('retry-after'));
     const retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
     throw new ServerProblem(this.#server, op, value as Schemas['Problem'], retryAfterMs);
   }
 
   #failure(error: unknown, op: string): Error {
-    if (error instanceof errors.ConnectTimeoutError) {
-      return new ConnectTimeout(this.#server, this.#settings.connectTimeoutMs, error);
+    const failure = failureOf(error);
+    if (failure === 'connect_timeout') {
+      return new ConnectTimeout(this.#server, this.#settings.connectTimeoutMs, error as Error);
     }
-    if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError) {
+    if (failure === 'reply_timeout') {
       return new ReplyTimeout(this.#server, op, this.#settings.replyTimeoutMs);
     }
     return new ConnectionFailed(this.#server, `the request ${op} broke`, error);

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Availability } from './availability.ts';
 import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable } from './errors.ts';
+import { sleep } from './platform.ts';
 
 /** When and how often a request is repeated. */
 export interface RetryPolicy {
@@ -93,7 +93,7 @@ export async function retrying<T>(
 /** Waits, and throws the signal's reason as soon as it is aborted. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   try {
-    await sleep(ms, undefined, { signal });
+    await sleep(ms, signal);
   } catch {
     signal.throwIfAborted();
   }

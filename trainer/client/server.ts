@@ -1,4 +1,3 @@
-import { trainerLog } from '../../shared/log.ts';
 import { Availability, type WaitEvents } from './availability.ts';
 import { Batcher } from './batcher.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
@@ -10,6 +9,7 @@ import {
   type Request,
   type Schemas,
 } from './operations.ts';
+import { note, variable } from './platform.ts';
 import type { BatchReply } from './reply.ts';
 import { requestKeys } from './request-key.ts';
 import {
@@ -90,7 +90,7 @@ export class EnvServer {
     }
     this.#retry = { ...DEFAULT_RETRY, ...settings.retry };
     this.#availability = new Availability(this.name, events);
-    const token = settings.token ?? process.env[TOKEN_VARIABLE];
+    const token = settings.token ?? variable(TOKEN_VARIABLE);
     const http = new RestTransport(url, token, { ...DEFAULT_HTTP, ...settings.http });
     this.#http = http;
     const maxBatch = settings.maxBatch ?? DEFAULT_MAX_BATCH;
@@ -190,7 +190,7 @@ export class EnvServer {
       throw error;
     } finally {
       const ms = Math.round(performance.now() - start);
-      trainerLog().debug({ server: this.name, op, items, ms, failure }, 'request');
+      note({ server: this.name, op, items, ms, failure }, 'request');
       this.#underWay--;
       if (this.#underWay === 0) this.#idle?.();
     }

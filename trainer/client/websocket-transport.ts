@@ -1,4 +1,3 @@
-import { WebSocket } from 'ws';
 import type { Availability } from './availability.ts';
 import {
   BadReply,
@@ -10,6 +9,8 @@ import {
   ServerUnavailable,
 } from './errors.ts';
 import { type Operation, type OperationResult, type Request, type Schemas, toItem } from './operations.ts';
+import { afterReading, openSocket, repeat } from './platform.ts';
+import type { Socket } from './platform-contract.ts';
 import { type BatchReply, isProblem, readBatch } from './reply.ts';
 import { pause, type RetryPolicy, retryDelay } from './retry.ts';
 
@@ -34,7 +35,7 @@ interface Pending {
   readonly operation: string;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
-  readonly timer: NodeJS.Timeout;
+  readonly timer: ReturnType<typeof setTimeout>;
 }
 
 /**
@@ -46,17 +47,17 @@ interface Pending {
 export class WebSocketTransport {
   readonly #server: string;
   readonly #url: string;
-  readonly #headers: { readonly [name: string]: string };
+  readonly #token: string | undefined;
   readonly #settings: WebSocketTransportSettings;
   readonly #retry: RetryPolicy;
   readonly #availability: Availability;
   readonly #pending = new Map<number, Pending>();
   readonly #closed = new AbortController();
-  #socket: WebSocket | undefined;
-  #opening: Promise<WebSocket> | undefined;
+  #socket: Socket | undefined;
+  #opening: Promise<Socket> | undefined;
   #nextId = 1;
   #heard = true;
-  #heartbeat: NodeJS.Timeout | undefined;
+  #stopHeartbeat: (() => void) | undefined;
 
   constructor(
     url: URL,
@@ -68,7 +69,7 @@ export class WebSocketTransport {
     this.#server = url.origin;
     const prefix = url.pathname.replace(/\/$/, '');
     this.#url = `${url.protocol === 'https:' ? 'wss:' : 'ws:'}//${url.host}${prefix}/v1/ws`;
-    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.#token = token;
     this.#settings = settings;
     this.#retry = retry;
     this.#availability = availability;
@@ -110,7 +111,7 @@ export class WebSocketTransport {
     });
   }
 
-  #opened(): Promise<WebSocket> {
+  #opened(): Promise<Socket> {
     this.#opening ??= this.#open().finally(() => {
       this.#opening = undefined;
     });
@@ -118,7 +119,7 @@ export class WebSocketTransport {
   }
 
   /** Connects, waiting for a server that is away. @throws ServerUnavailable after the policy's patience */
-  async #open(): Promise<WebSocket> {
+  async #open(): Promise<Socket> {
     const { signal } = this.#closed;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -137,42 +138,35 @@ export class WebSocketTransport {
     }
   }
 
-  #connect(): Promise<WebSocket> {
+  #connect(): Promise<Socket> {
     const { connectTimeoutMs } = this.#settings;
     return new Promise((resolve, reject) => {
-      const socket = new WebSocket(this.#url, SUBPROTOCOL, {
-        headers: this.#headers,
-        perMessageDeflate: false,
-      });
       const timer = setTimeout(() => {
         reject(new ConnectTimeout(this.#server, connectTimeoutMs));
         socket.terminate();
       }, connectTimeoutMs);
-      socket.on('error', error => {
+      const fail = (failure: Error) => {
         clearTimeout(timer);
-        const failure = new ConnectionFailed(this.#server, 'the connection failed', error);
         reject(failure);
         if (socket === this.#socket) this.#drop(failure);
-      });
-      socket.on('unexpected-response', (_request, response) => {
-        clearTimeout(timer);
-        reject(refusal(this.#server, response.statusCode ?? 0));
-        socket.terminate();
-      });
-      socket.on('close', code => {
-        clearTimeout(timer);
-        const failure = new ConnectionFailed(this.#server, `the connection was closed (code ${code})`);
-        reject(failure);
-        if (socket === this.#socket) this.#drop(failure);
-      });
-      socket.on('message', data => this.#receive(String(data)));
-      socket.on('open', () => {
-        clearTimeout(timer);
-        this.#socket = socket;
-        this.#heard = true;
-        this.#heartbeat = setInterval(() => this.#probe(), this.#settings.heartbeatMs);
-        this.#heartbeat.unref();
-        resolve(socket);
+      };
+      const options = { protocol: SUBPROTOCOL, token: this.#token };
+      const socket: Socket = openSocket(this.#url, options, {
+        error: error => fail(new ConnectionFailed(this.#server, 'the connection failed', error)),
+        refused: status => {
+          clearTimeout(timer);
+          reject(refusal(this.#server, status));
+          socket.terminate();
+        },
+        close: code => fail(new ConnectionFailed(this.#server, `the connection was closed (code ${code})`)),
+        message: text => this.#receive(text),
+        open: () => {
+          clearTimeout(timer);
+          this.#socket = socket;
+          this.#heard = true;
+          this.#stopHeartbeat = repeat(() => this.#probe(), this.#settings.heartbeatMs);
+          resolve(socket);
+        },
       });
     });
   }
@@ -216,7 +210,7 @@ export class WebSocketTransport {
       return;
     }
     // After a long task the answer may be waiting to be read: look again once it has been.
-    setImmediate(() => {
+    afterReading(() => {
       if (!this.#heard && socket === this.#socket) {
         this.#drop(new ConnectionFailed(this.#server, 'the connection is dead'));
       }
@@ -224,7 +218,7 @@ export class WebSocketTransport {
   }
 
   #drop(reason: Error): void {
-    clearInterval(this.#heartbeat);
+    this.#stopHeartbeat?.();
     const socket = this.#socket;
     this.#socket = undefined;
     socket?.terminate();

@@ -64,6 +64,11 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   // A hook and not the handler, so that a body is read only for those who may send one.
   app.addHook('onRequest', async (request, reply) => {
     const { url = '' } = request.routeOptions;
+    if (request.headers.upgrade?.toLowerCase() === 'websocket') {
+      throw new ApiError(400, 'sessions are played with requests here, or over MCP: there is no WebSocket', {
+        code: 'no_websocket',
+      });
+    }
     const key = keyOf(url);
     if (key) takeRoom(opened(request, key).rollout, reply, openRequests);
     else if (url === `${PREFIX}/reward`) checkVerifier(request, verifierKey);

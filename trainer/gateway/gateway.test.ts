@@ -358,3 +358,23 @@ t.test(
     t.same(left, []);
   },
 );
+
+t.test('a WebSocket to the session is refused with a reason', async t => {
+  const { play, notes } = await programPlays(
+    t,
+    {
+      command: script(`
+        const { request } = await import('node:http');
+        const told = await new Promise((resolve, reject) => {
+          const headers = { connection: 'Upgrade', upgrade: 'websocket', authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN };
+          request(env.RAGEN_SESSION_URL, { headers }, reply => resolve(reply.resume().statusCode)).on('error', reject).end();
+        });
+        if (told !== 400) throw new Error('status ' + told);
+        ${PULL}
+      `),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1, 1);
+  t.equal(episodes.length, 1, notes.join('\n'));
+});

@@ -1,11 +1,3 @@
-import { countLossTokens, type LossCounts } from '../algorithms/losses/aggregation.ts';
-import { batchMetrics } from '../algorithms/losses/batch-metrics.ts';
-import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
-import { lossStructure } from '../algorithms/losses/inputs.ts';
-import { policyLoss } from '../algorithms/losses/registry.ts';
-import type { LossSettings } from '../algorithms/losses/settings.ts';
-import { LOSS_COMPONENTS, type LossComponent } from '../algorithms/losses/update-loss.ts';
-import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
@@ -13,14 +5,9 @@ import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
 import { assertSameModel, type ModelFolders } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
+import { LossGradients } from './learning/loss-gradients.ts';
 import { LossScale } from './learning/loss-scale.ts';
-import {
-  checkContinuations,
-  checkSequence,
-  checkTemperature,
-  haveReturns,
-} from './learning/sequence-checks.ts';
-import { machineMemory, refuseGradients } from './memory.ts';
+import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
 import {
   type LocalPolicyOptions,
   type ModelState,
@@ -76,6 +63,7 @@ export class LocalPolicy implements Policy {
   readonly #first: ParameterStore;
   readonly #second: ParameterStore;
   readonly #pool: WorkerPool;
+  readonly #gradients: LossGradients;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
   #version: number;
@@ -101,6 +89,7 @@ export class LocalPolicy implements Policy {
     this.#second = parts.second;
     this.#pool = pool;
     this.#lossScale = options.precision === 'float16' ? new LossScale(options.lossScale) : null;
+    this.#gradients = new LossGradients(this, options, pool, this.#lossScale);
     this.#version = 0;
     this.#step = 0;
   }
@@ -199,15 +188,23 @@ export class LocalPolicy implements Policy {
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
    * then as they were.
    */
-  update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+  async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
+    this.#assertLearns();
     const { optimizer } = settings;
-    return this.#withGradient(batch, settings, async norm => {
-      const step = this.#step + 1;
-      const scale = clipFactor(norm, optimizer.clipNorm) / (this.#lossScale?.scale ?? 1);
-      await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
-      this.#step = step;
-      this.#version++;
-      return { 'actor/lr': optimizer.learningRate };
+    const gradient = this.#gradients.prepared(batch, settings);
+    return this.#inTurn(async () => {
+      try {
+        return await gradient(async (norm, lossScale) => {
+          const step = this.#step + 1;
+          const scale = clipFactor(norm, optimizer.clipNorm) / lossScale;
+          await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+          this.#step = step;
+          this.#version++;
+          return { 'actor/lr': optimizer.learningRate };
+        });
+      } finally {
+        await this.#resume();
+      }
     });
   }
 
@@ -217,97 +214,11 @@ export class LocalPolicy implements Policy {
    */
   async decomposeGradients(
     batches: readonly UpdateBatch[],
-    { loss, temperature }: GradientSettings,
+    settings: GradientSettings,
   ): Promise<GradientDecomposition> {
-    const counts = batches.map(({ sequences }) => this.#checkedCounts(sequences, loss, temperature));
-    const components = LOSS_COMPONENTS.filter(component => isOn(component, loss));
-    const vectors = batches.length * components.length;
-    refuseGradients(vectors, this.trainedCount, machineMemory());
-    const structure = lossStructure(loss, { value: false, entropy: components.includes('entropy') });
-    return this.#inTurn(async () => {
-      for (let lossScale = this.#lossScale?.scale ?? 1; ; lossScale /= 2) {
-        const tasks = batches.map(({ sequences }, i) => {
-          return { sequences, loss, structure, counts: counts[i], temperature, lossScale };
-        });
-        const found = await this.#pool.decompose(tasks, components, () => this.#weights.emptyLike().share());
-        const products = found.products.map(product => product / lossScale ** 2);
-        if (products.every(Number.isFinite)) {
-          const gradients = found.losses.flatMap((losses, batch) =>
-            components.map(component => ({ batch, component, loss: losses[component] })),
-          );
-          return { gradients, products };
-        }
-        if (this.#lossScale === null || lossScale < 1) {
-          throw new Error('a gradient of a component of the loss is not finite');
-        }
-      }
-    });
-  }
-
-  /**
-   * Adds up the gradient of a batch, and lets nothing be sampled until it has been used. One that overflows in float16 is left.
-   */
-  async #withGradient(
-    batch: UpdateBatch,
-    { loss, temperature }: GradientSettings,
-    use: (norm: number) => Promise<UpdateMetrics>,
-  ): Promise<UpdateMetrics> {
-    const { sequences } = batch;
-    const counts = this.#checkedCounts(sequences, loss, temperature);
-    return this.#inTurn(async () => {
-      const { valueHead, critic = false } = this.#options;
-      const value = valueHead && haveReturns(sequences);
-      if (critic && !value) {
-        throw new RangeError('a critic learns returns, which the training sequences do not have');
-      }
-      const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
-      const structure = lossStructure(loss, { value, entropy, policy: !critic });
-      const lossScale = this.#lossScale?.scale ?? 1;
-      const task = { sequences, loss, structure, counts, temperature, lossScale };
-      try {
-        const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
-        const norm = scaledNorm / lossScale;
-        const metrics = { ...parts, ...batchMetrics(sequences, loss) };
-        if (this.#lossScale === null) {
-          if (!Number.isFinite(norm)) {
-            throw new Error(
-              `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
-            );
-          }
-          return { ...(await use(norm)), ...metrics, 'actor/grad_norm': norm };
-        }
-        const scaled = { ...metrics, 'actor/loss_scale': lossScale };
-        if (!Number.isFinite(norm)) {
-          this.#lossScale.overflowed();
-          return { ...finiteOnly(scaled), 'actor/step_skipped': 1 };
-        }
-        const used = await use(norm);
-        this.#lossScale.succeeded();
-        return { ...used, ...scaled, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
-      } finally {
-        await this.#resume();
-      }
-    });
-  }
-
-  /** Tokens and sequences of a batch that fits. @throws RangeError otherwise */
-  #checkedCounts(
-    sequences: readonly TrainingSequence[],
-    loss: LossSettings,
-    temperature: number,
-  ): LossCounts {
-    this.#assertOpen();
-    if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
-    checkLossSettings(loss);
-    checkTemperature(temperature);
-    sequences.forEach((sequence, index) => {
-      checkSequence(sequence, this, `training sequence ${index}`);
-    });
-    const counts = countLossTokens(sequences);
-    if (counts.tokens === 0) {
-      throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
-    }
-    return counts;
+    this.#assertLearns();
+    const decompose = this.#gradients.preparedDecomposition(batches, settings, this.#weights);
+    return this.#inTurn(decompose);
   }
 
   async holdingGeneration<T>(work: () => Promise<T>): Promise<T> {
@@ -435,6 +346,11 @@ export class LocalPolicy implements Policy {
     return result;
   }
 
+  #assertLearns(): void {
+    this.#assertOpen();
+    if (this.#options.generationOnly) throw new Error('the policy was opened to generate: it cannot learn');
+  }
+
   #assertAdapted(): ParameterStore {
     if (this.#reference !== null) return this.#reference;
     throw new RangeError('the policy has no adapters, so that no reference shares its weights');
@@ -443,13 +359,4 @@ export class LocalPolicy implements Policy {
   #assertOpen(): void {
     if (this.#closed) throw new Error('the policy was closed');
   }
-}
-
-function isOn(component: LossComponent, { entropyCoefficient, kl }: LossSettings): boolean {
-  if (component === 'entropy') return entropyCoefficient > 0;
-  return component === 'task' || kl.coefficient > 0;
-}
-
-function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {
-  return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
 }

@@ -2,9 +2,10 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
+import { script } from '../gateway/gateway.test-data.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { serveInProcess } from '../serve/process.test-data.ts';
-import { ADMIN, startServer } from '../serve/serve.test-data.ts';
+import { ADMIN, goldenFolder, startServer } from '../serve/serve.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './checkpoint.ts';
 import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
@@ -113,5 +114,49 @@ t.test(
       ['base'],
       'no version stays loaded',
     );
+  },
+);
+
+t.test(
+  'programs are trained asynchronously, answered by the policy or by engines elsewhere',
+  { timeout: MAX_MS },
+  async t => {
+    const [{ name: url }] = (await serve(t)).servers;
+    const folder = t.testdir();
+    const base = goldenFolder('qwen2-tiny');
+    const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 96 } });
+    process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
+    const command = script(`
+      const reply = await chat([{ role: 'user', content: 'Which way?' }]);
+      await step(reply.choices[0].message.content.length % 2 ? 'Up' : 'Down');
+    `);
+    const engines = {
+      engine: 'ragen',
+      urls: [server.url],
+      adapter_folder: join(folder, 'versions'),
+      token_env: 'RAGEN_GENERATION_TEST_ADMIN',
+    };
+    for (const generation of [{}, engines]) {
+      const name = 'urls' in generation ? 'remote' : 'local';
+      const run = await trainTiny(
+        tinySettings(url, folder, name, {
+          tags: { Lake: { max_turn: 1, max_actions_per_turn: 1, max_actions_per_traj: 1 } },
+          policy: { init: base, context: 96, value_head: false },
+          rollout: {
+            prompt: 'chat',
+            env_groups: 2,
+            group_size: 2,
+            asynchronous: { max_staleness: 1 },
+            agent: { command, processes: 2, timeout_s: 60 },
+          },
+          algorithm: { mini_batch_size: 2 },
+          generation,
+        }),
+      );
+      const rows = trainingRows(run);
+      t.equal(rows.length, 2);
+      for (const row of rows) t.match(row, { 'gateway/calls': 1, 'gateway/failed_attempts': 0 });
+      if (name === 'remote') t.ok(rows[0]['generation/engine_0/requests'] >= 4);
+    }
   },
 );

@@ -137,4 +137,55 @@ export const OpenEnvDefinition = closed(
 );
 export type OpenEnvDefinition = Static<typeof OpenEnvDefinition>;
 
-export type RemoteDefinition = WebhookDefinition | RagenDefinition | OpenEnvDefinition;
+export const OrsDefinition = closed(
+  {
+    kind: Type.Literal('remote'),
+    protocol: Type.Literal('ors'),
+    ...access,
+    env_name: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        description: 'Its name there; left out for a service whose paths name none.',
+      }),
+    ),
+    split: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        default: 'train',
+        description: 'Its tasks are played unless a session says otherwise; a seed chooses one.',
+      }),
+    ),
+    title: Type.Optional(about.title),
+    description: about.description,
+    tags: about.tags,
+    instruction: Type.Optional(task.instruction),
+    max_episode_steps: task.max_episode_steps,
+    action_tool: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        description: 'Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`.',
+      }),
+    ),
+    action_field: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: NAME_LENGTH,
+        description: 'Argument of that tool that the text becomes.',
+      }),
+    ),
+    example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    seed: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description: 'The same task and calls give the same episode. Where false, a seed is refused.',
+      }),
+    ),
+  },
+  { title: 'OrsDefinition', description: 'A service that speaks the Open Reward Standard.' },
+);
+export type OrsDefinition = Static<typeof OrsDefinition>;
+
+export type RemoteDefinition = WebhookDefinition | RagenDefinition | OpenEnvDefinition | OrsDefinition;

@@ -188,6 +188,38 @@ export class Endpoint {
       headers = {},
     }: { repeatable?: boolean; headers?: { [name: string]: string } } = {},
   ): Promise<EndpointReply> {
+    return this.#exchange(method, route, body, { repeatable, headers }, (status, text, what) => ({
+      status,
+      body: text === '' ? null : this.readJson(text, what),
+    }));
+  }
+
+  /**
+   * Sends JSON and gives the reply as it came, for other forms of replies.
+   * @param accept the form that is asked for
+   * @throws Problem `remote_unavailable`, `remote_failed`, also for a reply that is no success
+   */
+  askText(
+    method: 'GET' | 'POST',
+    route: string,
+    body: object,
+    { accept, headers = {} }: { accept: string; headers?: { [name: string]: string } },
+  ): Promise<string> {
+    const options = { repeatable: false, headers: { ...headers, accept } };
+    return this.#exchange(method, route, body, options, (status, text, what) => {
+      if (status >= 400) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
+      return text;
+    });
+  }
+
+  /** @throws Problem, also what `read` throws */
+  #exchange<T>(
+    method: 'GET' | 'POST' | 'DELETE',
+    route: string,
+    body: object | undefined,
+    { repeatable, headers }: { repeatable: boolean; headers: { [name: string]: string } },
+    read: (status: number, text: string, what: string) => T,
+  ): Promise<T> {
     return this.attempt(repeatable, async signal => {
       const url = this.url(route);
       this.network.guard.checkUrl(url);
@@ -196,8 +228,8 @@ export class Endpoint {
         method,
         headers: {
           ...this.headers,
-          ...headers,
           accept: 'application/json',
+          ...headers,
           ...(body && { 'content-type': 'application/json' }),
         },
         ...(body && { body: JSON.stringify(body) }),
@@ -207,12 +239,12 @@ export class Endpoint {
       });
       const text = await reply.body.text();
       const status = reply.statusCode;
-      if (status >= 500)
-        throw new BadReply(`answered ${method} ${url.pathname} with ${status}${toldBy(text)}`);
+      const what = `${method} ${url.pathname}`;
+      if (status >= 500) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
       if (status >= 300 && status < 400) {
-        throw new BadReply(`answered ${method} ${url.pathname} with a redirect, which is not followed`);
+        throw new BadReply(`answered ${what} with a redirect, which is not followed`);
       }
-      return { status, body: text === '' ? null : this.#read(text, `${method} ${url.pathname}`) };
+      return read(status, text, what);
     });
   }
 
@@ -260,14 +292,19 @@ export class Endpoint {
     }
   }
 
-  #read(text: string, what: string): Json {
+  /**
+   * Reads JSON of a reply.
+   * @param what the request that it answers, for messages
+   * @throws Problem `remote_failed`
+   */
+  readJson(text: string, what: string): Json {
     try {
       return readAnswer(text, this.network.answerLimits);
     } catch (error) {
       if (!(error instanceof JsonOutOfBounds)) {
-        throw new BadReply(`answered ${what} with something that is not JSON`);
+        throw this.failed(`answered ${what} with something that is not JSON`);
       }
-      throw new BadReply(`answered ${what} with JSON that cannot be taken: ${error.message}`);
+      throw this.failed(`answered ${what} with JSON that cannot be taken: ${error.message}`);
     }
   }
 

@@ -7,9 +7,9 @@ import { fingerprint } from '../../sessions/replies/reply-cache.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { OperationInput } from '../declaration.ts';
 import type { Operation, ServerOperation, Services, SessionOperation } from '../operation.ts';
-import { plainResult } from './forwarded-result.ts';
 import { owningWorker, requiredWorker } from './sibling-workers.ts';
 import type { TraceContext, Tracing } from './tracing.ts';
+import { plainResult } from './written-result.ts';
 
 /** One request from a client: it may hold many operations. Clocks are read as seldom as can be: they cost as much as a step. */
 export interface OperationCall {

@@ -1,6 +1,6 @@
 import type { ProblemDocument } from '../../problems.ts';
 import type { CompiledOperation } from './dispatcher.ts';
-import { plainResult } from './forwarded-result.ts';
+import { plainResult } from './written-result.ts';
 
 /** What replies are made of: JSON text as it leaves, or plain values that something else writes. `B` is what batches are. */
 export interface ReplyForm<T, B = T> {

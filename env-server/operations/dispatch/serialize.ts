@@ -1,7 +1,7 @@
 import type { StepResult } from '../../sessions/episodes/episode.ts';
 import { LiveResult } from '../../sessions/episodes/live-result.ts';
 import type { Operation } from '../operation.ts';
-import { ForwardedResult } from './forwarded-result.ts';
+import { WrittenResult } from './written-result.ts';
 
 /** Makes the JSON text of an operation's result. */
 export type Serialize = (result: unknown) => string;
@@ -9,7 +9,7 @@ export type Serialize = (result: unknown) => string;
 /** The serializer of an operation: written out for the one that runs all the time. */
 export function serializerOf(operation: Operation): Serialize {
   const serialize = operation.name === 'step' ? (serializeStep as Serialize) : JSON.stringify;
-  return result => (result instanceof ForwardedResult ? result.text : serialize(result));
+  return result => (result instanceof WrittenResult ? result.text : serialize(result));
 }
 
 function serializeStep(result: StepResult): string {

@@ -2,7 +2,7 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { type WorkerPlacement, workerOfReply, workerOfSession } from '../../sessions/placement.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { OperationDeclaration, OperationInput } from '../declaration.ts';
-import type { ForwardedResult } from './forwarded-result.ts';
+import type { WrittenResult } from './written-result.ts';
 
 /** The other processes that serve together with this one. */
 export interface SiblingWorkers {
@@ -18,7 +18,7 @@ export interface SiblingWorkers {
     request: number,
     operation: OperationDeclaration,
     input: OperationInput,
-  ): Promise<ForwardedResult>;
+  ): Promise<WrittenResult>;
   /**
    * What each of the others answers, as it comes.
    * @throws Problem `worker_unavailable` from those that cannot be asked

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import { sessionOperation } from '../operation.ts';
 import { ClonedSessions, Count, GroupId } from '../schemas.ts';
-import { viewsOf } from './views.ts';
+import { openedReply } from './views.ts';
 
 export const clone = sessionOperation({
   name: 'clone',
@@ -25,6 +25,6 @@ export const clone = sessionOperation({
   result: ClonedSessions,
   handle({ sessions }, session, input) {
     const clones = sessions.clone(session, input.count ?? 1, input.group_id);
-    return chain(clones, opened => ({ sessions: viewsOf(sessions, opened) }));
+    return chain(clones, opened => openedReply(sessions, opened, false));
   },
 });

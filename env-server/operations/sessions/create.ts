@@ -14,7 +14,7 @@ import {
   TtlSeconds,
   Wrappers,
 } from '../schemas.ts';
-import { viewsOf } from './views.ts';
+import { openedReply, openedView } from './views.ts';
 
 export const create = serverOperation({
   name: 'create',
@@ -58,9 +58,8 @@ export const create = serverOperation({
       dynamics_seed: dynamics_seed ?? undefined,
       options: options ?? undefined,
     };
-    return chain(sessions.create(principal.name, variant, request), members => {
-      const views = viewsOf(sessions, members);
-      return views.length > 1 ? { ...views[0], sessions: views } : views[0];
-    });
+    return chain(sessions.create(principal.name, variant, request), members =>
+      members.length > 1 ? openedReply(sessions, members, true) : openedView(sessions, members[0]),
+    );
   },
 });

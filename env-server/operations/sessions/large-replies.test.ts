@@ -1,4 +1,6 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
+import type { JsonObject } from '../../../shared/json.ts';
 import { isProblem, testApp } from '../../../test/app.test-data.ts';
 
 /** Observations of 200,000 characters: far fewer of them than sessions or steps make a reply that holds up everybody. */
@@ -48,4 +50,59 @@ t.test('replies with many large observations are refused or cut before they hold
   const trajectory = await ask('GET', `${path}/trajectory`);
   isProblem(t, trajectory, 'unsupported');
   t.match(trajectory.body.detail, /take more than the 33554432 bytes that a trajectory may have/);
+});
+
+/** How often the event loop goes round until something is done. */
+async function turnsUntil(work: Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isDone = false;
+  const done = () => {
+    isDone = true;
+  };
+  work.then(done, done);
+  while (!isDone) {
+    turns++;
+    await nextTurn();
+  }
+  return turns;
+}
+
+t.test('a large group is opened, journaled and written in slices, and is one answer', async t => {
+  const data = t.testdir();
+  const app = await testApp(t, { data, idleTtlSeconds: 600 });
+  const { ask, sessions } = app;
+  const key = { 'idempotency-key': 'group' };
+  const asked = { env_id: 'FrozenLake-v0', count: 4096, seed: 1 };
+  const creating = ask('POST', '/v1/sessions', asked, key);
+  const turns = await turnsUntil(creating);
+  t.ok(turns > 5, `${turns} turns of the event loop`);
+  const { status, body } = await creating;
+  t.equal(status, 201);
+  const members = body.sessions as unknown as JsonObject[];
+  t.equal(new Set(members.map(({ session_id }) => session_id)).size, 4096);
+  const { sessions: _members, ...first } = body;
+  t.same(first, members[0]);
+  t.equal(sessions.size, 4096);
+  const again = await ask('POST', '/v1/sessions', asked, key);
+  t.same(again.body, body, 'the reply is remembered under its key');
+
+  const cloning = ask('POST', `/v1/sessions/${String(first.session_id)}/clone`, { count: 1000 });
+  t.ok((await turnsUntil(cloning)) > 1);
+  t.equal(((await cloning).body.sessions as unknown as JsonObject[]).length, 1000);
+  t.ok(
+    [...sessions.open()].every(({ recorded }) => recorded === 1),
+    'each has one record in the journal',
+  );
+});
+
+t.test('a server that stops in the midst of opening a group leaves nothing of it', async t => {
+  const { ask, sessions } = await testApp(t, { stepTimeoutMs: 5000 });
+  const creating = ask('POST', '/v1/sessions', { env_id: 'FrozenLake-v0', count: 4096 });
+  while (sessions.size === 0) await nextTurn();
+  t.ok(sessions.size < 4096, `${sessions.size} were open`);
+  sessions.stop();
+  isProblem(t, await creating, 'draining');
+  t.equal(sessions.size, 0);
+  t.equal(sessions.bytes.sessions, 0);
+  t.equal(sessions.bytes.used, 0);
 });

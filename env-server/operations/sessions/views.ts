@@ -1,11 +1,16 @@
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
+import { WrittenResult } from '../dispatch/written-result.ts';
 import type { Session, SessionDetail } from '../schemas.ts';
 
 /** What the observations in one reply may take: a longer reply holds up everybody while it is written. */
 export const MAX_OBSERVATION_BYTES = 8 * 1024 * 1024;
+/** Sessions of a group that are written in one go. */
+const WRITTEN_AT_ONCE = 32;
 
 /** What members of a group that begin in one state have in common. */
 type BeginningView = Pick<Session, 'level_id' | 'observation'>;
@@ -38,26 +43,70 @@ export function sessionView(session: LiveSession, beginning = beginningView(sess
   };
 }
 
+/** A session that was just opened, as its client sees it; where that fails it is closed again. */
+export function openedView(sessions: SessionManager, opened: LiveSession): Session {
+  const [view] = discarding(sessions, [opened], viewsOf([opened]));
+  return view;
+}
+
 /**
- * Sessions that were just opened, in the same state where it can be copied, as clients see them: that is looked at once,
- * as a picture of each of thousands would hold up everybody. Where it fails they are
- * closed again, as nobody knows their ids.
+ * The reply that shows sessions that were just opened: a large group is written in slices. Where it fails they are closed
+ * again, as nobody knows their ids.
+ * @param withFirst the reply is the first session with the list of all; else it is the list
  * @throws Problem `body_too_large` where they would show more than one reply may
  */
-export function viewsOf(sessions: SessionManager, opened: readonly LiveSession[]): Session[] {
+export function openedReply<T>(
+  sessions: SessionManager,
+  opened: readonly LiveSession[],
+  withFirst: boolean,
+): MaybePromise<T | WrittenResult> {
+  if (opened.length > WRITTEN_AT_ONCE) return inScheduledSlices(writing(sessions, opened, withFirst));
+  const views = [...discarding(sessions, opened, viewsOf(opened))];
+  return (withFirst ? { ...views[0], sessions: views } : { sessions: views }) as T;
+}
+
+function* writing(
+  sessions: SessionManager,
+  opened: readonly LiveSession[],
+  withFirst: boolean,
+): Sliced<WrittenResult> {
+  const texts: string[] = [];
+  for (const view of discarding(sessions, opened, viewsOf(opened))) {
+    texts.push(JSON.stringify(view));
+    if (texts.length % WRITTEN_AT_ONCE === 0) yield;
+  }
+  const head = withFirst ? `${texts[0].slice(0, -1)},` : '{';
+  return new WrittenResult(`${head}"sessions":[${texts.join(',')}]}`);
+}
+
+/** Closes the sessions where their views cannot be made. */
+function* discarding(
+  sessions: SessionManager,
+  opened: readonly LiveSession[],
+  views: Iterable<Session>,
+): Generator<Session> {
   try {
-    const [first] = opened;
-    const seen = first.variant.copyable ? beginningView(first) : undefined;
-    let bytes = 0;
-    return opened.map(session => {
-      const view = sessionView(session, seen);
-      bytes += sizeOf(view.observation);
-      if (bytes > MAX_OBSERVATION_BYTES) throw tooMuchSeen(opened.length);
-      return view;
-    });
+    yield* views;
   } catch (error) {
     for (const session of opened) sessions.discard(session);
     throw error;
+  }
+}
+
+/**
+ * Sessions in the same state where it can be copied, as clients see them: that is looked at once, as a picture of each of
+ * thousands would hold up everybody. One that was found in a list and played meanwhile is looked at again.
+ */
+function* viewsOf(opened: readonly LiveSession[]): Generator<Session> {
+  const [first] = opened;
+  const step = first.episode.stepCount;
+  const seen = first.variant.copyable ? beginningView(first) : undefined;
+  let bytes = 0;
+  for (const session of opened) {
+    const view = sessionView(session, session.episode.stepCount === step ? seen : undefined);
+    bytes += sizeOf(view.observation);
+    if (bytes > MAX_OBSERVATION_BYTES) throw tooMuchSeen(opened.length);
+    yield view;
   }
 }
 

@@ -67,10 +67,14 @@ export class SessionRecorder implements Recorder<Session> {
     }
   }
 
-  /** Sessions were opened by one operation. */
-  opened(sessions: readonly Session[]): void {
+  /**
+   * Sessions were opened by one operation.
+   * @param like one that was opened before them: episodes in the state of its are not repeated
+   */
+  opened(sessions: readonly Session[], like?: Session): void {
     if (!this.#active) return;
     let first: { readonly id: string; readonly episode: EpisodeState } | undefined;
+    if (like && like !== sessions[0]) first = { id: like.id, episode: like.episode.capture() };
     for (const session of sessions) {
       const episode = session.episode.capture();
       const isSame = first?.episode.state === episode.state;

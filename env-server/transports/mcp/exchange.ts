@@ -4,12 +4,16 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { McpEndpoint } from './endpoint.ts';
 import type { RpcError } from './json-rpc.ts';
 
-/** The SDK takes a third of a second to load, so it is loaded for the first client that speaks MCP. */
 let loading: Promise<typeof import('@modelcontextprotocol/server')> | undefined;
-const loadSdk = () => {
+
+/**
+ * Loads the SDK, which holds up the event loop for a fifth of a second or more. A program does so before it takes
+ * connections; a server in a test that no client of MCP comes to goes without.
+ */
+export function loadSdk(): Promise<typeof import('@modelcontextprotocol/server')> {
   loading ??= import('@modelcontextprotocol/server');
   return loading;
-};
+}
 
 /** One POST of the streamable HTTP transport. */
 export interface McpPost {

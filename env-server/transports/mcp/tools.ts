@@ -11,6 +11,7 @@ import { RpcError } from './json-rpc.ts';
 /** Tools that every environment has. */
 export const COMMON_TOOLS = ['reset', 'step', 'observe', 'valid_actions', 'close_session'] as const;
 type CommonTool = (typeof COMMON_TOOLS)[number];
+const isCommon = (name: string): boolean => (COMMON_TOOLS as readonly string[]).includes(name);
 
 /** A tool of an environment, with the check of its arguments. */
 export interface Tool {
@@ -54,7 +55,8 @@ function makeTools(variant: Variant, addressing: Addressing): Tools {
   const { environment, config } = variant;
   const { instruction, actions, actionFormat } = environment.describe(config);
   const session: TProperties = addressing === 'argument' ? { session_id: SessionId } : {};
-  const named = environment.tools ?? [];
+  // Tools of a service may have any name.
+  const named = (environment.tools ?? []).filter(({ name }) => !isCommon(name));
   const written = actionFormat ?? (actions && `one of ${actions.join(', ')}`);
   const tools: Tool[] = [];
   const add = (

@@ -26,7 +26,7 @@ export type CallOutput =
 
 interface ToolOutput {
   readonly blocks: readonly Block[];
-  /** Fields of a step at `/v1`, without what stands in the others. */
+  /** Fields of a step at `/v1`, without what stands in the others and what the client knows. */
   readonly metadata: JsonObject;
   /** Null where nothing was done. */
   readonly reward: number | null;
@@ -88,7 +88,8 @@ function unknownTool(variant: Variant, name: string): CallOutput {
 }
 
 function outputOf({ content, structuredContent }: ToolResult): ToolOutput {
-  const { observation: _shown, reward = null, ...metadata } = structuredContent;
+  const { observation: _shown, session_id: _id, episode_id: _episode, ...told } = structuredContent;
+  const { reward = null, ...metadata } = told;
   const { terminated, truncated } = metadata;
   return {
     blocks: content.map(block),

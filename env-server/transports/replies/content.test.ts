@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import { connect } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { brotliCompressSync, brotliDecompressSync, deflateSync, gunzipSync, gzipSync } from 'node:zlib';
 import t from 'tap';
@@ -231,4 +232,45 @@ t.test('?pretty indents, at every route', async t => {
   const plain = await ask('GET', `/v1/sessions/${id}?pretty=false`);
   t.equal(plain.text, `${JSON.stringify(plain.body)}\n`);
   isProblem(t, await ask('GET', `/v1/sessions/${id}?prety`), 'invalid_request');
+});
+
+t.test('bombs are decompressed two at a time, and not when their client is gone', async t => {
+  const app = await listening(t);
+  const bomb = gzipSync(Buffer.alloc(20_000_000, ' '));
+  const [host, port] = hostOf(app).split(':');
+  const head = [
+    'POST /v1/sessions HTTP/1.1',
+    `Host: ${hostOf(app)}`,
+    'Content-Type: application/json',
+    'Content-Encoding: gzip',
+    `Content-Length: ${bomb.length}`,
+    '\r\n',
+  ].join('\r\n');
+  const sent = Buffer.concat([Buffer.from(head), bomb]);
+  const before = process.memoryUsage().arrayBuffers;
+  let most = 0;
+  const look = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+  }, 2);
+  t.teardown(() => clearInterval(look));
+  const left = Array.from({ length: 40 }, async () => {
+    const socket = connect({ host, port: Number(port) });
+    await new Promise(resolve => socket.write(sent, resolve));
+    socket.destroy();
+    await once(socket, 'close');
+  });
+  await Promise.all(left);
+  const { status } = await app.ask('GET', '/livez');
+  t.equal(status, 200);
+  const body = gzipSync(JSON.stringify({ env_id: 'test/Counter-v0' }));
+  const asked = await exchange(
+    app,
+    'POST',
+    '/v1/sessions',
+    { ...JSON_BODY, 'content-encoding': 'gzip' },
+    body,
+  );
+  t.equal(asked.status, 201, 'others have their turn');
+  // The compressed bodies, and what two of them may become.
+  t.ok(most < 24_000_000, `at most ${most} bytes more, not 4 MB for each of 40`);
 });

@@ -4,6 +4,8 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import compress from '@fastify/compress';
 import type { FastifyInstance } from 'fastify';
 import { Problem } from '../../problems.ts';
+import type { Lane } from '../../scheduling/fair-scheduler.ts';
+import { Slots } from '../../scheduling/slots.ts';
 import { MAX_DEFINITION_PARTS, MAX_PARTS, parseJson } from './json.ts';
 
 /** Compressed bodies that are taken, by `Content-Encoding`. */
@@ -12,6 +14,8 @@ const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) =
   br: promisify(brotliDecompress),
   deflate: promisify(inflate),
 };
+/** Bodies that are decompressed at once: each takes a thread, of which there are few, and memory up to the limit. */
+const MAX_DECODING = 2;
 /** Replies below are not worth the time. */
 const MIN_COMPRESSED_BYTES = 8192;
 /** Replies up to this size are compressed in one piece, which is quicker but holds up others meanwhile. */
@@ -36,19 +40,20 @@ declare module 'fastify' {
 /**
  * Takes bodies of JSON only, compressed or not.
  * @param limitBytes of a body, also after it was decompressed
- * @param pace runs the parsing of a body when it is the turn of its client
+ * @param laneOf gives the turns in which a body is parsed
  */
 export function readJson(
   app: FastifyInstance,
   limitBytes: number,
-  pace: (request: IncomingMessage, work: () => void) => void,
+  laneOf: (request: IncomingMessage) => Lane,
 ): void {
+  const slots = new Slots(MAX_DECODING);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
     const encoding = request.headers['content-encoding']?.toLowerCase() ?? 'identity';
     const maxParts = request.routeOptions.url?.startsWith(DEFINITIONS) ? MAX_DEFINITION_PARTS : MAX_PARTS;
     const read = (plain: Buffer) =>
-      pace(request.raw, () => {
+      laneOf(request.raw).run(() => {
         let value: unknown;
         try {
           value = plain.length === 0 ? undefined : parseJson(plain.toString(), maxParts);
@@ -59,11 +64,25 @@ export function readJson(
         done(null, value);
       });
     if (encoding === 'identity') read(body);
-    else decode(body, encoding, limitBytes).then(read, done);
+    else {
+      const { raw } = request;
+      const decoding = { body, encoding, limitBytes, isLeft: () => raw.socket.destroyed };
+      decode(decoding, slots, laneOf(raw).client).then(read, done);
+    }
   });
 }
 
-async function decode(body: Buffer, encoding: string, limitBytes: number): Promise<Buffer> {
+interface Decoding {
+  readonly body: Buffer;
+  readonly encoding: string;
+  /** Of the body when it is decompressed. */
+  readonly limitBytes: number;
+  /** Its client is gone. */
+  isLeft(): boolean;
+}
+
+async function decode(decoding: Decoding, slots: Slots, client: string): Promise<Buffer> {
+  const { body, encoding, limitBytes } = decoding;
   const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
   if (!decoder) {
     throw new Problem(
@@ -71,7 +90,9 @@ async function decode(body: Buffer, encoding: string, limitBytes: number): Promi
       `the header content-encoding is ${JSON.stringify(encoding)}; bodies are taken as they are, or compressed with one of ${Object.keys(DECODERS).join(', ')}`,
     );
   }
+  await slots.take(client);
   try {
+    if (decoding.isLeft()) throw new Error('its client is gone');
     return await decoder(body, { maxOutputLength: limitBytes });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
@@ -85,6 +106,8 @@ async function decode(body: Buffer, encoding: string, limitBytes: number): Promi
       'bad_request',
       `the body is not ${encoding} as the header content-encoding says: ${message}`,
     );
+  } finally {
+    slots.release();
   }
 }
 

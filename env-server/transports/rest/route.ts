@@ -3,8 +3,8 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import type { OperationInput } from '../../operations/declaration.ts';
 import type { CompiledOperation, Dispatcher } from '../../operations/dispatch/dispatcher.ts';
 import { execute, newCall } from '../../operations/dispatch/execute.ts';
-import { plainResult } from '../../operations/dispatch/forwarded-result.ts';
 import type { TraceContext } from '../../operations/dispatch/tracing.ts';
+import { plainResult } from '../../operations/dispatch/written-result.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';

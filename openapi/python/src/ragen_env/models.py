@@ -489,6 +489,40 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
     seed: bool
 
 
+_OrsDefinitionHeaders2Keywords = TypedDict("_OrsDefinitionHeaders2Keywords", {"$env": "str"})
+
+
+class OrsDefinitionHeaders2(_OrsDefinitionHeaders2Keywords):
+    """OrsDefinitionHeaders2 of the contract."""
+
+
+
+class _OrsDefinitionRequired(TypedDict):
+    """Keys that OrsDefinition always has."""
+
+    kind: Literal["remote"]
+    protocol: Literal["ors"]
+    url: str
+    example_action: Any
+
+
+class OrsDefinition(_OrsDefinitionRequired, total=False):
+    """A service that speaks the Open Reward Standard."""
+
+    headers: dict[str, str | OrsDefinitionHeaders2]
+    timeout_ms: int
+    env_name: str
+    split: str
+    title: str
+    description: str
+    tags: list[str]
+    instruction: str
+    max_episode_steps: int
+    action_tool: str
+    action_field: str
+    seed: bool
+
+
 class Pong(TypedDict):
     """Pong of the contract."""
 
@@ -1156,6 +1190,7 @@ Definition = Union[
     WebhookDefinition,
     RagenDefinition,
     OpenEnvDefinition,
+    OrsDefinition,
     ComposedDefinition,
 ]
 

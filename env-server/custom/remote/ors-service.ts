@@ -1,0 +1,206 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
+import { Problem } from '../../problems.ts';
+import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
+import { detailOf, type Endpoint } from './endpoint.ts';
+import { readEvents } from './events.ts';
+import { reading } from './reading.ts';
+
+/** Header that names the episode of a request. */
+const SESSION_HEADER = 'x-session-id';
+const TOO_MANY = 429;
+const RETRY_AFTER_SECONDS = 1;
+const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/** A tool of a service. */
+export interface OrsTool extends JsonObject {
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of its arguments; null for none. */
+  readonly input_schema: JsonObject | null;
+}
+
+/** What a call of a tool came to. */
+export interface OrsOutput {
+  /** Blocks as text; pictures stand in it as `data:` URLs. */
+  readonly text: string;
+  readonly reward: number;
+  readonly finished: boolean;
+  readonly metadata: JsonObject | undefined;
+}
+
+/** The service does not take the call; nothing was done. */
+export class RefusedCall extends Error {}
+
+/**
+ * A service of the Open Reward Standard, route by route. After the standard's `specification/http-api` and
+ * `src/ors/client` of its Python SDK.
+ */
+export class OrsService {
+  readonly #endpoint: Endpoint;
+  /** Path of the environment, with the slash at its end; empty for a service whose paths name none. */
+  readonly #path: string;
+  readonly #envName: string | undefined;
+
+  constructor(endpoint: Endpoint, envName: string | undefined) {
+    this.#endpoint = endpoint;
+    this.#envName = envName;
+    this.#path = envName === undefined ? '' : `${encodeURIComponent(envName)}/`;
+  }
+
+  /** @throws Problem */
+  async tools(): Promise<OrsTool[]> {
+    const answer = await this.#endpoint.askObject('GET', `${this.#path}tools`);
+    return reading(this.#endpoint, () => readTools(answer.tools));
+  }
+
+  /** Names of the splits with their numbers of tasks. @throws Problem */
+  async splits(): Promise<{ [name: string]: number }> {
+    const { status, body } = await this.#endpoint.ask('GET', `${this.#path}splits`);
+    if (status >= 400) throw this.#endpoint.failed(`answered GET ${this.#path}splits with ${status}`);
+    const names = reading(this.#endpoint, () => readSplits(body));
+    const counts: { [name: string]: number } = {};
+    for (const split of names) {
+      const answer = await this.#endpoint.askObject(
+        'POST',
+        `${this.#path}num_tasks`,
+        { split },
+        { repeatable: true },
+      );
+      counts[split] = reading(this.#endpoint, () => readCount(answer.num_tasks));
+    }
+    return counts;
+  }
+
+  /**
+   * Begins the episode of a task.
+   * @returns the session's id, and the prompt as text
+   * @throws Problem
+   */
+  async open(split: string, index: number): Promise<{ session: string; prompt: string }> {
+    const events = await this.#endpoint.askText(
+      'POST',
+      'create_session',
+      {},
+      { accept: 'text/event-stream' },
+    );
+    const session = reading(this.#endpoint, () => readSession(events, this.#endpoint));
+    const headers = { [SESSION_HEADER]: session };
+    try {
+      const task = { ...(this.#envName !== undefined && { env_name: this.#envName }), split, index };
+      await this.#create(task, headers);
+      const { status, body } = await this.#endpoint.ask('GET', `${this.#path}prompt`, undefined, { headers });
+      if (status >= 400) throw this.#endpoint.failed(`answered GET ${this.#path}prompt with ${status}`);
+      return { session, prompt: reading(this.#endpoint, () => textOfBlocks(body)) };
+    } catch (error) {
+      await this.close(session).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #create(task: JsonObject, headers: { [name: string]: string }): Promise<void> {
+    const { status, body } = await this.#endpoint.ask('POST', 'create', task, { headers });
+    if (status < 400) return;
+    const said = `${status}: ${detailOf(body) ?? 'no reason is given'}`;
+    if (status !== TOO_MANY) throw this.#endpoint.failed(`answered POST create with ${said}`);
+    throw new Problem('remote_unavailable', `the service of ${this.#endpoint.name} is full (${said})`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    });
+  }
+
+  /** @throws Problem, RefusedCall */
+  async call(session: string, name: string, input: JsonObject): Promise<OrsOutput> {
+    const events = await this.#endpoint.askText(
+      'POST',
+      `${this.#path}call`,
+      { name, input },
+      { accept: 'text/event-stream', headers: { [SESSION_HEADER]: session } },
+    );
+    return reading(this.#endpoint, () => readOutput(readEvents(events).result, this.#endpoint));
+  }
+
+  /** @throws Problem */
+  async close(session: string): Promise<void> {
+    const headers = { [SESSION_HEADER]: session };
+    await this.#endpoint.ask('POST', 'delete', {}, { headers });
+    await this.#endpoint.ask('POST', 'delete_session', {}, { headers });
+  }
+}
+
+/** @throws InvalidAnswer */
+function readTools(given: unknown): OrsTool[] {
+  if (!Array.isArray(given) || given.length === 0) throw new InvalidAnswer('tools must be a list of tools');
+  return given.map((tool, i) => {
+    if (!isObject(tool) || typeof tool.name !== 'string' || tool.name === '') {
+      throw new InvalidAnswer(`tools/${i} must be an object with a name`);
+    }
+    const { name, description, input_schema: schema } = tool;
+    return {
+      name,
+      description: typeof description === 'string' ? description : '',
+      input_schema: isObject(schema) ? schema : null,
+    };
+  });
+}
+
+function readSplits(given: unknown): string[] {
+  if (!Array.isArray(given) || given.length === 0) throw new InvalidAnswer('splits must be a list of splits');
+  return given.map((split, i) => {
+    const name = isObject(split) ? split.name : split;
+    if (typeof name !== 'string' || name === '') throw new InvalidAnswer(`splits/${i} must have a name`);
+    return name;
+  });
+}
+
+function readCount(given: unknown): number {
+  if (typeof given === 'number' && Number.isSafeInteger(given) && given >= 0) return given;
+  throw new InvalidAnswer('num_tasks must be a whole number, 0 or more');
+}
+
+/** The id of a session: the data of `task_id`, or `sid` of the result. */
+function readSession(text: string, endpoint: Endpoint): string {
+  const { taskId, result } = readEvents(text);
+  const told = result === '' ? undefined : endpoint.readJson(result, 'POST create_session');
+  const id = isObject(told) && typeof told.sid === 'string' ? told.sid : taskId;
+  if (id !== undefined && /^[\x21-\x7e]{1,256}$/.test(id)) return id;
+  throw new InvalidAnswer('create_session must give the id of a session');
+}
+
+/** @throws RefusedCall, InvalidAnswer */
+function readOutput(text: string, endpoint: Endpoint): OrsOutput {
+  const answer = endpoint.readJson(text, 'POST call');
+  if (!isObject(answer)) throw new InvalidAnswer('the result of a call must be an object');
+  if (answer.ok === false) {
+    throw new RefusedCall(typeof answer.error === 'string' ? answer.error : 'the call was refused');
+  }
+  const { output } = answer;
+  if (!isObject(output)) throw new InvalidAnswer('the result of a call must have output or error');
+  const { reward, finished = false, metadata } = output;
+  if (typeof finished !== 'boolean') throw new InvalidAnswer('finished must be a boolean');
+  const paid = reward ?? 0;
+  checkReward(paid);
+  return {
+    text: textOfBlocks(output.blocks),
+    reward: paid,
+    finished,
+    metadata: isObject(metadata) ? metadata : undefined,
+  };
+}
+
+/** Blocks as text, pictures as `data:` URLs. @throws InvalidAnswer */
+function textOfBlocks(given: unknown): string {
+  if (!Array.isArray(given)) throw new InvalidAnswer('blocks must be a list of texts and images');
+  return textOfParts(given.map(partOf));
+}
+
+function partOf(block: Json, i: number): ObservationPart {
+  if (!isObject(block)) throw new InvalidAnswer(`blocks/${i} must be an object`);
+  const { type, text, data, mimeType: mime } = block;
+  if (type === 'text' && typeof text === 'string') return { type, text };
+  if (type === 'image' && typeof data === 'string' && typeof mime === 'string') {
+    if (IMAGE_TYPE.test(mime) && BASE64.test(data)) return { type, mime, data };
+    throw new InvalidAnswer(`blocks/${i} must be an image in base64 with a mimeType such as image/png`);
+  }
+  throw new InvalidAnswer(`blocks/${i} must be a text or an image`);
+}

@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errors, Pool } from 'undici';
+import { WebSocket } from 'ws';
+import { trainerLog } from '../../shared/log.ts';
+import type {
+  HttpConnections,
+  HttpFailure,
+  HttpSettings,
+  Socket,
+  SocketEvents,
+  SocketOptions,
+} from './platform-contract.ts';
+
+/** What the client needs of its platform, for Node; `platform-browser.ts` is the same for browsers. */
+
+/** Connections to a server, kept open. */
+export function openHttp(origin: string, settings: HttpSettings): HttpConnections {
+  const pool = new Pool(origin, {
+    connections: settings.connections,
+    keepAliveTimeout: settings.keepAliveMs,
+    connect: { timeout: settings.connectTimeoutMs },
+    headersTimeout: settings.replyTimeoutMs,
+    bodyTimeout: settings.replyTimeoutMs,
+  });
+  return {
+    async request(request) {
+      const { statusCode, headers, body } = await pool.request(request);
+      const text = await body.text();
+      return {
+        status: statusCode,
+        header(name) {
+          const value = headers[name];
+          return Array.isArray(value) ? value[0] : value;
+        },
+        text,
+      };
+    },
+    close: () => pool.destroy(),
+  };
+}
+
+/** Why a request failed. */
+export function failureOf(error: unknown): HttpFailure {
+  if (error instanceof errors.ConnectTimeoutError) return 'connect_timeout';
+  const isLate = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
+  return isLate ? 'reply_timeout' : 'broken';
+}
+
+export function openSocket(url: string, { protocol, token }: SocketOptions, on: SocketEvents): Socket {
+  const headers: { [name: string]: string } = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const socket = new WebSocket(url, protocol, { headers, perMessageDeflate: false });
+  socket.on('error', on.error);
+  socket.on('unexpected-response', (_request, response) => on.refused(response.statusCode ?? 0));
+  socket.on('close', on.close);
+  socket.on('message', data => on.message(String(data)));
+  socket.on('open', on.open);
+  return {
+    send: text => socket.send(text),
+    terminate: () => socket.terminate(),
+  };
+}
+
+/** Rejects as soon as the signal is aborted. */
+export async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal });
+}
+
+/** Does something when what is waiting to be read has been read. */
+export function afterReading(work: () => void): void {
+  setImmediate(work);
+}
+
+/** Calls something again and again, without keeping the process alive for it. */
+export function repeat(work: () => void, ms: number): () => void {
+  const timer = setInterval(work, ms);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+export const randomName = (): string => randomUUID();
+
+/** A variable of the environment. */
+export const variable = (name: string): string | undefined => process.env[name];
+
+/** Notes a request in the log. */
+export function note(record: object, message: string): void {
+  trainerLog().debug(record, message);
+}

@@ -1,0 +1,142 @@
+import { countLossTokens, type LossCounts } from '../../algorithms/losses/aggregation.ts';
+import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
+import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
+import { lossStructure } from '../../algorithms/losses/inputs.ts';
+import { policyLoss } from '../../algorithms/losses/registry.ts';
+import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
+import type { TrainingSequence } from '../../data/sequences/training-sequence.ts';
+import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { machineMemory, refuseGradients } from '../memory.ts';
+import type { LocalPolicyOptions } from '../parts.ts';
+import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetrics } from '../policy.ts';
+import type { WorkerPool } from '../workers/worker-pool.ts';
+import type { LossScale } from './loss-scale.ts';
+import { checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
+
+/** Uses a gradient that was added up; `lossScale` is still in it. */
+export type UseGradient = (norm: number, lossScale: number) => Promise<UpdateMetrics>;
+
+/** Gradients of batches by a policy's workers. Each method checks at once and computes when what it returns is called. */
+export class LossGradients {
+  readonly #policy: Parameters<typeof checkSequence>[1];
+  readonly #options: LocalPolicyOptions;
+  readonly #pool: WorkerPool;
+  /** Null where products are float32. */
+  readonly #lossScale: LossScale | null;
+
+  constructor(
+    policy: Parameters<typeof checkSequence>[1],
+    options: LocalPolicyOptions,
+    pool: WorkerPool,
+    lossScale: LossScale | null,
+  ) {
+    this.#policy = policy;
+    this.#options = options;
+    this.#pool = pool;
+    this.#lossScale = lossScale;
+  }
+
+  /**
+   * The gradient of a batch. One that overflows in float16 is left unused, and the loss is scaled less from then on.
+   * @throws RangeError for settings or sequences that do not fit; later Error when the gradient is not finite
+   */
+  prepared(
+    { sequences }: UpdateBatch,
+    { loss, temperature }: GradientSettings,
+  ): (use: UseGradient) => Promise<UpdateMetrics> {
+    const counts = this.#checkedCounts(sequences, loss, temperature);
+    return async use => {
+      const { valueHead, critic = false } = this.#options;
+      const value = valueHead && haveReturns(sequences);
+      if (critic && !value) {
+        throw new RangeError('a critic learns returns, which the training sequences do not have');
+      }
+      const entropy = !critic && policyLoss(loss.policy).kind === 'ratio';
+      const structure = lossStructure(loss, { value, entropy, policy: !critic });
+      const lossScale = this.#lossScale?.scale ?? 1;
+      const task = { sequences, loss, structure, counts, temperature, lossScale };
+      const { norm: scaledNorm, metrics: parts } = await this.#pool.gradient(task);
+      const norm = scaledNorm / lossScale;
+      const metrics = { ...parts, ...batchMetrics(sequences, loss) };
+      if (this.#lossScale === null) {
+        if (!Number.isFinite(norm)) {
+          throw new Error(
+            `the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`,
+          );
+        }
+        return { ...(await use(norm, lossScale)), ...metrics, 'actor/grad_norm': norm };
+      }
+      const scaled = { ...metrics, 'actor/loss_scale': lossScale };
+      if (!Number.isFinite(norm)) {
+        this.#lossScale.overflowed();
+        return { ...finiteOnly(scaled), 'actor/step_skipped': 1 };
+      }
+      const used = await use(norm, lossScale);
+      this.#lossScale.succeeded();
+      return { ...used, ...scaled, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
+    };
+  }
+
+  /**
+   * The gradients of the loss's components over several batches.
+   * @param weights what is learned
+   * @throws RangeError for settings or sequences that do not fit, or where the gradients of all batches do not fit the
+   * machine's memory; later Error when a gradient is not finite
+   */
+  preparedDecomposition(
+    batches: readonly UpdateBatch[],
+    { loss, temperature }: GradientSettings,
+    weights: ParameterStore,
+  ): () => Promise<GradientDecomposition> {
+    const counts = batches.map(({ sequences }) => this.#checkedCounts(sequences, loss, temperature));
+    const components = LOSS_COMPONENTS.filter(component => isOn(component, loss));
+    refuseGradients(batches.length * components.length, weights.size, machineMemory());
+    const structure = lossStructure(loss, { value: false, entropy: components.includes('entropy') });
+    return async () => {
+      for (let lossScale = this.#lossScale?.scale ?? 1; ; lossScale /= 2) {
+        const tasks = batches.map(({ sequences }, i) => {
+          return { sequences, loss, structure, counts: counts[i], temperature, lossScale };
+        });
+        const found = await this.#pool.decompose(tasks, components, () => weights.emptyLike().share());
+        const products = found.products.map(product => product / lossScale ** 2);
+        if (products.every(Number.isFinite)) {
+          const gradients = found.losses.flatMap((losses, batch) =>
+            components.map(component => ({ batch, component, loss: losses[component] })),
+          );
+          return { gradients, products };
+        }
+        if (this.#lossScale === null || lossScale < 1) {
+          throw new Error('a gradient of a component of the loss is not finite');
+        }
+      }
+    };
+  }
+
+  /** Tokens and sequences of a batch that fits. @throws RangeError otherwise */
+  #checkedCounts(
+    sequences: readonly TrainingSequence[],
+    loss: LossSettings,
+    temperature: number,
+  ): LossCounts {
+    checkLossSettings(loss);
+    checkTemperature(temperature);
+    sequences.forEach((sequence, index) => {
+      checkSequence(sequence, this.#policy, `training sequence ${index}`);
+    });
+    const counts = countLossTokens(sequences);
+    if (counts.tokens === 0) {
+      throw new RangeError('nothing to train on: no sequence has a token in its loss mask');
+    }
+    return counts;
+  }
+}
+
+function isOn(component: LossComponent, { entropyCoefficient, kl }: LossSettings): boolean {
+  if (component === 'entropy') return entropyCoefficient > 0;
+  return component === 'task' || kl.coefficient > 0;
+}
+
+function finiteOnly(metrics: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([, value]) => Number.isFinite(value)));
+}
