@@ -91,5 +91,5 @@ function aliasOf(name: string, schema: Schema, classes: string[]): string {
   const parts = unionOf(schema);
   if (!parts) return `${name} = ${pythonType(schema, name, nameObject)}\n`;
   const types = parts.map((part, i) => pythonType(part, `${name}${i + 1}`, nameObject));
-  return `${name} = Union[\n${[...new Set(types)].map(type => `    ${JSON.stringify(type)},\n`).join('')}]\n`;
+  return `${name} = Union[\n${[...new Set(types)].map(type => `    ${type === 'None' ? type : JSON.stringify(type)},\n`).join('')}]\n`;
 }

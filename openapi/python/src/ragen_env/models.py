@@ -1218,7 +1218,7 @@ Result = Union[
     "Replay",
     "ReferencePlan",
     "ValidActions",
-    "None",
+    None,
     "EnvironmentList",
     "Environment",
     "Registration",
