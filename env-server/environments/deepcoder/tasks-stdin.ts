@@ -231,7 +231,7 @@ export const STDIN_TASKS: readonly Task[] = [
   ),
   stdin(
     'pascal',
-    'The line has a number n. Print the first n rows of Pascal’s triangle.',
+    'The line has a number n. Print the first n rows of the triangle of Pascal.',
     'row = [1]\nfor _ in range(int(input())):\n    print(*row)\n    row = [1] + [a + b for a, b in zip(row, row[1:])] + [1]',
     ([line]) => {
       const choose = (n: number, k: number): number => (k === 0 ? 1 : (choose(n, k - 1) * (n - k + 1)) / k);
