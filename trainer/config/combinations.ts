@@ -154,6 +154,9 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   const { rollout, policy, training } = settings;
   const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
+  if (rollout.reward && (rollout.reward.file === null) === (rollout.reward.url === null)) {
+    add('rollout.reward', 'needs either `file` or `url`, which say who gives the rewards');
+  }
   if (training.steps > 0 && rollout.temperature === 0) {
     add(
       'rollout.temperature',

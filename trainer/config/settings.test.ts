@@ -106,6 +106,7 @@ t.test(
       /adaptive_curriculum: .*n_groups: use one/,
     );
     t.match(first('rollout.level_replay={}', 'rollout.asynchronous={}'), /level_replay: .*asynchronous/);
+    t.match(first('rollout.reward={}'), /rollout\.reward: needs either `file` or `url`/);
     t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
     t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
     t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);

@@ -1,7 +1,7 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DecoderConfig } from '../../models/config.ts';
-import { configToJson } from '../../models/config-json.ts';
+import { configToText } from '../../models/config-json.ts';
 import {
   SafetensorsError,
   SafetensorsReader,
@@ -82,7 +82,7 @@ export async function saveModel(folder: string, { config, base, weights, files }
   else {
     const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
     await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);
-    await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
+    await writeWhole(join(folder, CONFIG_FILE), configToText(config));
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
 }
