@@ -227,6 +227,12 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
       `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
     );
   }
+  if (policy.lora?.quantization && policy.runtime === 'webgpu') {
+    add(
+      'policy.lora.quantization',
+      `is ${policy.lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
+    );
+  }
   if (policy.init === 'scratch' && rollout.prompt !== 'compact') {
     add(
       'rollout.prompt',

@@ -124,6 +124,10 @@ t.test(
       first('policy.init=here', 'policy.lora.dropout=0.1'),
       /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
     );
+    t.match(
+      first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),
+      /policy\.lora\.quantization: is nf4, which only the processor computes with/,
+    );
     t.match(first('policy.init=here', 'policy.lora.target_modules=[lm_head]'), /policy\.lora.*q_proj/s);
   },
 );

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
+import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import type { LoraConfig } from './lora.ts';
 
 /** How rotary frequencies are stretched beyond the context the model was trained with. */
@@ -124,6 +125,8 @@ export interface DecoderConfig extends DecoderFeatures {
   readonly context?: number;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
+  /** How the linear weights next to adapters are stored; float32 when absent. Not part of `config.json`. */
+  readonly quantization?: Quantization;
 }
 
 /** A decoder that has nothing of what only some families have. */
