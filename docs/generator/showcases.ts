@@ -37,5 +37,6 @@ export async function showcases(
       },
     ]);
   }
-  return `${JSON.stringify(Object.fromEntries(entries), null, 1)}\n`;
+  const lines = entries.map(([id, showcase]) => `${JSON.stringify(id)}: ${JSON.stringify(showcase)}`);
+  return `{\n${lines.join(',\n')}\n}\n`;
 }
