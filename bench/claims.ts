@@ -21,7 +21,7 @@ const { values: flags, positionals } = parseArgs({
   options: {
     claim: { type: 'string', multiple: true },
     seeds: { type: 'string', default: '0,1,2' },
-    /** Share of iterations and time of each run: a rehearsal. */
+    /** Share of iterations, time and demonstrations of each run: a rehearsal. */
     scale: { type: 'string', default: '1' },
     runs: { type: 'string', default: 'runs' },
     /** Where pages, data and pictures go. */
@@ -46,13 +46,19 @@ const claims = (flags.claim ?? CLAIMS.map(({ number }) => String(number))).map(t
   );
 });
 
+/** Demonstrations of a rehearsal's warm start, of the recipe's 3,000. */
+const DEMONSTRATIONS = 3000;
+
 /** Overrides of a run, with its seed and folder, and shorter where rehearsed. */
-function overridesOf({ overrides }: ClaimRun, seed: number, folder: string): string[] {
-  return [...overrides, ...positionals, `seed=${seed}`].map(text => {
-    const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
-    const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
-    return length ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}` : filled;
-  });
+function overridesOf({ overrides, warmStart }: ClaimRun, seed: number, folder: string): string[] {
+  const short = [`warm_start.episodes=${Math.max(32, Math.round(scale * DEMONSTRATIONS))}`];
+  return [...overrides, ...(warmStart && scale < 1 ? short : []), ...positionals, `seed=${seed}`].map(
+    text => {
+      const filled = text.replaceAll('{seed}', String(seed)).replaceAll('{folder}', folder);
+      const length = /^(training\.(?:steps|max_seconds))=(\d+)$/.exec(filled);
+      return length ? `${length[1]}=${Math.max(2, Math.round(scale * Number(length[2])))}` : filled;
+    },
+  );
 }
 
 /** Command and arguments of a run: from its beginning, or from where it is. */
@@ -72,11 +78,12 @@ function isDone(run: ClaimRun, seed: number, folder: string): boolean {
   return readOutcome(path, run.variant, seed) !== undefined;
 }
 
+/** Runs the trainer to its end; without us it stops with a checkpoint. */
 function trainer(args: readonly string[]): Promise<number | null> {
   return new Promise((done, reject) => {
     const child = spawn(process.execPath, [join(ROOT, 'trainer/main.ts'), ...args], {
       cwd: ROOT,
-      stdio: 'inherit',
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     child.once('error', reject);
     child.once('exit', done);
@@ -93,7 +100,7 @@ function write(claim: Claim, folder: string): void {
     }),
   );
   if (outcomes.length === 0) return;
-  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}`;
+  const command = `npm run bench:claims -- --claim ${claim.number} --seeds ${seeds.join(',')}${scale === 1 ? '' : ` --scale ${scale}`}${positionals.map(text => ` ${text}`).join('')}`;
   const files = new Map([
     [
       `docs/results/data/claim-${claim.name}.json`,
@@ -129,6 +136,8 @@ try {
         if (status !== 0) {
           failed++;
           console.error(`claim ${claim.number}, ${name}: ended with status ${status}`);
+          // The others of the seed begin with it.
+          if (run.warmStart) break;
         }
         write(claim, folder);
       }

@@ -844,7 +844,7 @@ export interface components {
             max_episode_steps: number;
         };
         /** @description What a client sends on the WebSocket. */
-        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"];
+        Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"] | components["schemas"]["WatchFrame"] | components["schemas"]["UnwatchFrame"];
         GetDefinitionFrame: {
             /** @description The caller’s name for the frame. */
             id: string | number;
@@ -955,6 +955,10 @@ export interface components {
             limit?: number;
             /** @description `next_cursor` of the page before. */
             cursor?: string;
+        };
+        NotWatching: {
+            /** @constant */
+            watching: false;
         };
         /** @description Text; an object where the format is `structured`; a list of texts and pictures where it is `parts`. */
         Observation: string | components["schemas"]["ObservationPart"][] | {
@@ -1374,7 +1378,7 @@ export interface components {
             id: string | number;
             /** @constant */
             ok: true;
-            result: components["schemas"]["Result"] | components["schemas"]["BatchResult"] | components["schemas"]["Pong"];
+            result: components["schemas"]["Result"] | components["schemas"]["BatchResult"] | components["schemas"]["Pong"] | components["schemas"]["Watching"] | components["schemas"]["NotWatching"];
         } | {
             /** @description The caller’s name for the frame. */
             id: string | number | null;
@@ -1515,6 +1519,36 @@ export interface components {
              * @description When the session expires unless it is used.
              */
             expires_at: string;
+        };
+        SessionCard: {
+            session_id: string;
+            env_id: string;
+            /** @description Shared by the members of a group. */
+            group_id: string | null;
+            /** @description Name of the token that opened it. */
+            client: string;
+            episode_id: string;
+            /** @description Effective seed; null where the environment draws nothing. */
+            seed: number | null;
+            step: number;
+            max_episode_steps: number;
+            /** @description Sum of the rewards of this episode so far. */
+            return: number;
+            terminated: boolean;
+            truncated: boolean;
+            /** @description An exception in the environment ended the episode. */
+            failed: boolean;
+            success: boolean;
+            /** @description The last one; a long one is cut. */
+            action?: unknown;
+            /** @description The observation as text; a long one is cut. */
+            text: string;
+            /** @description The state as plain JSON, unless it is large. */
+            structured?: unknown;
+            /** Format: date-time */
+            created_at: string;
+            /** @description How the session ended; null while it is open. */
+            ended: ("session_expired" | "session_closed" | "session_lost") | null;
         };
         SessionDetail: {
             session_id: string;
@@ -1782,6 +1816,14 @@ export interface components {
             truncated?: boolean;
             info: components["schemas"]["Info"];
         };
+        UnwatchFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "unwatch";
+        };
         ValidActions: {
             /** @description As a player writes them; empty after the end of the episode, null where the environment cannot list them. */
             valid_actions: string[] | null;
@@ -1801,6 +1843,26 @@ export interface components {
             op: "valid_actions";
             /** @description The session. */
             session_id: string;
+        };
+        WatchFrame: {
+            /** @description The caller’s name for the frame. */
+            id: string | number;
+            /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
+            traceparent?: string;
+            /** @constant */
+            op: "watch";
+            /** @description Environment id, `[namespace/]Name-vN`. */
+            env_id?: string;
+            group_id?: string;
+            client?: string;
+            /** @default 60 */
+            limit?: number;
+        };
+        /** @description Sessions as they stand. The first answer has all that are to be seen, later ones what changed. */
+        Watching: {
+            sessions: components["schemas"]["SessionCard"][];
+            /** @description Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before. */
+            order?: string[];
         };
         /** @description A service of yours that answers `POST {url}/reset|step|close`. */
         WebhookDefinition: {

@@ -77,17 +77,20 @@ function pairTable({ pairs }: Claim, outcomes: readonly ClaimOutcome[]): string[
       ['equal iterations', byStep],
       ['equal time', bySeconds],
     ] as const;
-    return compared.map(([name, unit]) => {
-      const values = both.map(({ a, b }) => {
+    const rows = compared.map(([name, unit]) => {
+      const values = both.flatMap(({ a, b }) => {
         const end = Math.min(unit(a.points.at(-1)!), unit(b.points.at(-1)!));
-        return [successAt(a.points, end, unit) ?? 0, successAt(b.points, end, unit) ?? 0] as const;
+        const [first, second] = [successAt(a.points, end, unit), successAt(b.points, end, unit)];
+        return first === undefined || second === undefined ? [] : [[first, second] as const];
       });
+      if (values.length === 0) return '';
       const { difference, low, high, p } = pairedBootstrap(
         values.map(([a]) => a),
         values.map(([, b]) => b),
       );
       return `| ${with_} − ${without} | ${name} | ${percent(difference)} | ${percent(low)} to ${percent(high)} | ${p.toFixed(3)} |`;
     });
+    return rows.filter(row => row !== '');
   });
   if (rows.length === 0) return [];
   return [
@@ -144,9 +147,12 @@ function meanCurves(outcomes: readonly ClaimOutcome[], unit: (point: ClaimPoint)
   return [...new Set(outcomes.map(({ variant }) => variant))].flatMap(name => {
     const own = outcomes.filter(({ variant, points }) => variant === name && points.length > 0);
     if (own.length === 0) return [];
-    const points = own[0].points.flatMap((point): [number, number][] => {
-      const values = own.map(one => successAt(one.points, unit(point), unit));
-      return values.every(value => value !== undefined) ? [[unit(point), 100 * mean(values)]] : [];
+    const begin = Math.max(...own.map(({ points }) => unit(points[0])));
+    const end = Math.min(...own.map(({ points }) => unit(points.at(-1)!)));
+    const inside = own[0].points.map(unit).filter(at => at > begin && at < end);
+    const points = (end > begin ? [begin, ...inside, end] : [begin]).flatMap((at): [number, number][] => {
+      const values = own.map(one => successAt(one.points, at, unit));
+      return values.every(value => value !== undefined) ? [[at, 100 * mean(values)]] : [];
     });
     return points.length > 0 ? [{ name, points }] : [];
   });

@@ -2,9 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { type FuzzReport, fuzz } from './fuzzer.ts';
+import { fuzzOrs } from './ors.ts';
 
 /** `npm run fuzz:api`: against a server that it starts, or a running one. */
 
@@ -19,9 +20,17 @@ const options = new Command('fuzz:api')
   .option('--requests <n>', 'requests, frames of one socket counted once', Number, 10_000)
   .option('--seed <n>', 'the same seed makes the same requests; drawn when absent', Number)
   .option('--origin <url>', 'a server that runs already; one is started when absent')
+  .addOption(
+    new Option(
+      '--transport <name>',
+      'the routes of the OpenAPI document, or those of a transport for clients of others',
+    )
+      .choices(['api', 'ors'])
+      .default('api'),
+  )
   .option('--token <token...>', 'of that server; the first should have every scope')
   .parse()
-  .opts<{ requests: number; seed?: number; origin?: string; token?: string[] }>();
+  .opts<{ requests: number; seed?: number; origin?: string; token?: string[]; transport: 'api' | 'ors' }>();
 
 async function startServer(): Promise<{ origin: string; child: ChildProcess }> {
   const tokens = JSON.stringify([
@@ -59,13 +68,19 @@ let died: string | undefined;
 server?.child.on('exit', (code, signal) => {
   died = `the server ended with ${code ?? signal}`;
 });
-const report = await fuzz({
-  origin: options.origin ?? server!.origin,
-  tokens: options.origin === undefined ? TOKENS : (options.token ?? ['']),
-  requests: options.requests,
-  seed,
-  progress: sent => process.stderr.write(`\r${sent} of ${options.requests} requests`),
-});
+const origin = options.origin ?? server!.origin;
+const tokens = options.origin === undefined ? TOKENS : (options.token ?? ['']);
+const { requests } = options;
+const report =
+  options.transport === 'ors'
+    ? await fuzzOrs({ origin, token: tokens[0], requests, seed })
+    : await fuzz({
+        origin,
+        tokens,
+        requests,
+        seed,
+        progress: sent => process.stderr.write(`\r${sent} of ${requests} requests`),
+      });
 process.stderr.write('\n');
 print(report);
 if (died !== undefined) console.log(died);

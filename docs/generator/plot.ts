@@ -33,14 +33,15 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
   const ends = spreadOut(curves.map(({ points }) => sy(points.at(-1)![1])));
   curves.forEach(({ name, points }, i) => {
     const color = `var(--c${i % SERIES_COLORS})`;
+    const dashes = i < SERIES_COLORS ? '' : ' stroke-dasharray="6 4"';
     const line = points.map(([x, y]) => `${rounded(sx(x))},${rounded(sy(y))}`).join(' ');
     const [endX, endY] = points.at(-1)!;
     parts.push(
-      `<polyline points="${line}" fill="none" stroke="${color}" stroke-width="2" stroke-linejoin="round"/>`,
+      `<polyline points="${line}" fill="none" stroke="${color}" stroke-width="2" stroke-linejoin="round"${dashes}/>`,
     );
     parts.push(`<circle cx="${rounded(sx(endX))}" cy="${rounded(sy(endY))}" r="3" fill="${color}"/>`);
     parts.push(
-      `<line x1="${WIDTH - RIGHT + 10}" x2="${WIDTH - RIGHT + 24}" y1="${rounded(ends[i])}" y2="${rounded(ends[i])}" stroke="${color}" stroke-width="3"/>`,
+      `<line x1="${WIDTH - RIGHT + 10}" x2="${WIDTH - RIGHT + 24}" y1="${rounded(ends[i])}" y2="${rounded(ends[i])}" stroke="${color}" stroke-width="3"${dashes}/>`,
     );
     parts.push(label(WIDTH - RIGHT + 30, ends[i] + 4, name, { kind: 'small' }));
   });

@@ -17,6 +17,7 @@ export interface SampleRun {
   readonly more?: (step: number) => { readonly [name: string]: unknown };
 }
 
+const LEVELS = { preset: 'deterministic', p_frozen: 1 };
 const VALIDATE_EVERY = 5;
 const RECORD_EVERY = 10;
 const GRID = ['PFFF', 'FHFH', 'FFFH', 'HFFG'];
@@ -82,7 +83,7 @@ export function writeSampleRun(root: string, id: string, run: SampleRun = {}): s
       seed,
       model: 'scratch',
       parameters: 120_000,
-      tags: [{ tag: 'Lake', env_id: 'FrozenLake-v0', config: {}, random: 0.25, optimum: 0.94 }],
+      tags: [{ tag: 'Lake', env_id: 'FrozenLake-v0', config: LEVELS, random: 0.25, optimum: 0.94 }],
     },
     validations,
     ...status,

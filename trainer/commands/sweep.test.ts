@@ -9,7 +9,7 @@ import { stringify } from 'yaml';
 import { proxy } from '../client/proxy.test-data.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { tinySettings } from '../training/runs.test-data.ts';
-import type { SweepOutcome } from './sweep-report.ts';
+import type { SweepOutcome } from './sweep/sweep-report.ts';
 
 const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 /** The whole file takes seconds of processor time; a busy machine may need longer. */

@@ -5,13 +5,15 @@ import { parseOverride } from '../../shared/config.ts';
 import { loadRunSettings, RESUMABLE } from '../config/load.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
+import { latestCheckpoint, type ValidationRecord } from '../training/checkpoint.ts';
 import type { RunSummary } from '../training/report.ts';
 import { openRunFolder, runFolderAt } from '../training/run-folder.ts';
 import type { ChildProgram } from './child-process.ts';
 import { withoutRevisions } from './hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopSignal } from './stop-signal.ts';
-import { readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
-import { type SweepOutcome, sweepReport } from './sweep-report.ts';
+import { halvingRounds, survivors } from './sweep/halving.ts';
+import { readSweep, type SweepPlan, type SweepRun } from './sweep/sweep-plan.ts';
+import { type SweepOutcome, sweepReport } from './sweep/sweep-report.ts';
 import { startTrainer } from './trainer-process.ts';
 
 export interface SweepOptions {
@@ -21,7 +23,7 @@ export interface SweepOptions {
 }
 
 /**
- * The command `sweep`: runs of a list, one after another, each in a separate process. Runs that are done are skipped and
+ * The command `sweep`: runs of a list, each in a separate process, one after another or several at once. Runs that are done are skipped and
  * unfinished ones go on, so a sweep that was stopped or killed is continued by the same command.
  * @returns the exit status: 0 when all runs are done
  * @throws ConfigError for a file or settings that are wrong, before anything runs
@@ -42,34 +44,89 @@ export async function sweep(
   }
   mkdirSync(folder, { recursive: true });
   const stop = stopping();
-  for (const [i, run] of plan.runs.entries()) {
-    writeResults(folder, plan, outcomes);
-    if (outcomes[i].status === 'done') continue;
-    console.log(`run ${i + 1} of ${plan.runs.length}: ${run.name}`);
-    const status = await stop.during(startTrainer(trainerArguments(folder, plan, run, options)));
-    outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
+  const state: SweepState = { folder, plan, settings, outcomes, options, stop };
+  for (const step of plan.halving ? halvingRounds(plan.halving, settings[0].training.steps) : []) {
+    await runAll(state, step);
     if (stop.asked) break;
+    dropLosers(state, step);
   }
+  if (!stop.asked) await runAll(state, null);
   writeResults(folder, plan, outcomes);
   console.log(`\n${sweepReport(plan, outcomes)}\nresults: ${join(folder, 'sweep.md')}`);
   if (stop.asked) {
     console.log('stopped; the same command goes on');
     return INTERRUPTED_STATUS;
   }
-  return outcomes.every(({ status }) => status === 'done') ? 0 : 1;
+  return outcomes.every(({ status }) => status === 'done' || status === 'dropped') ? 0 : 1;
+}
+
+interface SweepState {
+  readonly folder: string;
+  readonly plan: SweepPlan;
+  readonly settings: readonly RunSettings[];
+  readonly outcomes: SweepOutcome[];
+  readonly options: SweepOptions;
+  readonly stop: ReturnType<typeof stopping>;
+}
+
+/** Brings all runs that are not dropped to an iteration, or to their end, `parallel` at once. */
+async function runAll(state: SweepState, until: number | null): Promise<void> {
+  const { folder, plan, settings, outcomes, stop } = state;
+  const left = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
+  const work = async () => {
+    for (let i = left.shift(); i !== undefined && !stop.asked; i = left.shift()) {
+      writeResults(folder, plan, outcomes);
+      if (outcomes[i].status === 'done' || (until !== null && reached(folder, plan.runs[i], until))) continue;
+      const run = plan.runs[i];
+      console.log(
+        `run ${i + 1} of ${plan.runs.length}: ${run.name}${until === null ? '' : ` to step ${until}`}`,
+      );
+      const status = await stop.during(startTrainer(trainerArguments(state, run, until)));
+      outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
+    }
+  };
+  await Promise.all(Array.from({ length: plan.parallel }, work));
+}
+
+/** Marks the runs of variants that do not go on after a round. */
+function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: number): void {
+  const running = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
+  const { metric, mode } = settings[0].training.monitor;
+  const results = running.map(i => ({
+    variant: plan.runs[i].variant,
+    value: valueAt(folder, plan.runs[i], step, metric),
+  }));
+  const kept = survivors(results, plan.halving!.factor, mode);
+  for (const i of running) {
+    if (!kept.includes(plan.runs[i].variant)) outcomes[i] = { ...outcomes[i], status: 'dropped' };
+  }
+  console.log(`after step ${step} go on: ${kept.join(', ')}`);
+}
+
+/** Whether a run has got to an iteration and been validated there. */
+function reached(folder: string, run: SweepRun, step: number): boolean {
+  return validationsOf(folder, run).some(record => record.step >= step);
+}
+
+function valueAt(folder: string, run: SweepRun, step: number, metric: string): number | undefined {
+  return validationsOf(folder, run).find(record => record.step === step)?.metrics[metric];
+}
+
+function validationsOf(folder: string, { name }: SweepRun): readonly ValidationRecord[] {
+  return latestCheckpoint(runFolderAt(join(folder, name)))?.state.validations ?? [];
 }
 
 function trainerArguments(
-  folder: string,
-  { config }: SweepPlan,
+  { folder, plan, options }: SweepState,
   { name, overrides }: SweepRun,
-  { quiet }: SweepOptions,
+  until: number | null,
 ): string[] {
   const path = join(folder, name);
+  const length = plan.halving ? [`training.stop_after=${until}`] : [];
   const what = existsSync(runFolderAt(path).config)
-    ? ['--resume', path, ...overrides.filter(canChange)]
-    : [config, ...overrides, `run.folder=${folder}`, `run.name=${name}`];
-  return quiet ? [...what, '--quiet'] : what;
+    ? ['--resume', path, ...overrides.filter(canChange), ...length]
+    : [plan.config, ...overrides, ...length, `run.folder=${folder}`, `run.name=${name}`];
+  return options.quiet ? [...what, '--quiet'] : what;
 }
 
 /**
@@ -90,8 +147,8 @@ function outcomeOf(folder: string, run: SweepRun, wanted: RunSettings, failed = 
   }
   if (!existsSync(files.summary)) return waiting;
   const summary = JSON.parse(readFileSync(files.summary, 'utf8')) as RunSummary;
-  const over =
-    summary.ended !== 'stopped' && (summary.ended !== 'finished' || summary.step >= wanted.training.steps);
+  const paused = summary.ended === 'stopped' || summary.ended === 'stop_after';
+  const over = !paused && (summary.ended !== 'finished' || summary.step >= wanted.training.steps);
   return { ...run, status: over ? 'done' : waiting.status, summary };
 }
 
@@ -104,20 +161,26 @@ function canChange(override: string): boolean {
   return RESUMABLE.includes(parseOverride(override).path[0]);
 }
 
-/** Passes requests to stop on to the run that is going on: the first asks it for a checkpoint, the second ends it. */
+/** Passes requests to stop on to the runs that are going on: the first asks them for a checkpoint, the second ends them. */
 function stopping() {
-  let child: ChildProgram | undefined;
-  const signal = stopSignal(() => child?.stop());
-  process.on('exit', () => child?.kill());
+  const children = new Set<ChildProgram>();
+  const signal = stopSignal(() => {
+    for (const child of children) child.stop();
+  });
+  process.on('exit', () => {
+    for (const child of children) child.kill();
+  });
   return {
     get asked(): boolean {
       return signal.aborted;
     },
     async during(running: ChildProgram): Promise<number> {
-      child = running;
-      const status = await running.ended;
-      child = undefined;
-      return status;
+      children.add(running);
+      try {
+        return await running.ended;
+      } finally {
+        children.delete(running);
+      }
     },
   };
 }

@@ -185,6 +185,12 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
         (rollout.max_model_len === null ? 'policy.context' : 'rollout.max_model_len'),
     );
   }
+  if (rollout.show_turns_left && rollout.prompt !== 'compact') {
+    add(
+      'rollout.show_turns_left',
+      `is for the \`compact\` prompt; \`${rollout.prompt}\` names the turn anyway`,
+    );
+  }
   if (rollout.constrained && rollout.prompt !== 'compact') {
     add(
       'rollout.constrained',
@@ -293,10 +299,30 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
 }
 
 function groupClashes({ rollout, train_tags }: RunSettings): SettingConflict[] {
-  const { env_groups, n_groups, curriculum } = rollout;
+  const { env_groups, n_groups, curriculum, adaptive_curriculum, level_replay } = rollout;
   const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
   const named = Object.keys(n_groups);
+  for (const [key, on] of [
+    ['rollout.adaptive_curriculum', adaptive_curriculum !== null],
+    ['rollout.level_replay', level_replay !== null],
+  ] as const) {
+    if (on && rollout.asynchronous) {
+      add(
+        key,
+        'goes by what the last iteration showed, which asynchronous collection does not wait for: use one of them',
+      );
+    }
+  }
+  if (adaptive_curriculum) {
+    if (curriculum || named.length > 0) {
+      add(
+        'rollout.adaptive_curriculum',
+        `gives the groups of the tags, and so does rollout.${curriculum ? 'curriculum' : 'n_groups'}: use one`,
+      );
+    }
+    return found;
+  }
   if (curriculum) {
     for (const fault of curriculumFaults(curriculum, train_tags)) add('rollout.curriculum', fault);
     if (named.length > 0)

@@ -101,6 +101,11 @@ t.test(
       /gives FrozenLake of train_tags no/,
     );
     t.match(first('algorithm.advantage=grpo'), /algorithm\.advantage: grpo compares/);
+    t.match(
+      first('rollout.adaptive_curriculum={}', 'rollout.n_groups.FrozenLake=256'),
+      /adaptive_curriculum: .*n_groups: use one/,
+    );
+    t.match(first('rollout.level_replay={}', 'rollout.asynchronous={}'), /level_replay: .*asynchronous/);
     t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
     t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
     t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);

@@ -209,3 +209,19 @@ t.test('distillation rewards each token with log π_teacher − log π, and with
   );
   t.same(rounded(sequence.advantages), [0, 0.75, -2.5, 0, 0]);
 });
+
+t.test(
+  'the value of where an episode was cut counts at its last token, unless returns are whole',
+  async t => {
+    const episode = twoTurns({ truncation: 'environment' });
+    const bootstrap = new Map([[episode, 2]]);
+    const [plain] = sequencesOf([episode], settings);
+    const [cut] = sequencesOf([episode], settings, { bootstrap });
+    t.same(
+      rounded(cut.returns!).map((value, i) => value - rounded(plain.returns!)[i]),
+      [2, 2, 2, 2, 2],
+    );
+    const whole = trainingSequences([{ episode, normalized: 1 }], settings, { bootstrap });
+    t.same(whole, trainingSequences([{ episode, normalized: 1 }], settings));
+  },
+);

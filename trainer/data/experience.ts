@@ -23,6 +23,8 @@ interface Piece {
   readonly rewards: Float64Array;
   readonly turnEnds: readonly number[];
   readonly states: readonly string[];
+  /** Its last token carries the return of the whole episode, normalized or because there are other samples. */
+  readonly wholeReturn: boolean;
 }
 
 export interface ExperienceSettings {
@@ -94,7 +96,7 @@ export function trainingSequences(
 }
 
 function advantageSequence(
-  { episode, sample, rewards, turnEnds, states }: Piece,
+  { episode, sample, rewards, turnEnds, states, wholeReturn }: Piece,
   { klInReward }: ExperienceSettings,
   later: LaterScores,
 ): AdvantageSequence {
@@ -111,6 +113,7 @@ function advantageSequence(
           )
         : rewards,
     values: valuesOf(sample, later),
+    ...(wholeReturn ? {} : { bootstrapValue: later.bootstrap?.get(episode) }),
     turnEnds,
     states,
     groupId: episode.groupId,
@@ -147,7 +150,8 @@ function piecesOf(
 ): Piece[] {
   const whole = normalized ?? scale * episodeReturn(episode);
   const samples = samplesOf(episode);
-  const atTurns = rewardAtTurns && normalized === undefined && samples.length === 1;
+  const wholeReturn = normalized !== undefined || samples.length > 1;
+  const atTurns = rewardAtTurns && !wholeReturn;
   return samples.flatMap((sample, index) => {
     if (countOnes(sample.lossMask) === 0) return [];
     const turns = episode.turns.filter(
@@ -164,7 +168,7 @@ function piecesOf(
         rewards[last] += scale * (turn.reward + turn.penalty);
       }
     }
-    return [{ episode, sample, rewards, turnEnds, states: turns.map(turn => turn.state) }];
+    return [{ episode, sample, rewards, turnEnds, states: turns.map(turn => turn.state), wholeReturn }];
   });
 }
 

@@ -1,3 +1,4 @@
+import { advantageEstimator } from '../algorithms/advantages/registry.ts';
 import { estimatesLater, needsProximal } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
@@ -60,6 +61,8 @@ export interface LaterScores {
   readonly proximal?: SampleLogProbs;
   /** What a separate critic expects, or the value head where engines elsewhere sampled. */
   readonly values?: SampleValues;
+  /** Values of the states in which episodes were cut short, where these count. */
+  readonly bootstrap?: ReadonlyMap<Episode, number>;
 }
 
 /**
@@ -81,7 +84,38 @@ export async function laterScores(
     ...(reference ? { reference: await score(reference) } : {}),
     ...(needsProximal(settings) ? { proximal: scores ? logProbsOf(scores) : await score(policy) } : {}),
     ...(estimatesLater(settings) ? { values: await estimateEpisodes(policy, episodes) } : {}),
+    ...(await bootstrapValues(policy, episodes, settings)),
   };
+}
+
+/** Whether the advantage of an episode that was cut short goes on with a value. */
+export function isBootstrapped({ truncation, following }: Episode, { algorithm }: RunSettings): boolean {
+  if (!advantageEstimator(algorithm.advantage).needs.includes('values')) return false;
+  if (truncation === undefined || following === undefined || algorithm.bootstrap === 'none') return false;
+  return truncation === 'environment' || algorithm.bootstrap === 'caps';
+}
+
+/** Estimates the states in which episodes were cut short; nothing where no advantage asks for them. */
+async function bootstrapValues(
+  policy: Pick<Policy, 'estimate'>,
+  episodes: readonly Episode[],
+  settings: RunSettings,
+): Promise<Pick<LaterScores, 'bootstrap'>> {
+  const cut = episodes.filter(episode => isBootstrapped(episode, settings));
+  if (cut.length === 0 || policy.estimate === undefined) return {};
+  const values = await policy.estimate(
+    cut.map(({ tokenIds, following }) => {
+      const length = tokenIds.length + following!.length + 1;
+      // The state before a further token, whichever that is.
+      const ids = new Int32Array(length);
+      ids.set(tokenIds);
+      ids.set(following!, tokenIds.length);
+      const lossMask = new Uint8Array(length);
+      lossMask[length - 1] = 1;
+      return { tokenIds: ids, lossMask };
+    }),
+  );
+  return { bootstrap: new Map(cut.map((episode, i) => [episode, values[i].at(-1)!])) };
 }
 
 async function estimateEpisodes(

@@ -46,6 +46,17 @@ t.test('the border of walls is merged and nothing is lost', async t => {
   t.equal(wording.turn(view(open)), `<10 left><grid>${open}`, 'a border with a gap is drawn whole');
 });
 
+t.test('turns that are left are said where the run asks for it', async t => {
+  const task = { ...LAKE, turnsLeft: true };
+  const own = buildWordTokenizer(compactVocabulary([task]));
+  const prompt = compactPrompt(task, own);
+  const text = prompt.wording.turn(view(POND, { turn: 2, actionsLeft: 7 }));
+  t.match(text, /^<7 left><4 turns><grid>/);
+  const plain = compactPrompt(LAKE, tokenizer).tokens!.turn(view(POND, { turn: 2, actionsLeft: 7 }));
+  t.equal(prompt.tokens!.turn(view(POND, { turn: 2, actionsLeft: 7 })).length, plain.length + 1);
+  t.throws(() => compactPrompt(task, tokenizer).tokens!.turn(view(POND)), /cannot write .*<5 turns>/);
+});
+
 t.test('appended turn by turn the tokens are those of the whole text', async t => {
   for (const [task, states] of [
     [SOKOBAN, [ROOM, '######\n##__##\n#_X__#\n#__O_#\n######\n######']],

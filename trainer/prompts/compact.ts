@@ -26,6 +26,8 @@ const RESPONSE_WORDS = ['<think>', ...AFTER_THOUGHT, END, ACTION_SEPARATOR];
 
 /** How many actions are left, as one token. */
 const left = (count: number): string => `<${count} left>`;
+/** How many turns are left, this one included, as one token. */
+const turnsLeft = (count: number): string => `<${count} turns>`;
 
 /**
  * The prompt for small policies from scratch: a few tokens a turn and no sentences, e.g. for Sokoban
@@ -54,7 +56,7 @@ export function compactPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
  */
 export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
   const words = new Set<string>([...RESPONSE_WORDS, GRID, WALLED, INVALID, NEW_ROW]);
-  for (const { description, maxActionsPerTrajectory } of tasks) {
+  for (const { description, maxActionsPerTrajectory, maxTurns, turnsLeft: showsTurns } of tasks) {
     if (!description.vocabulary) {
       throw new Error(
         `${description.environmentId} has no fixed vocabulary, so a word-level tokenizer cannot write its states: ` +
@@ -65,6 +67,7 @@ export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
       words.add(TEXT).add(SPACE);
     }
     for (let count = 1; count <= maxActionsPerTrajectory; count++) words.add(left(count));
+    for (let count = 1; showsTurns && count <= maxTurns; count++) words.add(turnsLeft(count));
     for (const word of description.vocabulary) words.add(word);
     for (const action of description.actions ?? []) words.add(action);
   }
@@ -91,6 +94,7 @@ function compactPieces(task: PromptTask): (view: TurnView) => string[] {
   return view => {
     const pieces: string[] = view.lastInvalid ? [INVALID] : [];
     pieces.push(left(view.actionsLeft));
+    if (task.turnsLeft) pieces.push(turnsLeft(task.maxTurns - view.turn + 1));
     const grid = readGrid(view.state, symbols, wall);
     if (!grid) {
       pieces.push(TEXT, view.state);

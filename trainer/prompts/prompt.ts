@@ -25,6 +25,8 @@ export interface PromptTask {
   readonly responseLength: number;
   /** The response begins with `<think>…</think>`. */
   readonly think: boolean;
+  /** The `compact` prompt says how many turns are left. */
+  readonly turnsLeft?: boolean;
 }
 
 /** The state a turn's prompt shows. */

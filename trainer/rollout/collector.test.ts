@@ -96,7 +96,12 @@ t.test('members of a group start alike, and play under the caps', async t => {
     const starts = episodes.slice(i, i + 4).map(episode => episode.turns[0].state);
     t.equal(new Set(starts).size, 1);
   }
-  for (const { turns, tokenIds } of episodes) {
+  for (const { turns, tokenIds, truncation, terminated, following, success } of episodes) {
+    const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
+    if (following) t.ok(truncation, 'only what was cut short would go on');
+    if (success) t.equal(truncation, undefined);
+    if (!terminated) t.equal(truncation, 'max_turns');
+    if (truncation === 'max_actions') t.equal(actions, 10);
     t.ok(turns.length <= 5);
     t.ok(turns.every(turn => turn.actions.length <= 2));
     t.ok(tokenIds.length <= 161);

@@ -49,7 +49,8 @@ function play(
       ),
     );
   }
-  return { steps, places, released, samples: context.finish() };
+  const following = context.following(view(turns + 1));
+  return { steps, places, released, following, samples: context.finish() };
 }
 
 const trained = (lossMask: Uint8Array): number => lossMask.reduce((sum, bit) => sum + bit, 0);
@@ -141,3 +142,18 @@ t.test('the response gets what room there is; a prompt without any is refused', 
   t.throws(() => play(1, PROMPT), PromptTooLong);
   t.throws(() => play(1, PROMPT), /turn 1 has 22 tokens.*holds 22.*policy\.context/);
 });
+
+t.test(
+  'what would follow an episode is the next prompt, where it is one sequence with room for it',
+  async t => {
+    const { following, samples } = play(2, 161);
+    const longer = play(3, 161);
+    t.same([...samples[0].tokenIds, ...following!], [...longer.samples[0].tokenIds.slice(0, -REPLY)]);
+    t.equal(
+      play(2, 2 * (PROMPT + REPLY) + PROMPT, 'full').following,
+      undefined,
+      'no room for one more token',
+    );
+    t.equal(play(2, 161, 'single_turn').following, undefined);
+  },
+);

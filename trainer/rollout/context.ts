@@ -142,6 +142,20 @@ export class EpisodeContext {
     return { tokens, sample: this.#samples.length };
   }
 
+  /**
+   * Tokens that would come after the last response, had the episode another turn; undefined where it is more than one
+   * sequence, or where they and one more do not fit.
+   */
+  following(view: TurnView): Int32Array | undefined {
+    const last = this.#turns.at(-1);
+    if (this.#settings.mode !== 'full' || this.#samples.length > 0 || !this.#buffer || !last)
+      return undefined;
+    const ids = [...this.#tokens.close(last.response), ...this.#tokens.turn(view)];
+    return this.#buffer.length + ids.length < this.#settings.maxSequenceLength
+      ? Int32Array.from(ids)
+      : undefined;
+  }
+
   /** Ends the episode: every sequence to train on, in order. */
   finish(): EpisodeSample[] {
     this.#closeSequence();

@@ -1,10 +1,12 @@
 import t from 'tap';
 import {
+  adaptiveShares,
   apportion,
   type Curriculum,
   type CurriculumStage,
   curriculumFaults,
   curriculumShares,
+  followSuccess,
 } from './curriculum.ts';
 
 const tags = ['Easy', 'Middle', 'Hard'];
@@ -44,4 +46,17 @@ t.test('a curriculum that cannot be followed says why', async t => {
     'stage 0: no tag has a weight above 0',
     'stage 1 begins at step 5, not after the one before it',
   ]);
+});
+
+t.test('an adaptive curriculum prefers tags that succeed half of the time, and forgets none', async t => {
+  const rule = { floor: 0.3, decay: 0.5 };
+  const shares = adaptiveShares(rule, tags, { Easy: 1, Middle: 0.5, Hard: 0 });
+  t.same(
+    shares.map(share => Math.round(1000 * share)),
+    [100, 800, 100],
+  );
+  t.same(adaptiveShares({ ...rule, floor: 0 }, tags, { Easy: 1, Middle: 0, Hard: 1 }), [1 / 3, 1 / 3, 1 / 3]);
+  const fresh = adaptiveShares(rule, tags, { Easy: 1, Middle: 0.5 });
+  t.equal(fresh[1], fresh[2], 'a tag that was not played yet is tried');
+  t.same(followSuccess(rule, { Easy: 1 }, { Easy: 0.5, Hard: 0.25 }), { Easy: 0.75, Hard: 0.25 });
 });

@@ -30,6 +30,49 @@ export function curriculumShares(
   return shares.map((share, i) => share + progress * (after[i] - share));
 }
 
+/** A curriculum that follows the success of each tag. */
+export interface AdaptiveCurriculum {
+  /** Share of the groups that is split evenly, so that no tag is forgotten. */
+  readonly floor: number;
+  /** Of the moving average of each tag's success, from iteration to iteration. */
+  readonly decay: number;
+}
+
+/** Moving averages of success by tag; a tag that was not played yet is missing. */
+export type TagSuccess = { readonly [tag: string]: number };
+
+/**
+ * Shares of the tags by how much is to be learned: in proportion to s(1 − s) of their success s, above an even floor. A tag that
+ * was not played yet counts as one with success of a half.
+ */
+export function adaptiveShares(
+  { floor }: AdaptiveCurriculum,
+  tags: readonly string[],
+  success: TagSuccess,
+): number[] {
+  const weights = tags.map(tag => {
+    const s = success[tag] ?? 0.5;
+    return s * (1 - s);
+  });
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return weights.map(
+    weight => floor / tags.length + (1 - floor) * (total > 0 ? weight / total : 1 / tags.length),
+  );
+}
+
+/** The averages after an iteration with these shares of successes. */
+export function followSuccess(
+  { decay }: AdaptiveCurriculum,
+  before: TagSuccess,
+  played: TagSuccess,
+): TagSuccess {
+  const next: { [tag: string]: number } = { ...before };
+  for (const [tag, success] of Object.entries(played)) {
+    next[tag] = tag in before ? decay * before[tag] + (1 - decay) * success : success;
+  }
+  return next;
+}
+
 /** @returns what is wrong with a curriculum over these tags, in words; nothing when it can be followed */
 export function curriculumFaults({ stages }: Curriculum, tags: readonly string[]): string[] {
   return stages.flatMap(({ from_step, weights }, i) => {

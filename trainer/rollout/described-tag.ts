@@ -69,6 +69,8 @@ export interface ResponseSettings {
   /** Longest response in tokens. */
   readonly responseLength: number;
   readonly think: boolean;
+  /** The `compact` prompt says how many turns are left. */
+  readonly turnsLeft?: boolean;
 }
 
 /** What the prompt of a tag is made from. */

@@ -40,6 +40,9 @@ export interface EpisodeSample {
   readonly versions: Int32Array;
 }
 
+/** The environment said so, or the tag's cap on actions or turns was reached. */
+export type Truncation = 'environment' | 'max_actions' | 'max_turns';
+
 /** A trajectory: a finished episode with every token as it was sampled; no text is tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
@@ -59,6 +62,10 @@ export interface Episode {
   readonly success: boolean;
   /** The episode ended, by the environment or by the cap on actions; false when the turns ran out. */
   readonly terminated: boolean;
+  /** What cut it short where its rules did not end it; absent where they did. */
+  readonly truncation?: Truncation;
+  /** Tokens that the policy would have read next, had a truncated episode gone on: what its value is estimated from. */
+  readonly following?: Int32Array;
   /** It ended without success (RAGEN's meaning, not Gymnasium's). */
   readonly unsuccessful: boolean;
   /** Observation after the last turn. */

@@ -9,7 +9,7 @@ import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
 import type { EnvironmentSession } from './environment-session.ts';
-import type { Episode, EpisodeSample, Turn } from './episode.ts';
+import type { Episode, EpisodeSample, Truncation, Turn } from './episode.ts';
 import { mixSeed } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
 import type { SampledTokens } from './token-buffer.ts';
@@ -61,15 +61,17 @@ export async function playEpisode(
       : undefined;
   const play = new Play(plan, member, session, setting, context);
   let samples: EpisodeSample[] = [];
+  let following: Int32Array | undefined;
   try {
     while (!play.over && play.turns.length < described.tag.maxTurns) {
       setting.check();
       await play.turn();
     }
+    following = play.following();
   } finally {
     if (context) samples = context.finish();
   }
-  return play.episode(samples);
+  return play.episode(samples, following);
 }
 
 /** An episode while it is played. */
@@ -85,6 +87,7 @@ class Play {
   readonly #past: PastTurn[] = [];
   #actionCount = 0;
   #success = false;
+  #truncation: Truncation | undefined;
 
   constructor(
     plan: GroupPlan,
@@ -124,6 +127,7 @@ class Play {
     this.over =
       last !== undefined &&
       (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
+    if (this.over && !last?.terminated) this.#truncation = last?.truncated ? 'environment' : 'max_actions';
     const placed = this.#context?.accept(sampledTokens(reply, text, prompt, tokenizer), rawResponse);
     this.turns.push({
       state: view.state,
@@ -164,8 +168,23 @@ class Play {
     return reply;
   }
 
+  /**
+   * After the last turn: what the policy would read next, as if the caps left it one more action and turn; undefined where the
+   * episode ended by its rules, and where it is not one sequence that has room for it.
+   */
+  following(): Int32Array | undefined {
+    const { tag } = this.#setting.described;
+    if (!this.over) this.#truncation = 'max_turns';
+    if (this.#truncation === undefined) return undefined;
+    const actionsLeft = Math.max(1, tag.maxActionsPerTrajectory - this.#actionCount);
+    return this.#context?.following({
+      ...nextView(this.#session.observation, actionsLeft, this.turns),
+      turn: Math.min(this.turns.length + 1, tag.maxTurns),
+    });
+  }
+
   /** The record of the episode. */
-  episode(samples: readonly EpisodeSample[]): Episode {
+  episode(samples: readonly EpisodeSample[], following?: Int32Array): Episode {
     const { tag } = this.#setting.described;
     const { seed, groupId } = this.#plan;
     const { structured, dynamicsSeed, levelId } = this.#session;
@@ -182,6 +201,8 @@ class Play {
       turns: this.turns,
       success: this.over && this.#success,
       terminated: this.over,
+      ...(this.#truncation ? { truncation: this.#truncation } : {}),
+      ...(following ? { following } : {}),
       unsuccessful: this.over && !this.#success,
       finalState: this.#session.observation,
       ...(structured === undefined ? {} : { finalStructured: structured }),

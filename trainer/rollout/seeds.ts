@@ -30,4 +30,5 @@ export const PURPOSE = {
   heldBack: 6,
   demonstrations: 10,
   dynamics: 11,
+  replay: 12,
 } as const;

@@ -5,6 +5,8 @@ import type { EarlyStoppingState } from '../algorithms/filters/early-stopping.ts
 import type { MonitorState } from '../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../data/metrics.ts';
 import type { CollapseMemory } from '../diagnostics/collapse/collapse.ts';
+import type { TagSuccess } from '../rollout/curriculum.ts';
+import type { ReplayedLevel } from '../rollout/level-replay.ts';
 import { writeAtomically } from '../tracking/atomic-file.ts';
 import type { RunFolder } from './run-folder.ts';
 
@@ -23,6 +25,9 @@ export interface TrainerState {
   readonly nextSeed: number;
   /** Groups before it that are still to be trained on, as their distance from the run's first; none when absent. */
   readonly pendingGroups?: readonly number[];
+  /** What an adaptive curriculum and level replay remember; absent where they are off. */
+  readonly tagSuccess?: TagSuccess;
+  readonly replayLevels?: readonly ReplayedLevel[];
   readonly episodes: number;
   readonly turns: number;
   /** Tokens sampled and tokens trained on, in all. */

@@ -4,7 +4,7 @@ import t from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
-import { type Row, tinySettings, trainingRows, trainTiny } from './runs.test-data.ts';
+import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 interface Trajectory {
   readonly turns: readonly { readonly llm_raw_response: string }[];
@@ -171,4 +171,46 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     t.ok(rows[1]['train/Room/num_turns'] > 1);
     t.equal(rows[1]['train/Lake/success'], undefined);
   });
+
+  await t.test('episodes that the caps cut go on with a value, next to turns that are left', async t => {
+    const over = (bootstrap: string) => ({
+      algorithm: { advantage: 'gae', bootstrap },
+      rollout: { show_turns_left: true },
+      policy: { context: 160 },
+    });
+    const [caps, none] = [await train(over('caps')), await train(over('environment'))];
+    t.equal(caps[0]['critic/returns/mean'], none[0]['critic/returns/mean'], 'a fresh head expects nothing');
+    t.not(caps[1]['critic/returns/mean'], none[1]['critic/returns/mean']);
+    t.ok(caps[0]['train/truncated'] > 0 && caps[0]['train/bootstrapped'] === caps[0]['train/truncated']);
+    t.equal(none[0]['train/bootstrapped'], 0);
+  });
+
+  await t.test(
+    'levels are played again, and tags by their success; a resumed run goes on the same',
+    async t => {
+      const over = {
+        tags: {
+          Lake: { env_id: 'FrozenLake-v0', max_turn: 3 },
+          Calm: { env_id: 'FrozenLake-v0', config: { success_rate: 1 }, max_turn: 3 },
+        },
+        train_tags: ['Lake', 'Calm'],
+        rollout: { env_groups: 6, adaptive_curriculum: { floor: 0.4 }, level_replay: { capacity: 8 } },
+        training: { steps: 4, checkpoint_every: 2 },
+      };
+      const settings = (name: string) => tinySettings(url, folder, name, over);
+      const whole = await trainTiny(settings('replay-whole'));
+      const parted = await trainInTwo(settings('replay-parted'), 2);
+      t.ok(weightsOf(parted).equals(weightsOf(whole)));
+      const rows = trainingRows(whole);
+      t.same(
+        rows.map(row => row['curriculum/replayed_groups'] > 0),
+        [false, true, true, true],
+      );
+      t.same(
+        rows.map(row => row['curriculum/replay_levels']),
+        [6, 8, 8, 8],
+      );
+      t.type(rows[0]['curriculum/Calm/success'], 'number');
+    },
+  );
 });

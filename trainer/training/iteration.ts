@@ -6,7 +6,7 @@ import { batchStatistics } from '../data/batch-statistics.ts';
 import { batchMetrics, groupBy, lengthMetrics, programMetrics, tagMetrics } from '../data/episode-metrics.ts';
 import { type Filtered, filterEpisodes, keptEpisodes, mergeFiltered } from '../data/filtering.ts';
 import { averageRows, type Metrics } from '../data/metrics.ts';
-import { laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
+import { isBootstrapped, laterScores, type SampleScores, scoreEpisodes } from '../data/scoring.ts';
 import { countOnes } from '../data/sequences/loss-mask.ts';
 import type { TrainingSequence } from '../data/sequences/training-sequence.ts';
 import { diagnose } from '../diagnostics/diagnosing.ts';
@@ -246,6 +246,8 @@ function collectionMetrics(episodes: readonly Episode[], settings: RunSettings):
     ...programMetrics(episodes),
     'train/success': overall.success,
     'train/return': overall.return,
+    'train/truncated': share(episodes, ({ truncation }) => truncation !== undefined),
+    'train/bootstrapped': share(episodes, episode => isBootstrapped(episode, settings)),
     frac_reward_zero_std: overall.frac_reward_zero_std,
     'train/response_length': response_length,
     ...lengths,
@@ -269,6 +271,10 @@ function utilization(
   const tflops = operations / seconds / 1e12;
   const { peak_tflops } = settings.tracking;
   return { 'perf/tflops': tflops, ...(peak_tflops === null ? {} : { 'perf/mfu': tflops / peak_tflops }) };
+}
+
+function share(episodes: readonly Episode[], which: (episode: Episode) => boolean): number {
+  return episodes.filter(which).length / Math.max(1, episodes.length);
 }
 
 function sampledTokens(episodes: readonly Episode[]): number {

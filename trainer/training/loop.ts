@@ -25,7 +25,7 @@ const KEPT_VALIDATION_EPISODES = 20;
 const SHOWN_WINDOW = 5;
 
 /** Why a run ended before its last step, besides being asked to. */
-export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit';
+export type StopReason = EarlyStopType | 'plateau' | 'target' | 'time_limit' | 'stop_after';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
   readonly policy: IterationParts['policy'] & Pick<Policy, 'save'>;
@@ -98,15 +98,15 @@ class TrainingLoop {
   async #untilEnd(): Promise<StopReason | null> {
     const { stop, settings } = this.#parts;
     while (!stop.aborted) {
-      const timeIsUp = this.#timeIsUp();
-      if (this.#validationDue(timeIsUp)) {
+      const limit = this.#limitReached();
+      if (this.#validationDue(limit !== null)) {
         const early = await this.#unlessStopped(() => this.#validate());
         if (early === undefined) return null;
         if (early) return early;
       }
       if (this.#checkpointDue()) await this.#save();
       if (this.#state.step >= settings.training.steps) return null;
-      if (timeIsUp) return 'time_limit';
+      if (limit) return limit;
       const early = await this.#unlessStopped(() => this.#iterate());
       if (early) return early;
     }
@@ -124,9 +124,10 @@ class TrainingLoop {
     }
   }
 
-  #timeIsUp(): boolean {
-    const { max_seconds } = this.#parts.settings.training;
-    return max_seconds !== null && this.#elapsed() >= max_seconds;
+  #limitReached(): StopReason | null {
+    const { max_seconds, stop_after } = this.#parts.settings.training;
+    if (stop_after !== null && this.#state.step >= stop_after) return 'stop_after';
+    return max_seconds !== null && this.#elapsed() >= max_seconds ? 'time_limit' : null;
   }
 
   /** @param isLast the run ends with this validation */

@@ -1,5 +1,8 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { GroupsRow, TrajectoryRecord } from '../../shared/dashboard/run-files.ts';
+import { lacksPython, PYTHON } from '../../test/python.test-data.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { tinySettings, trainTiny, weightsOf } from './runs.test-data.ts';
@@ -23,5 +26,14 @@ t.test(
     t.equal(episodes.length, 16);
     const group = groups.find(({ group_id }) => group_id === episodes[0].group_id)!;
     t.same(episodes[0].filter, { score: group.score, std: group.std, kept: group.kept });
+
+    await t.test('the docs load it into a notebook with plain Python', { skip: lacksPython() }, async t => {
+      const page = readFileSync(new URL('../../docs/how-to/notebook.md', import.meta.url), 'utf8');
+      const blocks = [...page.matchAll(/```python\n(.*?)```/gs)].map(match => match[1]);
+      const code = blocks.filter(block => !block.includes('pandas')).join('\n');
+      const program = code.replaceAll('"runs"', JSON.stringify(folder)).replaceAll('val-env/', 'train/');
+      const printed = execFileSync(PYTHON, ['-c', program], { encoding: 'utf8' }).trim().split('\n');
+      t.match(printed, [/^quiet \(2, 0?\.?\d+\)$/, /^recorded \(2, /, /^16 /]);
+    });
   },
 );

@@ -42,6 +42,7 @@ const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   low_success: 'validation success stayed near nothing',
   plateau: 'the monitored metric did not improve any more',
   target: 'the monitored metric reached its target',
+  stop_after: 'the iteration of training.stop_after was over',
   time_limit: 'the time of training.max_seconds was over',
 };
 

@@ -29,10 +29,51 @@ for (const [name, address] of ${JSON.stringify(PAGES)}) {
 }
 header.append(brand, nav);
 document.body.prepend(header);
+
+// What the markup of Swagger UI lacks for screen readers and the tab key.
+const reference = document.getElementById('swagger-ui');
+reference.setAttribute('role', 'main');
+const set = (element, name, value) => element.getAttribute(name) !== value && element.setAttribute(name, value);
+const mend = () => {
+  for (const title of reference.querySelectorAll('h3.opblock-tag')) set(title, 'aria-level', '2');
+  for (const title of reference.querySelectorAll('h4, h5')) set(title, 'aria-level', '3');
+  const servers = reference.querySelector('#servers');
+  if (servers) set(servers, 'aria-label', 'Server');
+  // A link within a button cannot be reached; the button opens the operation.
+  for (const link of reference.querySelectorAll('.opblock-summary-control a[href]')) link.removeAttribute('href');
+};
+let asked = 0;
+new MutationObserver(() => {
+  asked ||= requestAnimationFrame(() => {
+    asked = 0;
+    mend();
+  });
+}).observe(reference, { childList: true, subtree: true });
+mend();
 `;
+
+/** White letters on each can be read. */
+const METHOD_COLORS = {
+  get: '#1f5fa8',
+  post: '#17705f',
+  put: '#8a5200',
+  delete: '#b3261e',
+  patch: '#2f6b5f',
+};
 
 const STYLE = `
 .swagger-ui .topbar { display: none; }
+${Object.entries(METHOD_COLORS)
+  .map(
+    ([method, color]) =>
+      `.swagger-ui .opblock.opblock-${method} .opblock-summary-method { background: ${color}; }`,
+  )
+  .join('\n')}
+html:not(.dark-mode) .swagger-ui .info .url { color: #1f5fa8; }
+html:not(.dark-mode) .swagger-ui .btn.authorize { color: #17705f; border-color: #17705f; }
+html:not(.dark-mode) .swagger-ui .json-schema-2020-12-expand-deep-button { color: #5e5a51; }
+.swagger-ui .info .title small { background: #5c6370; }
+.swagger-ui .info .title small.version-stamp { background: #3d6b00; }
 .site-header { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1.5rem; padding: 0.5rem 1.5rem;
   border-bottom: 1px solid #e0dbd0; background: #fff; font: 15px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
 .site-header a { padding: 0.375rem 0.75rem; border-radius: 0.5rem; color: #5e5a51; font-weight: 560; text-decoration: none; }

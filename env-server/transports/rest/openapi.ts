@@ -1,9 +1,10 @@
 import type { TObject, TSchema } from 'typebox';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/dispatch/documented-problems.ts';
 import type { Operation } from '../../operations/operation.ts';
-import { ProblemSchema, REQUEST_KEY } from '../../operations/schemas.ts';
+import { ProblemSchema, REQUEST_KEY, SessionCard } from '../../operations/schemas.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import type { ProblemCode } from '../../problems.ts';
+import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 export const API_VERSION = '1.0.0';
@@ -15,7 +16,8 @@ const DESCRIPTION = `Environments for reinforcement learning over HTTP.
 Every operation has a REST route, works as an item of \`POST /v1/batch\`, and as a frame on the WebSocket \`/v1/ws\`
 (subprotocol \`ragen.json\`, or \`ragen.msgpack\` for the same in MessagePack): \`{"id": 7, "op": "step", "session_id": "…", "action": 1}\` is answered by a \`ReplyFrame\`
 with the same \`id\`; replies may come in any order. \`{"id": 8, "op": "ping"}\` and \`{"id": 9, "op": "batch", "items": […]}\`
-work there too. A frame may carry its own \`traceparent\`, as requests have it in their header.`;
+work there too. \`{"id": 10, "op": "watch"}\` is answered by \`Watching\` at once and, under the same \`id\`, whenever a session
+changes, at most twice a second, until \`{"id": 11, "op": "unwatch"}\`. A frame may carry its own \`traceparent\`, as requests have it in their header.`;
 
 /** The OpenAPI 3.1 document of the whole server, made from the operations table. */
 export function openApiDocument(): Document {
@@ -272,7 +274,7 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
     PingFrame: frame({ op: { type: 'string', const: 'ping' } }, []),
     Frame: {
       description: 'What a client sends on the WebSocket.',
-      oneOf: [...frames, 'BatchFrame', 'PingFrame'].map(reference),
+      oneOf: [...frames, 'BatchFrame', 'PingFrame', 'WatchFrame', 'UnwatchFrame'].map(reference),
     },
     ReplyFrame: {
       description: 'What the server answers; `id` is null where the frame had none that could be read.',
@@ -283,7 +285,9 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
           properties: {
             id,
             ok: { type: 'boolean', const: true },
-            result: { anyOf: [reference('Result'), reference('BatchResult'), reference('Pong')] },
+            result: {
+              anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference),
+            },
           },
         },
         {
@@ -297,6 +301,7 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
         },
       ],
     },
+    ...watchFrames(frame, emit),
     Pong: {
       type: 'object',
       required: ['pong'],
@@ -304,6 +309,37 @@ function addFrames(components: Map<string, Document>, emit: (schema: unknown) =>
     },
   };
   for (const [name, schema] of Object.entries(added)) components.set(name, schema);
+}
+
+/** What the WebSocket operations `watch` and `unwatch` take and answer. */
+function watchFrames(
+  frame: (properties: Document, required: readonly string[]) => Document,
+  emit: (schema: unknown) => unknown,
+): { [name: string]: Document } {
+  return {
+    WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
+    UnwatchFrame: frame({ op: { type: 'string', const: 'unwatch' } }, []),
+    Watching: {
+      description:
+        'Sessions as they stand. The first answer has all that are to be seen, later ones what changed.',
+      type: 'object',
+      required: ['sessions'],
+      properties: {
+        sessions: { type: 'array', items: emit(SessionCard) },
+        order: {
+          type: 'array',
+          items: { type: 'string' },
+          description:
+            'Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before.',
+        },
+      },
+    },
+    NotWatching: {
+      type: 'object',
+      required: ['watching'],
+      properties: { watching: { type: 'boolean', const: false } },
+    },
+  };
 }
 
 function pascal(name: string): string {

@@ -29,19 +29,18 @@ export interface WatchFrame extends CardFilter {
   readonly limit?: number;
 }
 
+/** The sessions that a frame chooses. */
+export const WATCH_PROPERTIES = {
+  op: Type.Literal('watch'),
+  env_id: Type.Optional(EnvId),
+  group_id: Type.Optional(GroupId),
+  client: Type.Optional(GroupId),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_LIMIT, default: DEFAULT_LIMIT })),
+};
+
 /** @throws Problem `invalid_request` */
 export const checkWatch = compileCheck(
-  Type.Object(
-    {
-      id: FrameIdSchema,
-      op: Type.Literal('watch'),
-      env_id: Type.Optional(EnvId),
-      group_id: Type.Optional(GroupId),
-      client: Type.Optional(GroupId),
-      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LARGEST_LIMIT, default: DEFAULT_LIMIT })),
-    },
-    { additionalProperties: false },
-  ),
+  Type.Object({ id: FrameIdSchema, ...WATCH_PROPERTIES }, { additionalProperties: false }),
   'watch',
 );
 

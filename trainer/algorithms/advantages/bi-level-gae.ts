@@ -53,5 +53,8 @@ function turnTargets(sequence: AdvantageSequence, settings: AdvantageSettings): 
   const values = turnEnds.map(end => sequence.values![end]);
   const rewards = turnEnds.map(end => sequence.rewards[end]);
   const lambdas = turnEnds.map(() => lambda);
-  return advantagesOver({ rewards, values, gamma: highLevelGamma, lambdas }).map((a, k) => a + values[k]);
+  const { bootstrapValue } = sequence;
+  return advantagesOver({ rewards, values, gamma: highLevelGamma, lambdas, bootstrapValue }).map(
+    (a, k) => a + values[k],
+  );
 }

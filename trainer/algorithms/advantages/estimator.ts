@@ -6,6 +6,8 @@ export interface AdvantageSequence {
   readonly rewards: ArrayLike<number>;
   /** Value head's estimate at the state before each token. */
   readonly values?: ArrayLike<number>;
+  /** Value of the state after the last token, of a sequence that was cut short; absent: nothing comes after it. */
+  readonly bootstrapValue?: number;
   /** Position of each turn's last sampled token, ascending. A turn without reward is still a turn. */
   readonly turnEnds?: readonly number[];
   /** Episodes of one group started from the same state. */

@@ -40,3 +40,16 @@ t.test('nothing bootstraps across sequences', async t => {
   const among = estimateAdvantages('gae', [{ ...base, rewards: [9, 9, 9, 9, 9] }, base], raw).advantages[1];
   t.same(alone, among);
 });
+
+t.test('a sequence that was cut short goes on with the value of where it was cut', async t => {
+  const cut = { ...base, bootstrapValue: 4 };
+  const { advantages, returns } = estimateAdvantages('gae', [cut], { ...raw, gamma: 0.5, lambda: 1 });
+  t.equal(advantages[0][4], 2 + 0.5 * 4 - 0.25);
+  t.equal(returns[0][3], 0 + 0.5 * (2 + 0.5 * 4));
+  t.equal(returns[0][0], 0 + 0.5 * (1 + 0.5 * (0 + 0.5 * (2 + 0.5 * 4))));
+  const turns = { ...cut, turnEnds: [1, 4] };
+  const high = { ...raw, lambda: 1, highLevelGamma: 0.5 };
+  const { returns: byTurns } = estimateAdvantages('bi_level_gae', [turns], high);
+  t.equal(byTurns[0][4], 2 + 0.5 * 4, 'the turn returns its reward and half of what follows');
+  t.equal(byTurns[0][1], 1 + 0.5 * (2 + 0.5 * 4));
+});

@@ -11,6 +11,8 @@ import { whiten } from './whiten.ts';
  * With `turnLambda`, λ applies within a turn and turnLambda from a turn's last token to the next turn (long
  * responses then do not discount the trace, turns do).
  *
+ * After the last token V′ is `bootstrapValue`, and A′ is 0 (Pardo et al., 2018: time limits).
+ *
  * Source: verl 0.6.1 `compute_gae_advantage_return`.
  */
 export const gae: AdvantageEstimator = {
@@ -32,6 +34,7 @@ function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSett
     values: positions.map(t => sequence.values![t]),
     gamma,
     lambdas: positions.map(t => (ends.has(t) ? turnLambda : lambda)),
+    bootstrapValue: sequence.bootstrapValue,
   });
   const advantages = new Float64Array(lossMask.length);
   let next = positions.length;
@@ -51,12 +54,21 @@ export interface GaeSteps {
   readonly lambdas: readonly number[];
   /** Steps after which nothing follows: the value of the next counts 0. None but the last when absent. */
   readonly ends?: readonly boolean[];
+  /** Value of what follows the last step; 0 when absent. */
+  readonly bootstrapValue?: number;
 }
 
 /** A_k = δ_k + γ·λ_k·A_(k+1) with δ_k = r_k + γ·V_(k+1) − V_k, from the last step to the first. */
-export function advantagesOver({ rewards, values, gamma, lambdas, ends }: GaeSteps): Float64Array {
+export function advantagesOver({
+  rewards,
+  values,
+  gamma,
+  lambdas,
+  ends,
+  bootstrapValue = 0,
+}: GaeSteps): Float64Array {
   const advantages = new Float64Array(rewards.length);
-  let nextValue = 0;
+  let nextValue = bootstrapValue;
   let next = 0;
   for (let k = rewards.length - 1; k >= 0; k--) {
     if (ends?.[k]) [nextValue, next] = [0, 0];

@@ -68,6 +68,11 @@ export const AlgorithmSettings = Type.Object(
     reward_scale: notNegative(1),
     /** Where the reward of a turn stands: at its last token, or with all others at the last token of the episode. */
     reward_at: choice(['turns', 'last_turn'], 'turns'),
+    /**
+     * Episodes whose advantages count the value of the state in which they were cut short, where values are estimated: those
+     * that the environment says it truncated, or those that the tag's caps cut, too (`caps`).
+     */
+    bootstrap: choice(['none', 'environment', 'caps'], 'environment'),
     reward_normalization: Type.Object(
       { grouping: choice(REWARD_GROUPINGS, 'state'), method: choice(REWARD_METHODS, 'identity') },
       section,

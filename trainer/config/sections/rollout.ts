@@ -1,7 +1,18 @@
 import Type, { type Static } from 'typebox';
 import { PROMPT_NAMES } from '../../prompts/templates.ts';
 import { CONTEXT_MODES } from '../../rollout/context.ts';
-import { aboveZero, choice, count, flag, orNull, positive, sampling, section, strict } from './schema.ts';
+import {
+  aboveZero,
+  choice,
+  count,
+  flag,
+  orNull,
+  positive,
+  sampling,
+  section,
+  share,
+  strict,
+} from './schema.ts';
 
 /** A named environment with its configuration and the caps of a rollout in it. */
 export const TagSettings = Type.Object(
@@ -50,6 +61,32 @@ const Curriculum = Type.Object(
   strict,
 );
 
+const AdaptiveCurriculum = Type.Object(
+  {
+    /** Share of the groups that is split evenly over the tags. */
+    floor: share(0.2),
+    /** Of the moving average of each tag's success. */
+    decay: share(0.9),
+  },
+  strict,
+);
+
+const LevelReplay = Type.Object(
+  {
+    /** Share of an iteration's groups that play levels again. */
+    share: share(0.5),
+    /** Levels that are remembered at most. */
+    capacity: positive(1024),
+    /** β of the ranks: near 0 the most promising levels alone, large any. */
+    temperature: aboveZero(0.3),
+    /** How much the time since a level was played counts in place of its promise. */
+    staleness: share(0.1),
+    /** What earlier attempts at a level count when it is played again. */
+    decay: share(0.5),
+  },
+  strict,
+);
+
 const Asynchronous = Type.Object(
   {
     /** Iterations that an episode may lie behind the weights it is trained on with; 0 equals synchronous training. */
@@ -92,6 +129,10 @@ export const RolloutSettings = Type.Object(
     n_groups: Type.Record(Type.String(), Type.Integer({ minimum: 1 }), { default: {} }),
     /** Shares of the training tags that change as the run goes on, in place of `n_groups`. */
     curriculum: orNull(Curriculum),
+    /** Shares of the training tags that follow their success, in place of `n_groups` and `curriculum`. */
+    adaptive_curriculum: orNull(AdaptiveCurriculum),
+    /** Plays levels again from which much is to be learned: prioritized level replay. */
+    level_replay: orNull(LevelReplay),
     start_seed: count(10_000),
     /** A program that speaks OpenAI's API plays the episodes; null: the trainer asks the policy by `prompt`. */
     agent: orNull(ProgramAgent),
@@ -108,6 +149,8 @@ export const RolloutSettings = Type.Object(
     stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
     think: flag(true),
     format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
+    /** The `compact` prompt also says how many turns are left. */
+    show_turns_left: flag(false),
     /** Only well-formed responses can be sampled. */
     constrained: flag(false),
     /** Collecting goes on while the policy learns; null: one waits for the other. */

@@ -76,6 +76,8 @@ export const TrainingSettings = Type.Object(
   {
     /** Iterations: collect, then update. */
     steps: count(200),
+    /** Iteration after which the run ends with a validation, long before `steps` if need be, to go on later; null: none. */
+    stop_after: orNull(Type.Integer({ minimum: 1 })),
     /** Seconds after which the run ends with a validation, those of warm start and validations included; null: no limit. */
     max_seconds: orNull(aboveZero(1)),
     validate_every: count(10),

@@ -110,7 +110,11 @@ async function connected<T>(
 }
 
 function responseSettings({ rollout }: RunSettings): ResponseSettings {
-  return { responseLength: rollout.response_length, think: rollout.think };
+  return {
+    responseLength: rollout.response_length,
+    think: rollout.think,
+    ...(rollout.show_turns_left ? { turnsLeft: true } : {}),
+  };
 }
 
 function collectorSettings(

@@ -1,6 +1,8 @@
 import type { Metrics } from '../../data/metrics.ts';
 import type { SamplingDistribution } from '../../generation/generation.ts';
+import type { TagSuccess } from '../../rollout/curriculum.ts';
 import type { Episode } from '../../rollout/episode.ts';
+import type { ReplayedLevel } from '../../rollout/level-replay.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
 
 export interface PlayOptions {
@@ -30,6 +32,10 @@ export interface SourcePosition {
   readonly nextSeed: number;
   /** Groups that were opened before it and are not trained on yet, as their distance from the run's first. */
   readonly pendingGroups?: readonly number[];
+  /** Moving averages of success by tag, where the curriculum follows them. */
+  readonly tagSuccess?: TagSuccess;
+  /** Levels that may be played again, where there is level replay. */
+  readonly replayLevels?: readonly ReplayedLevel[];
 }
 
 /** Gives training its episodes, iteration after iteration. */

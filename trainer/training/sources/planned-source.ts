@@ -1,9 +1,17 @@
 import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
+import { mean } from '../../algorithms/statistics.ts';
 import { groupsPerTag, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import { groupBy } from '../../data/episode-metrics.ts';
+import type { Metrics } from '../../data/metrics.ts';
+import { adaptiveShares, apportion, followSuccess } from '../../rollout/curriculum.ts';
+import type { Episode } from '../../rollout/episode.ts';
+import { chooseReplays, learnability, rememberLevels } from '../../rollout/level-replay.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
-import { planGroups } from '../../rollout/tag.ts';
+import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
 import type { EpisodeSource, PlayedGroups, Rollouts, SourcePosition } from './episode-source.ts';
+
+type TagGroups = ReturnType<typeof groupsPerTag>;
 
 /** Collects when asked to and waits for the last episode: synchronous, on-policy training. */
 export class PlannedSource implements EpisodeSource {
@@ -14,10 +22,20 @@ export class PlannedSource implements EpisodeSource {
   /** Groups of the iteration so far: numbers of further ones go on from there. */
   #groups = 0;
 
-  constructor(settings: RunSettings, rollouts: Rollouts, start: SourcePosition, signal: AbortSignal) {
+  constructor(
+    settings: RunSettings,
+    rollouts: Rollouts,
+    { nextSeed, tagSuccess, replayLevels }: SourcePosition,
+    signal: AbortSignal,
+  ) {
     this.#settings = settings;
     this.#rollouts = rollouts;
-    this.#position = start;
+    const { adaptive_curriculum, level_replay } = settings.rollout;
+    this.#position = {
+      nextSeed,
+      ...(adaptive_curriculum ? { tagSuccess: tagSuccess ?? {} } : {}),
+      ...(level_replay ? { replayLevels: replayLevels ?? [] } : {}),
+    };
     this.#signal = signal;
   }
 
@@ -27,20 +45,28 @@ export class PlannedSource implements EpisodeSource {
 
   collect(step: number): Promise<PlayedGroups> {
     this.#groups = 0;
-    return this.#play(step, groupsPerTag(this.#settings, step));
+    return this.#play(step, this.#shares(step, this.#settings.rollout.env_groups));
   }
 
   refill(step: number, groups: number): Promise<PlayedGroups> {
-    return this.#play(step, groupsPerTag(this.#settings, step, groups));
+    return this.#play(step, this.#shares(step, groups));
   }
 
   trained(): void {}
 
   async close(): Promise<void> {}
 
-  async #play(step: number, tags: ReturnType<typeof groupsPerTag>): Promise<PlayedGroups> {
+  #shares(step: number, groups: number): TagGroups {
+    const { adaptive_curriculum } = this.#settings.rollout;
+    if (adaptive_curriculum === null) return groupsPerTag(this.#settings, step, groups);
+    const tags = this.#settings.train_tags;
+    const shares = adaptiveShares(adaptive_curriculum, tags, this.#position.tagSuccess ?? {});
+    return apportion(shares, groups).map((count, i) => ({ tag: tags[i], groups: count }));
+  }
+
+  async #play(step: number, tags: TagGroups): Promise<PlayedGroups> {
     const { rollout, seed } = this.#settings;
-    const groups = planGroups({
+    const planned = planGroups({
       whole: needsWholeEpisodes(this.#settings.algorithm.advantage),
       tags,
       groupSize: rollout.group_size,
@@ -48,13 +74,67 @@ export class PlannedSource implements EpisodeSource {
       firstGroup: this.#groups,
       recorded: recordsTrajectories(this.#settings, step) ? rollout.env_groups : 0,
     });
+    const { groups, fresh } = this.#withReplays(step, planned);
     const played = await this.#rollouts.play(groups, {
       sampling: samplingDistribution(rollout),
       seed: mixSeed(seed, PURPOSE.rollout, step),
       signal: this.#signal,
     });
     this.#groups += groups.length;
-    this.#position = { nextSeed: this.#position.nextSeed + groups.length };
-    return played;
+    const metrics = this.#learnFrom(step, played.episodes, groups.length - fresh);
+    this.#position = { ...this.#position, nextSeed: this.#position.nextSeed + fresh };
+    return { ...played, metrics: { ...played.metrics, ...metrics } };
   }
+
+  /** Some groups of each tag with levels that were played before; new levels have the next seeds without a gap. */
+  #withReplays(
+    step: number,
+    planned: readonly GroupPlan[],
+  ): { readonly groups: readonly GroupPlan[]; readonly fresh: number } {
+    const replay = this.#settings.rollout.level_replay;
+    if (replay === null) return { groups: planned, fresh: planned.length };
+    const levels = this.#position.replayLevels ?? [];
+    const seeds = new Map(
+      [...groupBy(planned, ({ tag }) => tag)].map(([tag, own], i) => {
+        const count = Math.floor(replay.share * own.length);
+        const seed = mixSeed(this.#settings.seed, PURPOSE.replay, step, i, this.#groups);
+        return [tag, chooseReplays(levels, tag, count, replay, { step, seed })];
+      }),
+    );
+    let { nextSeed } = this.#position;
+    const groups = planned.map(plan => ({ ...plan, seed: seeds.get(plan.tag)!.shift() ?? nextSeed++ }));
+    return { groups, fresh: nextSeed - this.#position.nextSeed };
+  }
+
+  #learnFrom(step: number, episodes: readonly Episode[], replayed: number): Metrics {
+    const { adaptive_curriculum: curriculum, level_replay: replay } = this.#settings.rollout;
+    const metrics: Metrics = {};
+    if (curriculum) {
+      const played = Object.fromEntries(
+        [...groupBy(episodes, ({ tag }) => tag)].map(([tag, own]) => [tag, successOf(own)]),
+      );
+      const tagSuccess = followSuccess(curriculum, this.#position.tagSuccess ?? {}, played);
+      this.#position = { ...this.#position, tagSuccess };
+      for (const [tag, success] of Object.entries(tagSuccess)) metrics[`curriculum/${tag}/success`] = success;
+    }
+    if (replay) {
+      const results = [...groupBy(episodes, ({ groupId }) => groupId).values()].map(group => ({
+        tag: group[0].tag,
+        seed: group[0].seed,
+        attempts: group.length,
+        successes: group.filter(({ success }) => success).length,
+      }));
+      const replayLevels = rememberLevels(this.#position.replayLevels ?? [], results, replay, step);
+      this.#position = { ...this.#position, replayLevels };
+      metrics['curriculum/replayed_groups'] = replayed;
+      metrics['curriculum/replay_levels'] = replayLevels.length;
+      metrics['curriculum/replay_learnability'] =
+        replayLevels.length === 0 ? 0 : mean(replayLevels.map(learnability));
+    }
+    return metrics;
+  }
+}
+
+function successOf(episodes: readonly Episode[]): number {
+  return episodes.filter(({ success }) => success).length / episodes.length;
 }

@@ -22,23 +22,4 @@ export type ProblemReply = Pick<Schemas['Problem'], 'title' | 'detail' | 'status
 export type Violation = NonNullable<Schemas['Problem']['errors']>[number];
 
 /** A session as the WebSocket operation `watch` sends it. */
-export interface SessionCard {
-  readonly session_id: string;
-  readonly env_id: string;
-  readonly group_id: string | null;
-  readonly client: string;
-  readonly episode_id: string;
-  readonly step: number;
-  readonly max_episode_steps: number;
-  readonly return: number;
-  readonly terminated: boolean;
-  readonly truncated: boolean;
-  readonly failed: boolean;
-  readonly success: boolean;
-  /** The last one. */
-  readonly action?: unknown;
-  readonly text: string;
-  readonly structured?: unknown;
-  /** How the session ended; null while it is open. */
-  readonly ended: string | null;
-}
+export type SessionCard = Schemas['SessionCard'];

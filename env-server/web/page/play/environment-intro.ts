@@ -29,6 +29,8 @@ export class EnvironmentIntro {
   readonly #about = h('div', {});
   readonly #rules = h('div', {});
   readonly element = h('div', { class: 'intro' });
+  /** Preset, seed, and what begins an episode. */
+  readonly start = h('div', { class: 'start-place' });
   /** Rules and settings, folded away. */
   readonly more = h('div', { class: 'folded' });
   #actions: readonly Json[];
@@ -52,10 +54,11 @@ export class EnvironmentIntro {
       },
       reset,
     });
-    this.#bar.preset = request.preset;
+    this.#bar.preset = presetOf(request);
     this.#bar.seed = request.seed;
     this.describe(environment);
-    fill(this.element, this.#about, this.#bar.element);
+    fill(this.element, this.#about);
+    fill(this.start, this.#bar.element);
     fill(this.more, this.#rules, this.#panel.element);
   }
 
@@ -109,6 +112,11 @@ export class EnvironmentIntro {
     if (actions.length > 0) await episode.repeat(actions);
     return episode;
   }
+}
+
+/** A preset may also stand in the configuration, as in a run's settings. */
+function presetOf({ preset, config }: PlayRequest): string | undefined {
+  return preset ?? (typeof config?.preset === 'string' ? config.preset : undefined);
 }
 
 function setupOf({ preset, config = {}, wrappers = [], options = {}, format }: PlayRequest): PlaySetup {

@@ -86,7 +86,8 @@ export class EpisodeView {
     this.#note.element,
     this.#undoProblem,
   );
-  readonly #before = h('div', {});
+  readonly #before = h('div', { class: 'intro-row' });
+  readonly #start = h('div', { class: 'start-row' });
   readonly #after = h('div', { class: 'episode-more' });
   readonly #loadNote = new ProblemNote();
   readonly element = h(
@@ -96,6 +97,7 @@ export class EpisodeView {
     this.#loadNote.element,
     this.#loading,
     this.#play,
+    this.#start,
     this.#after,
   );
   #intro: EnvironmentIntro | undefined;
@@ -128,6 +130,7 @@ export class EpisodeView {
     const turn = this.#turn;
     this.#title.textContent = request.envId;
     fill(this.#before, this.#title);
+    fill(this.#start);
     fill(this.#after);
     this.#loadNote.clear();
     this.#loading.hidden = false;
@@ -141,6 +144,7 @@ export class EpisodeView {
         reset: seed => this.#reset(seed),
       });
       fill(this.#before, this.#intro.element);
+      fill(this.#start, this.#intro.start);
       fill(this.#after, this.#board.textElement, this.#board.infoElement, this.#anything, this.#intro.more);
       await this.#begin(this.#intro, request.seed, request.actions);
     } catch (error) {

@@ -434,6 +434,12 @@ class ListItem(_ListItemRequired, total=False):
     cursor: str
 
 
+class NotWatching(TypedDict):
+    """NotWatching of the contract."""
+
+    watching: Literal[False]
+
+
 class ObservationPart1(TypedDict):
     """ObservationPart1 of the contract."""
 
@@ -859,6 +865,36 @@ class Session(_SessionRequired, total=False):
     level_id: str
 
 
+_SessionCardRequiredKeywords = TypedDict("_SessionCardRequiredKeywords", {"return": "float"})
+
+
+class _SessionCardRequired(_SessionCardRequiredKeywords):
+    """Keys that SessionCard always has."""
+
+    session_id: str
+    env_id: str
+    group_id: str | None
+    client: str
+    episode_id: str
+    seed: int | None
+    step: int
+    max_episode_steps: int
+    terminated: bool
+    truncated: bool
+    failed: bool
+    success: bool
+    text: str
+    created_at: str
+    ended: Literal["session_expired", "session_closed", "session_lost"] | None
+
+
+class SessionCard(_SessionCardRequired, total=False):
+    """SessionCard of the contract."""
+
+    action: Any
+    structured: Any
+
+
 class SessionDetailMemory(TypedDict):
     """Estimated memory of the session, and what it may take."""
 
@@ -1090,6 +1126,18 @@ class ValidActionsItem(TypedDict):
 
     op: Literal["valid_actions"]
     session_id: str
+
+
+class _WatchingRequired(TypedDict):
+    """Keys that Watching always has."""
+
+    sessions: list[SessionCard]
+
+
+class Watching(_WatchingRequired, total=False):
+    """Sessions as they stand. The first answer has all that are to be seen, later ones what changed."""
+
+    order: list[str]
 
 
 _WebhookDefinitionHeaders2Keywords = TypedDict("_WebhookDefinitionHeaders2Keywords", {"$env": "str"})

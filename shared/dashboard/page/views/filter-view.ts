@@ -28,10 +28,13 @@ export function FilterView({ store, address }: RunViewProps) {
       <${Status} error=${error} loading=${!rows && !error} />
       ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
       ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
-      <${Chart} title="Groups that were kept, and groups whose returns are all alike" range=${[0, 1]} format=${percent} legend=${true} curves=${[
-        { label: 'kept', ...store.series('rollout/filter_kept_ratio') },
-        { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
-      ]} />
+      ${
+        rows?.some(({ groups }) => groups.some(({ size }) => size > 1)) &&
+        html`<${Chart} title="Groups that were kept, and groups whose returns are all alike" range=${[0, 1]} format=${percent} legend=${true} curves=${[
+          { label: 'kept', ...store.series('rollout/filter_kept_ratio') },
+          { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
+        ]} />`
+      }
     <//>
     <${Collapse} store=${store} />
     <${Gradients} store=${store} names=${gradients} />
@@ -44,6 +47,9 @@ function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly 
     rows.findLastIndex(row => row.step <= step),
   );
   const row = rows[at];
+  if (row.groups.every(({ size }) => size === 1)) {
+    return html`<p>Every group is one episode, so that there is no spread to filter by: the critic says which action was better than expected. Groups of several are made by <code>rollout.group_size</code>.</p>`;
+  }
   const zero = row.groups.filter(({ std }) => std === 0).length;
   return html`<label class="field"><span>Step ${row.step}</span>
       <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) }, true)} /></label>

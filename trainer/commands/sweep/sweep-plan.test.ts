@@ -60,3 +60,34 @@ t.test('a file is read, named and checked', async t => {
     /wrong\.yaml:2: `seed`: unknown key, did you mean `seeds`/,
   );
 });
+
+t.test(
+  'a random search draws its points from ranges, the same for the same seed, more after fewer',
+  async t => {
+    const random = (points: number) => ({
+      points,
+      seed: 3,
+      space: {
+        'optimizer.learning_rate': { log_uniform: [1e-4, 1e-2] as [number, number] },
+        'loss.entropy_coefficient': { uniform: [0, 0.02] as [number, number] },
+        'policy.layers': { integer: [2, 4] as [number, number] },
+        recipe: { choice: ['grpo', 'rloo'] },
+      },
+    });
+    const runs = (points: number) => sweepRuns({ ...none, seeds: [0, 1], random: random(points) });
+    t.equal(runs(5).length, 10);
+    t.same(runs(5).slice(0, 3), runs(3).slice(0, 3));
+    t.equal(new Set(runs(5).map(({ variant }) => variant)).size, 5);
+    const values = (key: string) =>
+      runs(40).flatMap(({ overrides }) =>
+        overrides.flatMap(text => (text.startsWith(`${key}=`) ? [text.slice(key.length + 1)] : [])),
+      );
+    t.ok(values('optimizer.learning_rate').every(value => Number(value) >= 1e-4 && Number(value) <= 1e-2));
+    t.same([...new Set(values('policy.layers'))].sort(), ['2', '3', '4']);
+    t.same([...new Set(values('recipe'))].sort(), ['grpo', 'rloo']);
+    t.match(
+      runs(1)[0].name,
+      /^run-p0-learning_rate_0\.\d+-entropy_coefficient_.*-layers_\d-recipe_\w+-seed-0$/,
+    );
+  },
+);

@@ -1,0 +1,26 @@
+import t from 'tap';
+import { halvingRounds, survivors } from './halving.ts';
+
+const result = (variant: string, value: number | undefined) => ({ variant, value });
+
+t.test('rounds grow by the factor and stop before the end', async t => {
+  t.same(halvingRounds({ first_steps: 10, factor: 3 }, 100), [10, 30, 90]);
+  t.same(halvingRounds({ first_steps: 10, factor: 2 }, 40), [10, 20]);
+  t.same(halvingRounds({ first_steps: 50, factor: 2 }, 40), []);
+});
+
+t.test('one variant in `factor` goes on, by the mean over its seeds', async t => {
+  const results = [
+    result('a', 0.9),
+    result('b', 0.5),
+    result('c', 0.4),
+    result('a', 0.1),
+    result('b', 0.6),
+    result('c', 0.4),
+  ];
+  t.same(survivors(results, 3, 'max'), ['b']);
+  t.same(survivors(results, 2, 'min'), ['c']);
+  t.same(survivors(results, 9, 'max'), ['b'], 'at least one');
+  t.same(survivors([result('a', 0.5), result('b', 0.5)], 2, 'max'), ['a']);
+  t.same(survivors([result('a', undefined), result('a', 1), result('b', 0)], 2, 'max'), ['b']);
+});

@@ -1,0 +1,191 @@
+import { basename, dirname, extname, resolve } from 'node:path';
+import Type, { type Static } from 'typebox';
+import { ConfigError, loadConfig } from '../../../shared/config.ts';
+import type { Json } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
+
+const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
+
+/** Values by key that are drawn: from a list, or from a range, evenly or by the logarithm. */
+const RandomSearch = Type.Object(
+  {
+    points: Type.Integer({ minimum: 1 }),
+    /** Seeds the draws. */
+    seed: Type.Integer({ minimum: 0, default: 0 }),
+    space: Type.Record(
+      Type.String(),
+      Type.Union([
+        Type.Object({ choice: Type.Array(Type.Unknown(), { minItems: 1 }) }, { additionalProperties: false }),
+        Type.Object({ uniform: Type.Tuple([Type.Number(), Type.Number()]) }, { additionalProperties: false }),
+        Type.Object(
+          {
+            log_uniform: Type.Tuple([
+              Type.Number({ exclusiveMinimum: 0 }),
+              Type.Number({ exclusiveMinimum: 0 }),
+            ]),
+          },
+          { additionalProperties: false },
+        ),
+        Type.Object(
+          { integer: Type.Tuple([Type.Integer(), Type.Integer()]) },
+          { additionalProperties: false },
+        ),
+      ]),
+      { minProperties: 1 },
+    ),
+  },
+  { additionalProperties: false },
+);
+type RandomSearch = Static<typeof RandomSearch>;
+
+/** All runs go to the first step; of each round the better share goes on, to `factor` times as many steps. */
+const Halving = Type.Object(
+  {
+    /** Iterations of the first round. */
+    first_steps: Type.Integer({ minimum: 1 }),
+    /** η: one run in so many goes on, to so many times the steps. */
+    factor: Type.Integer({ minimum: 2, default: 3 }),
+  },
+  { additionalProperties: false },
+);
+export type Halving = Static<typeof Halving>;
+
+/** A list of runs: every variant with every value of the grid and every seed. */
+export const SweepSettings = Type.Object(
+  {
+    /** The config of all runs, relative to the sweep's file. */
+    config: Type.String({ minLength: 1 }),
+    /** Name of the folder that the runs go into; null: the sweep's file name. */
+    name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
+    seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
+    /** Settings of all runs, `key=value` each; `{seed}` in one, or in a variant's, stands for the run's seed. */
+    overrides: Type.Array(Type.String(), { default: [] }),
+    /** Variants by name, with settings of their own; empty: one without any. */
+    variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
+    /** Values by key: every combination is a separate variant. */
+    grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
+    /** Random search: so many points drawn from ranges, each a separate variant. */
+    random: Type.Union([Type.Null(), RandomSearch], { default: null }),
+    /** Successive halving: runs that are behind are stopped early; null: all run to their end. */
+    halving: Type.Union([Type.Null(), Halving], { default: null }),
+    /** Runs at once. */
+    parallel: Type.Integer({ minimum: 1, default: 1 }),
+    /** A variant that the others are compared with, seed by seed; null: the first. */
+    baseline: Type.Union([Type.Null(), Type.String({ minLength: 1 })], { default: null }),
+  },
+  { additionalProperties: false },
+);
+export type SweepSettings = Static<typeof SweepSettings>;
+
+/** One run of a sweep. */
+export interface SweepRun {
+  /** Name of its folder under the sweep's. */
+  readonly name: string;
+  /** What the runs that differ only by their seed have in common. */
+  readonly variant: string;
+  readonly seed: number;
+  /** Everything that is laid over the config, the seed included. */
+  readonly overrides: readonly string[];
+}
+
+export interface SweepPlan {
+  readonly name: string;
+  readonly config: string;
+  readonly runs: readonly SweepRun[];
+  readonly parallel: number;
+  readonly halving: Halving | null;
+  /** Variant that the others are compared with. */
+  readonly baseline: string;
+}
+
+/**
+ * Reads a sweep's file.
+ * @throws ConfigError naming what is wrong in it
+ */
+export function readSweep(file: string, overrides: readonly string[]): SweepPlan {
+  const settings = loadConfig(file, { schema: SweepSettings });
+  const config = resolve(dirname(resolve(file)), settings.config);
+  const runs = sweepRuns({ ...settings, overrides: [...settings.overrides, ...overrides] });
+  const { parallel, halving, baseline } = settings;
+  const variants = [...new Set(runs.map(({ variant }) => variant))];
+  if (baseline !== null && !variants.includes(baseline)) {
+    const message = `no variant is named ${baseline}; there are ${variants.join(', ')}`;
+    throw new ConfigError([{ key: 'baseline', where: file, message }]);
+  }
+  const name = settings.name ?? basename(file, extname(file));
+  return { name, config, runs, parallel, halving, baseline: baseline ?? variants[0] };
+}
+
+/** The runs, seed by seed: after each round every variant has been tried as often as any other. */
+export function sweepRuns({
+  seeds,
+  overrides,
+  variants,
+  grid,
+  random = null,
+}: Pick<SweepSettings, 'seeds' | 'overrides' | 'variants' | 'grid'> &
+  Partial<Pick<SweepSettings, 'random'>>): SweepRun[] {
+  const named = Object.entries(variants);
+  const base = named.length > 0 ? named : [['run', [] as string[]] as const];
+  const fixed = combinations(Object.entries(grid) as [string, Json[]][]);
+  const drawn = random ? randomPoints(random) : [[]];
+  const points = drawn.flatMap(point => fixed.map(other => [...point, ...other]));
+  const all = base.flatMap(([name, own]) =>
+    points.map(point => ({
+      variant: [name, ...point.map(({ label }) => label)].join('-'),
+      overrides: [...overrides, ...own, ...point.map(({ override }) => override)],
+    })),
+  );
+  return seeds.flatMap(seed =>
+    all.map(one => ({
+      name: `${one.variant}-seed-${seed}`,
+      variant: one.variant,
+      seed,
+      overrides: [...one.overrides.map(text => text.replaceAll('{seed}', `${seed}`)), `seed=${seed}`],
+    })),
+  );
+}
+
+interface SweepPoint {
+  readonly label: string;
+  readonly override: string;
+}
+
+/** Every combination of one value of each key; a single empty one without keys. */
+function combinations(grid: readonly (readonly [key: string, values: readonly Json[]])[]): SweepPoint[][] {
+  return grid.reduce<SweepPoint[][]>(
+    (points, [key, values]) =>
+      points.flatMap(point =>
+        values.map(value => {
+          const text = typeof value === 'string' ? value : JSON.stringify(value);
+          const label = `${key.split('.').at(-1)}_${text.replace(/[^A-Za-z0-9._-]+/g, '_')}`;
+          return [...point, { label, override: `${key}=${text}` }];
+        }),
+      ),
+    [[]],
+  );
+}
+
+/** Significant digits of a drawn number. */
+const DIGITS = 4;
+
+/** Points of a random search; the same for the same seed, and the first of more points are those of fewer. */
+function randomPoints({ points, seed, space }: RandomSearch): SweepPoint[][] {
+  const rng = Random.fromSeed(seed);
+  return Array.from({ length: points }, (_, i) =>
+    Object.entries(space).map(([key, range], k) => {
+      const value = drawnValue(range, rng);
+      const text = typeof value === 'string' ? value : JSON.stringify(value);
+      const label = `${key.split('.').at(-1)}_${text.replace(/[^A-Za-z0-9._-]+/g, '_')}`;
+      return { label: k === 0 ? `p${i}-${label}` : label, override: `${key}=${text}` };
+    }),
+  );
+}
+
+function drawnValue(range: RandomSearch['space'][string], rng: Random): Json {
+  if ('choice' in range) return rng.choice(range.choice as Json[]);
+  if ('integer' in range) return range.integer[0] + rng.integer(range.integer[1] - range.integer[0] + 1);
+  const [low, high] = 'uniform' in range ? range.uniform : range.log_uniform.map(Math.log);
+  const drawn = low + rng.float() * (high - low);
+  return Number(('uniform' in range ? drawn : Math.exp(drawn)).toPrecision(DIGITS));
+}
