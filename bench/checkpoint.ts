@@ -1,12 +1,13 @@
 /**
  * Takes a checkpoint through what a run does with it, once: loads it, generates a group, scores it and learns from it by
- * PPO, and prints the time of each and the most memory the process ever had.
+ * PPO, and prints the time and memory of each and the most memory the process ever had.
  *
  *     npm run make-checkpoint -- --shape qwen2.5-0.5b --out /tmp/half-billion
  *     npm run bench:checkpoint -- --model /tmp/half-billion --threads 2
  *     npm run bench:checkpoint -- --model /tmp/half-billion --lora 8 --recompute
  *
- * `--lora` learns adapters of this rank on all linear layers instead of all weights.
+ * `--lora` learns adapters of this rank on all linear layers instead of all weights; `--quantization int8` or `nf4` stores these
+ * so.
  */
 
 import { parseArgs } from 'node:util';
@@ -16,6 +17,7 @@ import type { TrainingSequence } from '../trainer/data/sequences/training-sequen
 import { LORA_MODULES } from '../trainer/models/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
+import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/quantized/blockwise.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/choice.ts';
 import { positiveInteger } from './flags.ts';
 
@@ -37,6 +39,7 @@ const { values: flags } = parseArgs({
     tokens: { type: 'string', default: '512' },
     steps: { type: 'string', default: '2' },
     lora: { type: 'string' },
+    quantization: { type: 'string' },
     recompute: { type: 'boolean', default: false },
   },
 });
@@ -55,6 +58,11 @@ const numberOf = (
 const [workers, threads, group, prompt, generated, tokenBudget, steps] = (
   ['workers', 'threads', 'group', 'prompt', 'generated', 'tokens', 'steps'] as const
 ).map(numberOf);
+const quantization = QUANTIZATIONS.find(kind => kind === flags.quantization);
+if (flags.quantization !== undefined && quantization === undefined)
+  throw new RangeError(
+    `--quantization must be one of ${QUANTIZATIONS.join(', ')}, got ${flags.quantization}`,
+  );
 const rank = flags.lora === undefined ? null : numberOf('lora');
 
 const policy = await timed('load', () =>
@@ -70,6 +78,7 @@ const policy = await timed('load', () =>
     maxOpenSequences: group,
     tokenBudget,
     recompute: flags.recompute,
+    quantization,
     ...(rank === null
       ? {}
       : { lora: { rank, alpha: 2 * rank, rankStabilized: false, modules: LORA_MODULES } }),
@@ -144,6 +153,7 @@ async function timed<T>(what: string, work: () => Promise<T>, tokens?: number): 
   const result = await work();
   const seconds = (performance.now() - start) / 1000;
   const rate = tokens === undefined ? '' : `, ${(tokens / seconds).toFixed(1)} tokens/s`;
-  console.log(`${what}: ${seconds.toFixed(1)} s${rate}`);
+  const resident = (process.memoryUsage.rss() / GIGABYTE).toFixed(2);
+  console.log(`${what}: ${seconds.toFixed(1)} s${rate}; ${resident} GB resident`);
   return result;
 }

@@ -1020,6 +1020,11 @@ export interface components {
             action_field?: string;
             /** @description Field of its observation that is shown as text; otherwise the whole observation as JSON. */
             observation_field?: string;
+            /**
+             * @description Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.
+             * @default false
+             */
+            tools?: boolean;
             /** @description An action that the service takes. */
             example_action: unknown;
             /**

@@ -6,6 +6,7 @@ import { dashboard } from './commands/dashboard.ts';
 import { demonstrations } from './commands/demonstrations.ts';
 import { diagnose } from './commands/diagnose.ts';
 import { evaluate } from './commands/evaluate.ts';
+import { push } from './commands/hub/push.ts';
 import { mergeLora } from './commands/merge-lora.ts';
 import { serve } from './commands/serve.ts';
 import { sweep } from './commands/sweep.ts';
@@ -82,6 +83,18 @@ program
   .option('--type <type>', 'F32 or BF16 (default: as the base has it)')
   .action(async (adapter: string, options) => {
     process.exitCode = await mergeLora(adapter, options);
+  });
+
+program
+  .command('push')
+  .description('send a model or adapter to the Hugging Face Hub, with a model card made from its run')
+  .argument('<target>', 'run (its newest checkpoint), checkpoint, or folder of a model or adapter')
+  .argument('<name>', 'organization/name on the hub')
+  .option('--private', 'make a new repository private (default: as the organization has it)')
+  .option('--license <id>', 'license for the model card, e.g. apache-2.0')
+  .option('--message <text>', 'title of the commit')
+  .action(async (target: string, name: string, options) => {
+    process.exitCode = await push(target, name, options);
   });
 
 program

@@ -87,9 +87,19 @@ export class FairScheduler {
     return (this.#clients.get(lane.client)?.computing ?? 0) < MAX_COMPUTATIONS;
   }
 
+  /** Whether nothing waits and the slice is not used up. */
+  get isFree(): boolean {
+    return this.#queued === 0 && !this.#busy && this.#used < SLICE_MS;
+  }
+
+  /** When the task under way began, where one is: as good as now for what it does first, and costs nothing. */
+  get begun(): number | undefined {
+    return this.#busy && this.#current ? this.#begun : undefined;
+  }
+
   /** {@link Lane.run} */
   run(lane: Lane, task: Task): void {
-    if (this.#queued > 0 || this.#busy || this.#used >= SLICE_MS) {
+    if (!this.isFree) {
       this.enqueue(lane, task);
       return;
     }
@@ -216,6 +226,11 @@ export class Lane implements Flow {
 
   get isEmpty(): boolean {
     return this.queue.length === 0;
+  }
+
+  /** Whether a task would be carried out at once. */
+  get isFree(): boolean {
+    return this.#scheduler.isFree;
   }
 
   /** Carries out a task: at once where nothing waits and the slice is not used up, else when its turn comes. */

@@ -29,7 +29,14 @@ t.test('without a server the vocabulary is left open, and a folder needs none', 
   const init = new URL('../../test/golden/models/qwen2-tiny', import.meta.url).pathname;
   const folder = { ...settings, policy: { ...settings.policy, init } };
   t.match(await dryRun(folder, never), new RegExp(`from ${init}`));
-  const lora = { rank: 2, alpha: 4, rank_stabilized: false, target_modules: ['q_proj' as const], dropout: 0 };
+  const lora = {
+    rank: 2,
+    alpha: 4,
+    rank_stabilized: false,
+    target_modules: ['q_proj' as const],
+    dropout: 0,
+    quantization: null,
+  };
   const adapted = { ...folder, policy: { ...folder.policy, lora } };
   t.match(await dryRun(adapted, never), /# learned: \d+ of them \(.*\), adapters and value head/);
 });

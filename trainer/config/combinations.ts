@@ -154,6 +154,9 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
   const { rollout, policy, training } = settings;
   const found: SettingConflict[] = [];
   const add = (key: string, message: string) => found.push({ key, message });
+  if (rollout.reward && (rollout.reward.file === null) === (rollout.reward.url === null)) {
+    add('rollout.reward', 'needs either `file` or `url`, which say who gives the rewards');
+  }
   if (training.steps > 0 && rollout.temperature === 0) {
     add(
       'rollout.temperature',
@@ -222,6 +225,12 @@ function rolloutClashes(settings: RunSettings): SettingConflict[] {
     add(
       'policy.lora.dropout',
       `must be 0, got ${policy.lora.dropout}: with dropout the loss would compute other probabilities than the tokens were sampled with`,
+    );
+  }
+  if (policy.lora?.quantization && policy.runtime === 'webgpu') {
+    add(
+      'policy.lora.quantization',
+      `is ${policy.lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
     );
   }
   if (policy.init === 'scratch' && rollout.prompt !== 'compact') {

@@ -10,7 +10,8 @@ import type { RunSettings } from './settings.ts';
  */
 export async function readShape(folder: string, { policy: { lora } }: RunSettings): Promise<DecoderConfig> {
   const found = await readModelConfig(folder);
-  return found.lora === undefined && lora ? withLora(found, loraConfig(lora)) : found;
+  const adapted = found.lora === undefined && lora ? withLora(found, loraConfig(lora)) : found;
+  return lora?.quantization ? { ...adapted, quantization: lora.quantization } : adapted;
 }
 
 /**

@@ -106,6 +106,7 @@ t.test(
       /adaptive_curriculum: .*n_groups: use one/,
     );
     t.match(first('rollout.level_replay={}', 'rollout.asynchronous={}'), /level_replay: .*asynchronous/);
+    t.match(first('rollout.reward={}'), /rollout\.reward: needs either `file` or `url`/);
     t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
     t.match(first('recipe=distillation'), /policy\.reference: .* names the teacher/);
     t.match(first('schedules.clip_low={kind: steps}'), /schedules\.clip_low: is `steps` without `values`/);
@@ -122,6 +123,10 @@ t.test(
     t.match(
       first('policy.init=here', 'policy.lora.dropout=0.1'),
       /policy\.lora\.dropout: must be 0, got 0\.1: .* other probabilities/,
+    );
+    t.match(
+      first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),
+      /policy\.lora\.quantization: is nf4, which only the processor computes with/,
     );
     t.match(first('policy.init=here', 'policy.lora.target_modules=[lm_head]'), /policy\.lora.*q_proj/s);
   },

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { scratchConfig } from '../models/config.ts';
+import { type DecoderConfig, scratchConfig } from '../models/config.ts';
 import { settingsOf } from './settings.test-data.ts';
 import { runSizes } from './sizes.ts';
 
@@ -67,6 +67,27 @@ t.test('memory grows with workers, open episodes and a reference', async t => {
   t.equal(bytes({}, /reference/), 0);
   t.equal(bytes({ loss: { kl: { coefficient: 0.1 } } }, /reference/), 4 * parameters);
   t.same([episodesPerIteration, episodes], [128, 128 * 200]);
+});
+
+t.test('a quantized base, logits in pieces and open episodes count as they are', async t => {
+  const large = scratchConfig({ vocabularySize: 151_936, hiddenSize: 64, layers: 2, intermediateSize: 160 });
+  const lora = { rank: 2, alpha: 4, rankStabilized: false, modules: ['q_proj'] as const };
+  const part = (over: Parameters<typeof settingsOf>[0], what: string, shape: DecoderConfig = large) =>
+    runSizes(settingsOf(over), shape).memory.find(part => part.what.startsWith(what))!.bytes;
+  const one = { policy: { workers: 1 } };
+  const layers = 2 * (4 * 64 * 64 + 3 * 64 * 160);
+  const float = part(one, 'weights', { ...large, lora });
+  const int8 = part(one, 'weights', { ...large, lora, quantization: 'int8' });
+  const scales = 2 * ((4 + 2 * 2.5) * 64 + 3 * 64);
+  t.equal(float - int8, 3 * layers - 4 * scales, 'a byte a weight, and a scale each block of a row');
+  const rows = Math.floor(2 ** 26 / (4 * 151_936));
+  t.equal(part(one, 'activations'), 4 * (2048 * 2 * (10 * 64 + 4 * 160) + 3 * rows * 151_936));
+  const few = { rollout: { env_groups: 2, group_size: 4 }, validation: { episodes: 4 }, ...one };
+  t.equal(part(few, 'cache of 8 open'), part({ rollout: { concurrency: 8 }, ...one }, 'cache of 8 open'));
+  t.equal(part(one, 'values that other') + part(one, 'activations'), 2 ** 28);
+  const wide = { policy: { workers: 1, micro_batch_tokens: 16_384 } };
+  t.equal(part(wide, 'values that other'), 0);
+  t.equal(part({ policy: { workers: 3 } }, 'the program'), 110e6 + 3 * 45e6);
 });
 
 t.test('a GPU keeps one sum of gradients and as large a cache as is asked for', async t => {

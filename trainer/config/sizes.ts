@@ -1,7 +1,10 @@
 import { blockBytes } from '../generation/cache/block-layout.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import { type ParameterSpec, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { storedBytes } from '../models/quantized.ts';
+import { logitRows } from '../policy/learning/sequence-graph.ts';
+import { WORKSPACE_BYTES } from '../tensor/runtime/choice.ts';
 import { hasValueHead, needsReference } from './derived.ts';
 import type { RunSettings } from './settings.ts';
 
@@ -12,6 +15,9 @@ const FLOAT_BYTES = 4;
 const MAX_CACHE_BYTES = 2 ** 32;
 /** Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, not exact. */
 const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
+/** Of the trainer before it has a policy, and of a worker thread before it has a program; resident, measured. */
+const PROGRAM_BYTES = 110e6;
+const WORKER_BYTES = 45e6;
 
 /** What a run takes, in numbers. */
 export interface RunSizes {
@@ -34,20 +40,26 @@ export interface RunSizes {
  * @param critic shape of its critic; undefined where it has none
  */
 export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: DecoderConfig): RunSizes {
-  const { policy, rollout, training } = settings;
+  const { policy, rollout, training, validation } = settings;
   const onGpu = policy.runtime === 'webgpu';
   const workers = onGpu ? 1 : (policy.workers ?? 1);
   const trained = countWeights(trainedSpecs(config, hasValueHead(settings)));
   const adapted = config.lora !== undefined;
-  const frozen = adapted ? countWeights(parameterSpecs(config, false)) : 0;
-  const parameters = frozen + trained;
-  const weights = FLOAT_BYTES * parameters;
+  const parameters = (adapted ? countWeights(parameterSpecs(config, false)) : 0) + trained;
+  const base = adapted ? storedBytes(parameterSpecs(config, false), config.quantization) : 0;
   const learned = FLOAT_BYTES * trained;
+  const weights = base + learned;
   const reference = adapted && policy.reference === null ? learned : weights;
-  const blocks = Math.ceil(rollout.concurrency / workers) * Math.ceil(policy.context / BLOCK_SIZE);
+  const episodesPerIteration = rollout.env_groups * rollout.group_size;
+  // Asynchronous rollouts begin episodes ahead of the iteration that learns from them.
+  const open = rollout.asynchronous
+    ? rollout.concurrency
+    : Math.min(rollout.concurrency, Math.max(episodesPerIteration, validation.episodes));
+  const blocks = Math.ceil(open / workers) * Math.ceil(policy.context / BLOCK_SIZE);
   const cache = Math.min(onGpu ? Infinity : MAX_CACHE_BYTES, blocks * blockBytes(config, config.layers));
-  const tokens = workers * policy.micro_batch_tokens;
-  const perToken = keptByLayers(config, policy.recompute) + KEPT.vocabulary * config.vocabularySize;
+  const tokens = policy.micro_batch_tokens;
+  const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config));
+  const activations = FLOAT_BYTES * (tokens * keptByLayers(config, policy.recompute) + logits);
   const criticSizes = critic && sizesOfCritic(critic, policy, { workers, onGpu });
   const memory = [
     { what: 'weights', bytes: weights },
@@ -55,12 +67,20 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
     onGpu
       ? { what: 'gradients', bytes: learned }
       : { what: `gradients (${workers} workers, a sum and a part each)`, bytes: 2 * workers * learned },
-    { what: `cache of ${rollout.concurrency} open episodes, at most`, bytes: workers * cache },
-    { what: 'activations, about', bytes: tokens * perToken * FLOAT_BYTES },
+    { what: `cache of ${open} open episodes, at most`, bytes: workers * cache },
+    { what: 'activations, about', bytes: workers * activations },
+    ...(onGpu
+      ? []
+      : [
+          {
+            what: 'values that other programs keep',
+            bytes: workers * Math.max(0, WORKSPACE_BYTES - activations),
+          },
+        ]),
+    { what: `the program and ${workers} workers`, bytes: PROGRAM_BYTES + workers * WORKER_BYTES },
     ...(criticSizes?.memory ?? []),
     ...(needsReference(settings) ? [{ what: 'reference policy', bytes: reference }] : []),
   ];
-  const episodesPerIteration = rollout.env_groups * rollout.group_size;
   return {
     parameters,
     trained,
@@ -105,8 +125,4 @@ function keptByLayers(config: DecoderConfig, recompute: boolean): number {
   const width = experts === null ? config.intermediateSize : experts.count * experts.intermediateSize;
   const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * width;
   return recompute ? layers * hiddenSize + perLayer : layers * perLayer;
-}
-
-function countWeights(specs: readonly ParameterSpec[]): number {
-  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
 }

@@ -84,6 +84,7 @@ export function configToJson(config: DecoderConfig): JsonObject {
     use_cache: true,
     ...config.familyKeys,
   };
+  if (rotated !== 1) json.partial_rotary_factor = rotated;
   if (config.localRope !== null) {
     json.rope_local_base_freq = config.localRope.theta;
     json.rope_parameters = {
@@ -92,6 +93,18 @@ export function configToJson(config: DecoderConfig): JsonObject {
     };
   }
   return json;
+}
+
+/** Keys that transformers 5 wants as floats: it refuses 30 where 30.0 is meant. */
+const FLOATS = [
+  ...['attn_logit_softcapping', 'final_logit_softcapping', 'router_aux_loss_coef', 'rms_norm_eps'],
+  ...['initializer_range', 'rope_theta', 'partial_rotary_factor', 'factor'],
+];
+const WHOLE_FLOAT = new RegExp(`^( *"(?:${FLOATS.join('|')})": -?\\d+)(,?)$`, 'gm');
+
+/** The text of {@link configToJson}. */
+export function configToText(config: DecoderConfig): string {
+  return `${JSON.stringify(configToJson(config), null, 2).replaceAll(WHOLE_FLOAT, '$1.0$2')}\n`;
 }
 
 function familyOf(type: Json | undefined): ModelFamily {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { ModelConfigError, scratchConfig } from './config.ts';
-import { configToJson, parseConfig } from './config-json.ts';
+import { configToJson, configToText, parseConfig } from './config-json.ts';
 import { ropeFrequencies, ropeTables } from './rope.ts';
 
 const golden = (file: string) =>
@@ -23,6 +23,9 @@ t.test('reads what transformers writes and writes what it reads', async t => {
     const config = parseConfig(golden(`${model}/config.json`));
     t.same(parseConfig(configToJson(config)), config, model);
   }
+  const capped = parseConfig(golden('families/gemma2/config.json'));
+  t.match(configToText(capped), /^ {2}"final_logit_softcapping": 3\.0,$/m, 'as transformers 5 wants it');
+  t.same(parseConfig(JSON.parse(configToText(capped))), capped);
   const qwen2 = parseConfig(golden('qwen2-tiny/config.json'));
   t.equal(qwen2.rope.theta, 1e6);
   t.ok(qwen2.queryKeyValueBias && qwen2.tiedEmbeddings && !qwen2.outputBias);

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
+import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import type { LoraConfig } from './lora.ts';
 
 /** How rotary frequencies are stretched beyond the context the model was trained with. */
@@ -124,6 +125,8 @@ export interface DecoderConfig extends DecoderFeatures {
   readonly context?: number;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
+  /** How the linear weights next to adapters are stored; float32 when absent. Not part of `config.json`. */
+  readonly quantization?: Quantization;
 }
 
 /** A decoder that has nothing of what only some families have. */
@@ -153,7 +156,7 @@ export class ModelConfigError extends Error {
   override readonly name = 'ModelConfigError';
 }
 
-/** Sizes of a model from scratch; what is left out is Qwen2 with four heads, as small policies use it. */
+/** Sizes of a model from scratch; what is left out is as small policies use it. */
 export interface ScratchSizes {
   readonly vocabularySize: number;
   readonly hiddenSize?: number;
@@ -170,14 +173,15 @@ export interface ScratchSizes {
 }
 
 /**
- * Config of a Qwen2 decoder from scratch.
+ * Config of a decoder from scratch: Qwen2's, under the type `seed_oss`, for which transformers has the same decoder and leaves
+ * the tokenizer as its files say.
  * @throws ModelConfigError when the sizes do not fit each other
  */
 export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
   const hiddenSize = sizes.hiddenSize ?? 64;
   const heads = sizes.heads ?? 4;
   return checkedConfig({
-    architecture: 'qwen2',
+    architecture: 'seed_oss',
     vocabularySize: sizes.vocabularySize,
     hiddenSize,
     intermediateSize: sizes.intermediateSize ?? Math.round((hiddenSize * 5) / 2),
@@ -194,7 +198,8 @@ export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
     bosTokenId: sizes.bosTokenId ?? null,
     eosTokenId: sizes.eosTokenId ?? null,
     padTokenId: sizes.padTokenId ?? null,
-    familyKeys: {},
+    // Training with transformers has no dropout either.
+    familyKeys: { attention_bias: true, attention_out_bias: false, mlp_bias: false, residual_dropout: 0 },
   });
 }
 

@@ -4,6 +4,7 @@ import type { DecoderConfig } from './config.ts';
 import { mixExperts } from './experts.ts';
 import { hasAdapter, loraNames, loraScale } from './lora.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
+import { isQuantizable, quantizedLinear } from './quantized.ts';
 
 /** What attention of one layer reads: rows of normalized, projected and not yet rotated heads. */
 export interface Projections {
@@ -162,7 +163,11 @@ function linear(
   { outputs, bias }: { readonly outputs: number; readonly bias: boolean },
 ): Tensor {
   const inputs = x.shape[x.shape.length - 1];
-  const product = g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true });
+  const { quantization } = config;
+  const product =
+    quantization === undefined || !isQuantizable(`${name}.weight`)
+      ? g.matmul(x, g.parameter(`${name}.weight`, [outputs, inputs]), { transposeB: true })
+      : quantizedLinear(g, quantization, x, `${name}.weight`, outputs);
   const biased = bias ? g.add(product, g.parameter(`${name}.bias`, [outputs])) : product;
   const { lora } = config;
   if (!hasAdapter(lora, name)) return biased;

@@ -121,6 +121,11 @@ function addFeedForward(config: DecoderConfig, layer: number, linear: AddLinear)
     one(expertPrefix(layer, index), experts.intermediateSize);
 }
 
+/** Number of weights. */
+export function countWeights(specs: readonly ParameterSpec[]): number {
+  return specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+}
+
 /** Weights of the value head. */
 export function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   return [

@@ -1,5 +1,6 @@
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
+import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
@@ -79,7 +80,8 @@ export class LocalPolicy implements Policy {
     this.config = config;
     this.#options = options;
     this.maxSequenceLength = parts.maxSequenceLength;
-    this.parameterCount = (parts.base?.size ?? 0) + weights.size;
+    const frozen = parts.base === null ? [] : parameterSpecs(config, false);
+    this.parameterCount = countWeights(frozen) + weights.size;
     this.trainedCount = weights.size;
     this.#place = parts.place;
     this.#base = parts.base;
@@ -113,7 +115,9 @@ export class LocalPolicy implements Policy {
     const where = this.#pool.description;
     const { lora } = this.config;
     if (lora === undefined) return where;
-    const learned = `${this.trainedCount} of ${this.parameterCount} weights learned`;
+    const { quantization } = this.config;
+    const stored = quantization === undefined ? '' : `, the others as ${quantization}`;
+    const learned = `${this.trainedCount} of ${this.parameterCount} weights learned${stored}`;
     return `${where}; LoRA of rank ${lora.rank} on ${lora.modules.join(', ')}, ${learned}`;
   }
 

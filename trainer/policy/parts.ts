@@ -13,6 +13,8 @@ import {
   trainedSpecs,
 } from '../models/parameters.ts';
 import { withLora } from '../models/peft.ts';
+import { storedBytes, storedParameters } from '../models/quantized.ts';
+import type { Quantization } from '../tensor/graph/operations/quantized/blockwise.ts';
 import {
   PRECISIONS,
   type Precision,
@@ -23,7 +25,7 @@ import {
 import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
-import { readTrained, readWeights } from './checkpoint/checkpoint.ts';
+import { readBase, readTrained } from './checkpoint/checkpoint.ts';
 import { findModel, type ModelFolders, readConfig } from './checkpoint/model-folder.ts';
 import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale, type LossScaleSettings } from './learning/loss-scale.ts';
@@ -34,6 +36,7 @@ import type { WeightSlice, WorkerSetup } from './workers/protocol.ts';
 /** Sequences that keep their cache at once, over all workers, unless told otherwise. */
 const DEFAULT_OPEN_SEQUENCES = 256;
 const DOUBLE_BYTES = 8;
+const FLOAT_BYTES = 4;
 
 /** A model in memory. */
 export interface ModelState {
@@ -56,6 +59,8 @@ export interface LocalPolicyOptions {
   readonly base?: string;
   /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
   readonly lora?: LoraConfig;
+  /** How the linear weights under adapters are stored; float32 when absent. They are computed with in float32. */
+  readonly quantization?: Quantization;
   /** Seeds fresh weights. */
   readonly seed: number;
   /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */
@@ -128,11 +133,15 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   if (lossScale !== undefined) checkLossScale(lossScale);
   const { config: found, place, state } = await givenModel(options);
   const whole = state === null ? await adaptedConfig(found, place, options.lora) : found;
-  const maxSequenceLength = options.maxSequenceLength ?? whole.maxPositions;
+  const kind = await chooseRuntime(runtime, found.hiddenSize);
+  const { quantization } = options;
+  const stored =
+    quantization === undefined || state !== null ? whole : quantizedConfig(whole, quantization, place, kind);
+  const maxSequenceLength = options.maxSequenceLength ?? stored.maxPositions;
   const config: DecoderConfig = {
-    ...whole,
+    ...stored,
     ...(critic ? { tiedEmbeddings: true } : {}),
-    ...(whole.rope.scaling.kind === 'longrope' ? { context: maxSequenceLength } : {}),
+    ...(stored.rope.scaling.kind === 'longrope' ? { context: maxSequenceLength } : {}),
   };
   if (maxSequenceLength > config.maxPositions) {
     throw new RangeError(
@@ -144,10 +153,12 @@ export async function prepare(options: LocalPolicyOptions): Promise<PolicyParts>
   }
   const count = (specs: readonly ParameterSpec[]): number =>
     specs.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-  const kind = await chooseRuntime(runtime, config.hiddenSize);
   refusePrecision(kind, precision);
   const trained = count(trainedSpecs(config, options.valueHead));
-  const frozen = config.lora === undefined ? 0 : count(parameterSpecs(config, false));
+  const frozen =
+    config.lora === undefined
+      ? 0
+      : storedBytes(parameterSpecs(config, false), config.quantization) / FLOAT_BYTES;
   const counts = options.generationOnly ? { trained: 0, frozen: trained + frozen } : { trained, frozen };
   refuseWhatCannotFit(counts, workerCount(options, kind), machineMemory());
   if (kind === 'webgpu' && options.gpuMemory !== undefined) {
@@ -234,6 +245,24 @@ async function adaptedConfig(
   return lora === undefined ? config : { ...config, lora };
 }
 
+/** The config with its base quantized. @throws RangeError where there is no frozen base, or the runtime cannot */
+function quantizedConfig(
+  config: DecoderConfig,
+  quantization: Quantization,
+  place: ModelFolders | null,
+  runtime: RuntimeKind,
+): DecoderConfig {
+  if (config.lora === undefined || place === null) {
+    throw new RangeError(
+      `quantization ${quantization} is of the frozen weights under adapters: it takes a model's folder and LoRA`,
+    );
+  }
+  if (runtime === 'webgpu') {
+    throw new RangeError(`quantization ${quantization} takes the processor: set the runtime to onnx`);
+  }
+  return { ...config, quantization };
+}
+
 /** Fresh weights, or those of the folder; what stays as it is apart from what is learned. */
 async function loadWeights(
   config: DecoderConfig,
@@ -244,8 +273,8 @@ async function loadWeights(
   const frozen = config.lora === undefined ? [] : parameterSpecs(config, false);
   const trained = trainedSpecs(config, valueHead);
   if (place === null) return { base: frozen.length > 0 ? fresh(frozen) : null, weights: fresh(trained) };
-  const base = frozen.length > 0 ? new ParameterStore(frozen) : null;
-  if (base !== null) await readWeights(place.base, base);
+  const base = frozen.length > 0 ? new ParameterStore(storedParameters(frozen, config.quantization)) : null;
+  if (base !== null) await readBase(place.base, config, base);
   const weights = base !== null && place.adapter === null ? fresh(trained) : new ParameterStore(trained);
   await readTrained(place, config, weights);
   return { base, weights };

@@ -8,6 +8,7 @@ import type { Episode } from './episode.ts';
 import type { Player } from './episode-agent.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
 import type { PlayContext, WaitTimes } from './play.ts';
+import type { RewardHook } from './rewards/reward-hook.ts';
 import type { GroupPlan } from './tag.ts';
 
 export interface CollectorSettings {
@@ -35,6 +36,8 @@ export interface PlayOptions {
   readonly sampling: Omit<PlayContext['sampling'], 'stopStrings'>;
   /** Seeds all draws of the agents; the same seed, plans and weights give the same episodes. */
   readonly samplingSeed: number;
+  /** Rewards the episodes; absent: the environment alone does. */
+  readonly reward?: RewardHook;
   /** Ends the collection; its reason is thrown. */
   readonly signal?: AbortSignal;
 }
@@ -202,6 +205,7 @@ export class Collector {
       timeoutMs: groupTimeoutMs,
       tokenizer,
       agent: options.agent,
+      ...(options.reward ? { reward: options.reward } : {}),
       context: { ...this.#context, whole: plan.whole },
       sampling: { ...options.sampling, stopStrings },
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,

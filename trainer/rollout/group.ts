@@ -5,12 +5,15 @@ import { EnvironmentSession, LOST_CODES, ReplayDiverged } from './environment-se
 import type { Episode } from './episode.ts';
 import { type Player, ProgramFault } from './episode-agent.ts';
 import { type PlayContext, playEpisode } from './play.ts';
+import { type RewardHook, withHookRewards } from './rewards/reward-hook.ts';
 import { mixSeed, PURPOSE } from './seeds.ts';
 import type { GroupPlan } from './tag.ts';
 
 /** What a group is played with. */
 export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' | 'check'> {
   readonly agent: Player;
+  /** Rewards its episodes; absent: the environment alone does. */
+  readonly reward?: RewardHook;
   readonly servers: ServerPool;
   /** A group that takes longer is given up; no limit when undefined. */
   readonly timeoutMs: number | undefined;
@@ -126,16 +129,17 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
   return played.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []));
 }
 
-function playMember(
+async function playMember(
   { plan, stop }: OpenGroup,
   member: number,
   session: EnvironmentSession,
-  { agent, ...setting }: GroupSetting,
+  { agent, reward, ...setting }: GroupSetting,
   check: () => void,
 ): Promise<Episode> {
-  return 'play' in agent
+  const episode = await ('play' in agent
     ? agent.play(plan, member, session, { ...setting, newSequence, check, signal: stop.signal })
-    : playEpisode(plan, member, session, { ...setting, agent, newSequence, check });
+    : playEpisode(plan, member, session, { ...setting, agent, newSequence, check }));
+  return reward ? withHookRewards(episode, reward) : episode;
 }
 
 /** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */

@@ -5,12 +5,15 @@ import type { Player } from './episode-agent.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
 import type { WaitTimes } from './play.ts';
+import type { RewardHook } from './rewards/reward-hook.ts';
 import { startCapacity } from './staleness.ts';
 import type { GroupPlan } from './tag.ts';
 
 export interface StreamSettings {
   readonly collector: Pick<Collector, 'play'>;
   readonly agent: Player;
+  /** Rewards the episodes; absent: the environment alone does. */
+  readonly reward?: RewardHook;
   readonly sampling: PlayOptions['sampling'];
   /** The n-th group of the run, from 0, with the seed of its draws. Equal n, equal plan. */
   readonly planAt: (n: number) => GroupPlan;
@@ -103,11 +106,11 @@ export class RolloutStream {
     this.#retry = [...settings.start.pending];
     this.#next = settings.start.next;
     this.#renewChange();
-    const { agent, sampling } = settings;
+    const { agent, reward, sampling } = settings;
     this.#done = settings.collector
       .play(
         this.#plans(),
-        { agent, sampling, samplingSeed: 0, signal: this.#abort.signal },
+        { agent, ...(reward ? { reward } : {}), sampling, samplingSeed: 0, signal: this.#abort.signal },
         outcome => this.#ended(outcome),
         this.#waits,
         moves => {

@@ -185,6 +185,17 @@ t.test('every choice of algorithm trains against a server', { timeout: MAX_MS },
     t.equal(none[0]['train/bootstrapped'], 0);
   });
 
+  await t.test('a file rewards episodes, and one that fails ends the run with its name', async t => {
+    const hooks = t.testdir({
+      'hook.ts': 'export const reward = ({ turns }) => ({ rewards: turns.map(() => 10) });',
+      'bad.ts': 'export const reward = () => { throw new Error("no idea"); };',
+    });
+    const [row] = await train({ rollout: { reward: { file: join(hooks, 'hook.ts'), mode: 'replace' } } });
+    t.ok(row['train/return'] > 25, `three turns of 10 less penalties: ${row['train/return']}`);
+    const bad = { reward: { file: join(hooks, 'bad.ts') } };
+    await t.rejects(train({ rollout: bad }), /bad\.ts failed: Error: no idea/);
+  });
+
   await t.test(
     'levels are played again, and tags by their success; a resumed run goes on the same',
     async t => {

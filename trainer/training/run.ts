@@ -10,6 +10,7 @@ import type { Policy } from '../policy/policy.ts';
 import { meteredAgent } from '../rollout/agents/metered-agent.ts';
 import { referenceAgent } from '../rollout/agents/reference-agent.ts';
 import { IntervalMeter } from '../rollout/interval-meter.ts';
+import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { dropGroupRows } from '../tracking/group-rows.ts';
 import { type Progress, shownBytes } from '../tracking/progress.ts';
 import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
@@ -25,6 +26,7 @@ import { withCritic } from './setup/open-critic.ts';
 import { type OpenPrograms, openPrograms } from './setup/open-gateway.ts';
 import { openGeneration } from './setup/open-generation.ts';
 import { openPolicy, openReference } from './setup/open-policy.ts';
+import { openReward } from './setup/open-reward.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './setup/run-context.ts';
 import type { SourcePosition } from './sources/episode-source.ts';
 import { StreamedSource } from './sources/streamed-source.ts';
@@ -108,6 +110,7 @@ async function trainTracked({
     let policy: LocalPolicy | ActorCritic = actor;
     let generation: GenerationPort | undefined;
     let programs: OpenPrograms | undefined;
+    let reward: RewardHook | undefined;
     try {
       const { totalBytes, parameters } = runSizes(
         settings,
@@ -142,7 +145,8 @@ async function trainTracked({
       const answering = { policy: actor, generator: generation.generator };
       programs = await openPrograms(settings, context, answering, progress.warn, busy);
       const agent = programs?.agent ?? meteredAgent(sampledAgent(context, generation.generator), busy);
-      const rollouts = agentRollouts(context, agent, progress.warn);
+      reward = openReward(settings);
+      const rollouts = agentRollouts(context, agent, progress.warn, reward);
       const openSource = settings.rollout.asynchronous
         ? (start: SourcePosition) =>
             new StreamedSource(
@@ -150,6 +154,7 @@ async function trainTracked({
                 settings,
                 collector: context.collector,
                 agent,
+                reward,
                 stop,
                 note: progress.warn,
                 policyVersion: () => actor.version,
@@ -170,6 +175,7 @@ async function trainTracked({
         await reference?.close();
       }
     } finally {
+      await reward?.close();
       await programs?.close();
       await generation?.close();
       await policy.close();

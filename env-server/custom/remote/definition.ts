@@ -125,6 +125,13 @@ export const OpenEnvDefinition = closed(
           'Field of its observation that is shown as text; otherwise the whole observation as JSON.',
       }),
     ),
+    tools: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          'Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.',
+      }),
+    ),
     example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
     seed: Type.Optional(
       Type.Boolean({

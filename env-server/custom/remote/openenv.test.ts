@@ -1,7 +1,9 @@
 import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
 import { Random } from '../../../shared/random.ts';
+import { testApp } from '../../../test/app.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
+import { hostOf, listening } from '../../../test/wire.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { OpenEnvDefinition } from './definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from './openenv.ts';
@@ -233,6 +235,51 @@ t.test('the guard judges WebSockets as well', async t => {
     code: 'invalid_request',
     message: /loopback/,
   });
-  const guarded = openEnvEnvironment('test/E-v0', definition, { name: 'x', description: 'x' }, outside);
+  const guarded = openEnvEnvironment(
+    'test/E-v0',
+    definition,
+    { name: 'x', description: 'x', tools: null },
+    outside,
+  );
   await t.rejects(async () => guarded.reset({ max_steps: 9 }, Random.fromSeed(1), {}), /may not be reached/);
+});
+
+t.test('the MCP tools of a service are actions, over both transports', async t => {
+  const far = await listening(t);
+  const near = await testApp(t, { remoteHosts: '127.0.0.1', remoteNetworks: '127.0.0.1/32' });
+  for (const transport of ['websocket', 'http']) {
+    const definition = {
+      kind: 'remote',
+      protocol: 'openenv',
+      url: `http://${hostOf(far)}/compat/openenv/FrozenLake-v0`,
+      transport,
+      tools: true,
+      seed: true,
+      observation_field: 'text',
+      example_action: { name: 'act', input: { action: 'Right' } },
+    };
+    const id = `demo/Tools${transport}-v0`;
+    const registered = await near.ask('POST', '/v1/envs', { env_id: id, definition });
+    t.equal(registered.status, 201, registered.text);
+    const { body } = await near.ask('POST', '/v1/sessions', { env_id: id, seed: 7 });
+    const path = `/v1/sessions/${body.session_id}/step`;
+    const step = await near.ask('POST', path, { action: { name: 'act', input: { action: 'Right' } } });
+    t.match(step.body, { observation: /^[_POG]{4}\n/, reward: 0, info: { action_is_valid: true } });
+    const wrong = await near.ask('POST', path, { action: { name: 'act', input: { move: 1 } } });
+    t.match(wrong.body, { info: { action_is_valid: false, message: /action: Field required/ } });
+    t.match((await near.ask('POST', path, { action: 'Right' })).body, { code: 'invalid_action' });
+    const call = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'act', arguments: { action: 'Up' } },
+    };
+    const played = await near.ask('POST', `/mcp/${id}?session_id=${body.session_id}`, call);
+    t.match(
+      played.body.result,
+      { isError: false, structuredContent: { step: 3 } },
+      'a named tool of MCP here, too',
+    );
+    await near.ask('DELETE', `/v1/sessions/${body.session_id}`);
+  }
 });

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/space.ts';
@@ -18,6 +19,7 @@ import {
   WebSocketTransport,
 } from './openenv-transport.ts';
 import { reading } from './reading.ts';
+import { instructionOf, namedTools, readTools, type ServiceTool, toolActions } from './service-tools.ts';
 import { refused, seedOf } from './webhook.ts';
 
 const MAX_TEXT_LENGTH = 1_000_000;
@@ -27,6 +29,8 @@ const MAX_ACTION_LENGTH = 100_000;
 export interface OpenEnvFacts extends JsonObject {
   readonly name: string;
   readonly description: string;
+  /** Where actions call them; null where they do not. */
+  readonly tools: readonly ServiceTool[] | null;
 }
 
 interface State {
@@ -52,12 +56,26 @@ export async function learnOpenEnv(
   const facts = {
     name: definition.title ?? (typeof name === 'string' ? name : ''),
     description: definition.description ?? (typeof description === 'string' ? description : ''),
+    tools: definition.tools ? await listTools(endpoint) : null,
   };
   if (facts.name === '') throw invalidDefinition('/title', 'is needed: the service does not tell its name');
-  if ((definition.instruction ?? facts.description) === '') {
+  if (definition.tools && definition.action_field !== undefined) {
+    throw invalidDefinition('/action_field', 'is for services without tools');
+  }
+  if (!facts.tools && (definition.instruction ?? facts.description) === '') {
     throw invalidDefinition('/instruction', 'is needed: the service does not describe itself');
   }
   return facts;
+}
+
+/** The tools that a service lists by JSON-RPC. @throws Problem */
+async function listTools(endpoint: Endpoint): Promise<ServiceTool[]> {
+  const request = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} };
+  const answer = await endpoint.askObject('POST', 'mcp', request, { repeatable: true });
+  return reading(endpoint, () => {
+    if (!isObject(answer.result)) throw new InvalidAnswer('tools/list must have a result');
+    return readTools(answer.result.tools);
+  });
 }
 
 /**
@@ -80,11 +98,17 @@ export function openEnvEnvironment(
     seed: seedable = false,
   } = definition;
   const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
-  const actionSpace: Space =
-    actionField === undefined
+  const calls = facts.tools ? toolActions(facts.tools) : undefined;
+  const actionSpace: Space = calls
+    ? calls.space
+    : actionField === undefined
       ? { type: 'Json', schema: { type: 'object' } }
       : { type: 'Text', maxLength: MAX_ACTION_LENGTH };
   const messageOf = (action: Json): JsonObject | undefined => {
+    if (calls) {
+      const call = calls.read(action);
+      return call && { type: 'call_tool', tool_name: call.name, arguments: call.input };
+    }
     if (actionField === undefined) return isObject(action) ? action : undefined;
     return typeof action === 'string' && action.length <= MAX_ACTION_LENGTH
       ? { [actionField]: action }
@@ -93,26 +117,32 @@ export function openEnvEnvironment(
   if (messageOf(definition.example_action) === undefined) {
     throw invalidDefinition(
       '/example_action',
-      actionField === undefined
-        ? 'must be an object, as no action_field is named'
-        : 'must be a text for action_field',
+      calls
+        ? `must be ${calls.format}`
+        : actionField === undefined
+          ? 'must be an object, as no action_field is named'
+          : 'must be a text for action_field',
     );
   }
 
-  const stateOf = (session: string, { observation }: OpenEnvReply, success: boolean): State => ({
-    session,
-    text: textOf(observation, observationField),
-    structured: observation,
-    success,
-  });
+  const stateOf = (session: string, { observation }: OpenEnvReply, success: boolean): State => {
+    if (!calls || !('tool_name' in observation)) {
+      return { session, text: textOf(observation, observationField), structured: observation, success };
+    }
+    // The result of a tool may name sessions and times, which differ from episode to episode.
+    const text = textOfCall(observation);
+    return { session, text, structured: { tool_name: observation.tool_name, text }, success };
+  };
 
+  const told = definition.instruction ?? facts.description;
+  const instruction = told === '' && facts.tools ? instructionOf(facts.tools) : told;
   const environment: Environment<{ readonly max_steps: number }, State> = {
     spec: {
       ...aboutSpec(
         envId,
         'remote',
         { title: facts.name, description: facts.description || undefined, tags: definition.tags },
-        definition.instruction ?? '',
+        instruction,
       ),
       configSchema: Type.Object(
         { max_steps: Type.Integer({ default: maxSteps, minimum: 1, maximum: maxSteps }) },
@@ -129,9 +159,11 @@ export function openEnvEnvironment(
     },
 
     describe: () => ({
-      instruction: definition.instruction ?? facts.description,
-      actionFormat: actionField === undefined ? 'a JSON object' : 'a text',
+      instruction,
+      actionFormat: calls?.format ?? (actionField === undefined ? 'a JSON object' : 'a text'),
     }),
+
+    ...(facts.tools && { tools: namedTools(facts.tools) }),
 
     async reset(_config, rng: Random) {
       const session = newId('r');
@@ -151,6 +183,8 @@ export function openEnvEnvironment(
       try {
         const reply = await transport.step(state.session, message);
         return reading(endpoint, () => {
+          const { error } = reply.observation;
+          if (calls && isObject(error)) throw new InvalidAction(String(error.message));
           const success = reply.done && reply.reward > 0;
           const next = stateOf(state.session, reply, success);
           const info = { success, action_is_valid: true, action_is_effective: next.text !== state.text };
@@ -168,6 +202,21 @@ export function openEnvEnvironment(
     dispose: ({ session }) => transport.close(session),
   };
   return environment as unknown as AnyEnvironment;
+}
+
+/** What a call of a tool showed: the content of MCP as text, pictures as `data:` URLs; any other result as JSON. */
+function textOfCall({ result }: JsonObject): string {
+  if (typeof result === 'string') return result;
+  const content = isObject(result) ? result.content : undefined;
+  if (!Array.isArray(content)) return JSON.stringify(result ?? null);
+  const parts = content.map((block): ObservationPart => {
+    if (isObject(block) && block.type === 'image' && typeof block.data === 'string') {
+      return { type: 'image', mime: String(block.mimeType), data: block.data };
+    }
+    const isText = isObject(block) && typeof block.text === 'string';
+    return { type: 'text', text: isText ? (block.text as string) : JSON.stringify(block) };
+  });
+  return textOfParts(parts);
 }
 
 /** @throws BadAnswer */

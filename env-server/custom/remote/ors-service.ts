@@ -5,6 +5,7 @@ import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';
 import { readEvents } from './events.ts';
 import { reading } from './reading.ts';
+import { readTools, type ServiceTool } from './service-tools.ts';
 
 /** Header that names the episode of a request. */
 const SESSION_HEADER = 'x-session-id';
@@ -12,14 +13,6 @@ const TOO_MANY = 429;
 const RETRY_AFTER_SECONDS = 1;
 const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
-
-/** A tool of a service. */
-export interface OrsTool extends JsonObject {
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of its arguments; null for none. */
-  readonly input_schema: JsonObject | null;
-}
 
 /** What a call of a tool came to. */
 export interface OrsOutput {
@@ -50,7 +43,7 @@ export class OrsService {
   }
 
   /** @throws Problem */
-  async tools(): Promise<OrsTool[]> {
+  async tools(): Promise<ServiceTool[]> {
     const answer = await this.#endpoint.askObject('GET', `${this.#path}tools`);
     return reading(this.#endpoint, () => readTools(answer.tools));
   }
@@ -126,22 +119,6 @@ export class OrsService {
     await this.#endpoint.ask('POST', 'delete', {}, { headers });
     await this.#endpoint.ask('POST', 'delete_session', {}, { headers });
   }
-}
-
-/** @throws InvalidAnswer */
-function readTools(given: unknown): OrsTool[] {
-  if (!Array.isArray(given) || given.length === 0) throw new InvalidAnswer('tools must be a list of tools');
-  return given.map((tool, i) => {
-    if (!isObject(tool) || typeof tool.name !== 'string' || tool.name === '') {
-      throw new InvalidAnswer(`tools/${i} must be an object with a name`);
-    }
-    const { name, description, input_schema: schema } = tool;
-    return {
-      name,
-      description: typeof description === 'string' ? description : '',
-      input_schema: isObject(schema) ? schema : null,
-    };
-  });
 }
 
 function readSplits(given: unknown): string[] {

@@ -1,28 +1,29 @@
-import Type, { type TObject, type TSchema } from 'typebox';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import Type from 'typebox';
+import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { ActionTool, AnyEnvironment, Environment } from '../../environments/core/environment.ts';
-import type { Space } from '../../environments/core/space.ts';
+import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { aboutSpec } from '../about.ts';
-import { isObject } from '../answer.ts';
 import { DEFAULT_MAX_STEPS } from '../definition-parts.ts';
-import { DefinitionFaults, invalidDefinition } from '../fault.ts';
-import { compileSubset } from '../schema-subset.ts';
+import { invalidDefinition } from '../fault.ts';
 import type { OrsDefinition } from './definition.ts';
 import { Endpoint, type RemoteNetwork } from './endpoint.ts';
-import { OrsService, type OrsTool, RefusedCall } from './ors-service.ts';
+import { OrsService, RefusedCall } from './ors-service.ts';
+import {
+  instructionOf,
+  namedTools,
+  type ServiceTool,
+  type ToolActions,
+  toolActions,
+} from './service-tools.ts';
 import { refused, seedOf } from './webhook.ts';
 
 const MAX_TEXT_LENGTH = 2_000_000;
 const MAX_ACTION_LENGTH = 100_000;
-const MAX_TOOLS = 128;
-const MAX_TOLD_LENGTH = 10_000;
-const TOOL_NAME = /^[A-Za-z_][\w-]{0,63}$/;
 const DEFAULT_SPLIT = 'train';
 
 /** What the service said of itself when it was registered. */
 export interface OrsFacts extends JsonObject {
-  readonly tools: readonly OrsTool[];
+  readonly tools: readonly ServiceTool[];
   /** Number of tasks by split. */
   readonly splits: { readonly [name: string]: number };
 }
@@ -32,9 +33,6 @@ interface State {
   readonly text: string;
   readonly success: boolean;
 }
-
-/** A call of a tool. */
-type ToolCall = { readonly name: string; readonly input: JsonObject };
 
 /**
  * Asks the service for its tools and splits.
@@ -49,9 +47,6 @@ export async function learnOrs(
   await endpoint.checkAddress();
   const service = new OrsService(endpoint, definition.env_name);
   const tools = await service.tools();
-  if (tools.length > MAX_TOOLS) {
-    throw endpoint.failed(`has ${tools.length} tools; at most ${MAX_TOOLS} are taken`);
-  }
   const { action_tool: tool, split = DEFAULT_SPLIT } = definition;
   if (tool !== undefined && !tools.some(({ name }) => name === tool)) {
     throw invalidDefinition('/action_tool', `the service has no such tool; it has ${namesOf(tools)}`);
@@ -125,7 +120,7 @@ export function orsEnvironment(
 
     describe: () => ({ instruction, actionFormat: format }),
 
-    ...(space.type === 'Json' && { tools: tools.filter(({ name }) => TOOL_NAME.test(name)).map(actionTool) }),
+    ...(space.type === 'Json' && { tools: namedTools(tools) }),
 
     async reset(config, rng: Random, { index }) {
       const count = splits[config.split];
@@ -172,20 +167,12 @@ const aboutOf = ({ description, tags }: OrsDefinition) => ({
   ...(tags !== undefined && { tags }),
 });
 
-const namesOf = (tools: readonly OrsTool[]): string => tools.map(({ name }) => name).join(', ');
-
-interface Actions {
-  readonly space: Space;
-  /** How an action is written. */
-  readonly format: string;
-  /** The call of an action; undefined for one that is none. */
-  read(action: Json): ToolCall | undefined;
-}
+const namesOf = (tools: readonly ServiceTool[]): string => tools.map(({ name }) => name).join(', ');
 
 function actionsOf(
   { action_tool: tool, action_field: field }: OrsDefinition,
-  tools: readonly OrsTool[],
-): Actions {
+  tools: readonly ServiceTool[],
+): ToolActions {
   if ((tool === undefined) !== (field === undefined)) {
     throw invalidDefinition('/action_tool', 'action_tool and action_field go together');
   }
@@ -199,54 +186,5 @@ function actionsOf(
           : undefined,
     };
   }
-  const schema = {
-    type: 'object',
-    required: ['name'],
-    properties: { name: { type: 'string', enum: tools.map(({ name }) => name) }, input: { type: 'object' } },
-    additionalProperties: false,
-  };
-  return {
-    space: { type: 'Json', schema },
-    format: 'a call of a tool: {"name": …, "input": {…}}',
-    read(action) {
-      if (!isObject(action) || typeof action.name !== 'string') return undefined;
-      const { name, input = {} } = action;
-      return isObject(input) ? { name: name as string, input } : undefined;
-    },
-  };
+  return toolActions(tools);
 }
-
-/** What a player is told where the definition does not say it: the tools. */
-function instructionOf(tools: readonly OrsTool[]): string {
-  const lines = tools.map(({ name, description, input_schema: schema }) => {
-    const properties = isObject(schema?.properties) ? Object.keys(schema.properties) : [];
-    return `- ${name}(${properties.join(', ')}): ${description}`;
-  });
-  return `Do what the task asks by calling tools.\n${lines.join('\n')}`.slice(0, MAX_TOLD_LENGTH);
-}
-
-function actionTool({ name, description, input_schema: schema }: OrsTool): ActionTool {
-  return {
-    name,
-    description,
-    parameters: parametersOf(schema),
-    action: given => ({ name, input: given }),
-  };
-}
-
-/** The arguments of a tool. What a schema says that is not of the subset is left to the service to check. */
-function parametersOf(schema: JsonObject | null): TObject {
-  const given = isObject(schema?.properties) ? schema.properties : {};
-  const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
-  const properties: { [name: string]: TSchema } = {};
-  for (const [key, node] of Object.entries(given)) {
-    const faults = new DefinitionFaults();
-    const compiled = compileSubset(node, '', faults);
-    const known = faults.none ? compiled : Type.Unknown(descriptionOf(node));
-    properties[key] = required.has(key) ? known : Type.Optional(known);
-  }
-  return Type.Object(properties, { additionalProperties: false });
-}
-
-const descriptionOf = (node: Json): { description?: string } =>
-  isObject(node) && typeof node.description === 'string' ? { description: node.description } : {};

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Json } from '../../../shared/json.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
+import { scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { fingerprint } from '../../sessions/replies/reply-cache.ts';
 import type { Session } from '../../sessions/session.ts';
@@ -36,8 +37,10 @@ export function newCall(
   trace?: TraceContext,
   request: number = ++requests,
 ): OperationCall {
-  services.sessions.requireServing();
-  return { principal, request, now: services.sessions.now(), mark: performance.now(), trace };
+  const { sessions } = services;
+  sessions.requireServing();
+  const mark = scheduler.begun ?? performance.now();
+  return { principal, request, now: sessions.clock.at(mark), mark, trace };
 }
 
 const MS_PER_S = 1000;

@@ -1,4 +1,19 @@
+import { sizeOf } from '../limits/size.ts';
 import type { StepResult } from './episode.ts';
+
+/** Estimated memory of a result without its observation and info, in bytes. */
+const RESULT_BYTES = 320;
+/** Environments share their frozen `info` objects between steps. */
+const infoSizes = new WeakMap<object, number>();
+
+function infoSize(info: StepResult['info']): number {
+  let bytes = infoSizes.get(info);
+  if (bytes === undefined) {
+    bytes = sizeOf(info);
+    if (Object.isFrozen(info)) infoSizes.set(info, bytes);
+  }
+  return bytes;
+}
 
 /** Ids are URL-safe and need no escaping. Joined, not added, as that makes one string of the parts and not a tree. */
 export const headOfText = (sessionId: string, episodeId: string): string =>
@@ -37,6 +52,11 @@ export class LiveResult implements StepResult {
     this.truncated = truncated;
     this.info = info;
     this.#head = head;
+  }
+
+  /** Estimated memory, in bytes: the same as of any data, sooner. */
+  get bytes(): number {
+    return RESULT_BYTES + sizeOf(this.observation) + infoSize(this.info);
   }
 
   /** JSON text up to the number of the step. */

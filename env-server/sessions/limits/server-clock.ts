@@ -49,6 +49,11 @@ export class ServerClock {
 
   readonly now = (): number => Math.floor(this.#lead + this.#sources.monotonic());
 
+  /** Its time at a moment of `performance.now`. */
+  at(monotonic: number): number {
+    return this.#sources === SYSTEM ? Math.floor(this.#lead + monotonic) : this.now();
+  }
+
   /** One of its times by the wall clock as it is set now, in milliseconds since the epoch. */
   toWall(time: number): number {
     return time - this.now() + this.#sources.wall();
@@ -74,6 +79,10 @@ export class FakeClock {
 
   constructor(now: () => number) {
     this.now = now;
+  }
+
+  at(): number {
+    return this.now();
   }
 
   toWall(time: number): number {

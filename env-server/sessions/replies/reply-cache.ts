@@ -1,6 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
+import { LiveResult } from '../episodes/live-result.ts';
 import { sizeOf } from '../limits/size.ts';
 import type { StoredReply } from '../storage/stored-session.ts';
 import { hashOf, type KeyHash, KeyHashes, MAX_HASHES } from './key-hashes.ts';
@@ -230,7 +231,9 @@ export class ReplyCache {
   }
 
   #weigh(key: string, entry: CachedReply): void {
-    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(entry.asked) + sizeOf(entry.reply);
+    const { asked, reply } = entry;
+    const replyBytes = reply instanceof LiveResult ? reply.bytes : sizeOf(reply);
+    entry.bytes = ENTRY_BYTES + 2 * key.length + sizeOf(asked) + replyBytes;
     this.#kept += entry.bytes;
     this.#holder.grow(entry.bytes);
   }

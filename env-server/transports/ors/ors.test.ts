@@ -105,6 +105,10 @@ t.test('tasks are the seeds of splits that never meet', async t => {
   t.same((await ask('POST', `${COUNTER}/task_range`, { split: 'test', start: -1, stop: null })).body, {
     tasks: [{ seed: 2_000_999 }],
   });
+  const openenv = '/compat/openenv/test%2FCounter-v0';
+  t.same((await ask('POST', `${openenv}/num_tasks`, { split: 'test' })).body, { num_tasks: 1000 });
+  t.equal((await ask('GET', `${openenv}/splits`)).status, 200, 'task routes of OpenEnv');
+  t.equal((await ask('GET', `${openenv}/metadata`)).status, 200, 'next to its own');
   isProblem(t, await ask('POST', `${COUNTER}/tasks`, { split: 'none' }), 'bad_request');
   isProblem(t, await ask('POST', `${COUNTER}/task`, { split: 'test', index: 1000 }), 'bad_request');
   isProblem(t, await ask('POST', `${COUNTER}/task`, { split: 'test', index: 0, more: 1 }), 'invalid_request');

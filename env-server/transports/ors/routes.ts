@@ -19,6 +19,9 @@ import { callTool, promptBlocks, toolList } from './tool-calls.ts';
 const PREFIXES = ['', '/compat/ors'];
 /** The environment of a path: none, an id with `%2F` for its slash, or with the slash. */
 const ENVIRONMENTS = ['', '/:name(^.+-v\\d+$)', '/:namespace/:name(^.+-v\\d+$)'];
+/** Below it, routes of one environment are those of `openenv/`. */
+const OPENENV = '/compat/openenv';
+const OPENENV_ENVIRONMENTS = ['/:name', '/:namespace/:name'];
 const ENVIRONMENTS_PER_PAGE = 1000;
 const HTTP_UNAVAILABLE = 503;
 
@@ -40,6 +43,16 @@ export async function addOrsRoutes(
           add(method, `${environment}${url}`, handler),
         );
       }
+    }
+    // The task routes of OpenEnv's RFC 006 are those of the standard.
+    for (const environment of OPENENV_ENVIRONMENTS) {
+      transport.addTaskRoutes((method, url, handler) =>
+        scope.route({
+          method,
+          url: `${OPENENV}${environment}${url}`,
+          handler: async (...given) => handler(...given),
+        }),
+      );
     }
   });
 }
@@ -101,6 +114,12 @@ class OrsTransport {
 
   addEnvironmentRoutes(add: AddRoute): void {
     add('GET', '/tools', (request, reply) => sendJson(reply, toolList(this.#variant(request))));
+    this.addTaskRoutes(add);
+    this.#addEpisodeRoutes(add);
+  }
+
+  /** What tasks there are. */
+  addTaskRoutes(add: AddRoute): void {
     add('GET', '/splits', (request, reply) => sendJson(reply, [...splitsOf(this.#variant(request))]));
     add('POST', '/tasks', (request, reply) => {
       const { split } = readBody('tasks', request);
@@ -122,6 +141,9 @@ class OrsTransport {
       const tasks = tasksOf(this.#variant(request), split, start ?? undefined, stop ?? undefined);
       return sendJson(reply, { tasks });
     });
+  }
+
+  #addEpisodeRoutes(add: AddRoute): void {
     add('GET', '/prompt', async (request, reply) => {
       const session = await this.#session(request);
       const { id, variant } = session;

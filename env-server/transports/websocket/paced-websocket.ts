@@ -30,6 +30,9 @@ export class PacedWebSocket extends WebSocket {
   #stream!: Socket;
   #mostFrames = 0;
   readonly #frames = new Queue<Frame>();
+  /** The message that is handled at once. */
+  #message: unknown;
+  #isBinary: unknown;
   #bytes = 0;
   #isScheduled = false;
   #isHeld = false;
@@ -60,6 +63,7 @@ export class PacedWebSocket extends WebSocket {
   }
 
   override emit(event: string | symbol, ...values: unknown[]): boolean {
+    if (event === 'message' && this.#takeAtOnce(values[0], values[1])) return true;
     if (event === 'message' || event === 'ping' || (event === 'close' && this.#isBusy)) {
       this.#receive({ event, values, bytes: FRAME_BYTES + bytesOf(values[0]) });
       return true;
@@ -83,6 +87,29 @@ export class PacedWebSocket extends WebSocket {
   get #isBusy(): boolean {
     return this.#isScheduled || this.#frames.length > 0;
   }
+
+  /** Handles a message that nothing stands against without making it wait: the usual case, of which frames are many. */
+  #takeAtOnce(data: unknown, isBinary: unknown): boolean {
+    if (this.#isScheduled || this.#isHeld || this.#isStopped || this.#frames.length > 0) return false;
+    if (this.readyState !== WebSocket.OPEN || this.#stream.writableLength > MAX_UNSENT_BYTES) return false;
+    if (!this.#lane.isFree) return false;
+    this.#isScheduled = true;
+    this.#message = data;
+    this.#isBinary = isBinary;
+    this.#lane.run(this.#handleMessage);
+    return true;
+  }
+
+  readonly #handleMessage = (): void => {
+    const data = this.#message;
+    this.#message = undefined;
+    try {
+      super.emit('message', data, this.#isBinary);
+    } finally {
+      this.#isScheduled = false;
+      if (this.#frames.length > 0) this.#proceed();
+    }
+  };
 
   #receive(frame: Frame): void {
     this.#frames.push(frame);

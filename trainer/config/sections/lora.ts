@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig } from '../../models/lora.ts';
-import { aboveZero, flag, notNegative, positive, strict } from './schema.ts';
+import { QUANTIZATIONS } from '../../models/quantized.ts';
+import { aboveZero, flag, notNegative, orNull, positive, strict } from './schema.ts';
 
 /** Adapters that are learned next to a model instead of the model itself. */
 export const LoraSection = Type.Object(
@@ -18,6 +19,8 @@ export const LoraSection = Type.Object(
     }),
     /** Only 0: what is sampled must have the probabilities that the loss computes. */
     dropout: notNegative(0),
+    /** Stores the linear weights of the base in blocks of 64: with 8 bits, or the 4 of QLoRA's NF4; null: float32. Computed in float32. */
+    quantization: orNull(Type.Enum([...QUANTIZATIONS])),
   },
   strict,
 );

@@ -61,6 +61,26 @@ const Curriculum = Type.Object(
   strict,
 );
 
+const RewardHook = Type.Object(
+  {
+    /** A TypeScript or JavaScript file that exports `reward(episode)`. It runs with the trainer's rights. */
+    file: orNull(Type.String({ minLength: 1 })),
+    /** A service that is sent each episode with POST. */
+    url: orNull(Type.String({ pattern: '^https?://' })),
+    /** Variable with the bearer token for `url`. */
+    token_env: orNull(Type.String({ minLength: 1 })),
+    /** Its rewards are added to the environment's, or take their place. */
+    mode: choice(['add', 'replace'], 'add'),
+    /** For one episode. */
+    timeout_s: aboveZero(30),
+    /** Of an answer of `url`. */
+    max_bytes: positive(1_048_576),
+    /** Heap of the thread that runs `file`, in megabytes. */
+    memory_mb: positive(256),
+  },
+  strict,
+);
+
 const AdaptiveCurriculum = Type.Object(
   {
     /** Share of the groups that is split evenly over the tags. */
@@ -134,6 +154,8 @@ export const RolloutSettings = Type.Object(
     /** Plays levels again from which much is to be learned: prioritized level replay. */
     level_replay: orNull(LevelReplay),
     start_seed: count(10_000),
+    /** Rewards for episodes that are over, by a function or a service. */
+    reward: orNull(RewardHook),
     /** A program that speaks OpenAI's API plays the episodes; null: the trainer asks the policy by `prompt`. */
     agent: orNull(ProgramAgent),
     prompt: choice(PROMPT_NAMES, 'compact'),

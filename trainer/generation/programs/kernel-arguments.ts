@@ -62,7 +62,8 @@ export function kernelsCompute(config: DecoderConfig): boolean {
     config.logitSoftcap === null &&
     config.experts === null &&
     !config.normsAddOne &&
-    !config.fusedProjections
+    !config.fusedProjections &&
+    config.quantization === undefined
   );
 }
 

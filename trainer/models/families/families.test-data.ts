@@ -1,8 +1,13 @@
-import { read } from '../golden.test-data.ts';
-import { parsePeftConfig } from '../peft.ts';
+import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { SafetensorsReader } from '../files/safetensors.ts';
+import { folderOf, read } from '../golden.test-data.ts';
+import type { ParameterSpec } from '../parameters.ts';
+import { PEFT_PREFIX, parsePeftConfig } from '../peft.ts';
 
 /** Golden models of the families, made by test/golden/make-families.py, under test/golden/models. */
 export const FAMILY_MODELS: readonly string[] = [
+  'qwen3',
+  'llama3',
   'mistral',
   'mistral-sliding',
   'gemma2',
@@ -13,6 +18,7 @@ export const FAMILY_MODELS: readonly string[] = [
   'olmo2',
   'qwen2-sliding',
   'qwen3-moe',
+  'seed-oss',
   'llama-gelu',
 ].map(name => `families/${name}`);
 
@@ -44,6 +50,21 @@ export function goldenFamily(model: string): GoldenFamily {
 
 export function goldenLora(model: string) {
   return parsePeftConfig(read(model, 'lora/adapter_config.json')).lora;
+}
+
+/**
+ * The weights of a golden model's adapter.
+ * @throws Error when PEFT names them otherwise
+ */
+export async function goldenAdapter(model: string, specs: readonly ParameterSpec[]): Promise<ParameterStore> {
+  const store = new ParameterStore(specs);
+  const path = new URL('lora/adapter_model.safetensors', folderOf(model)).pathname;
+  await using file = await SafetensorsReader.open(path);
+  const known = new Set(specs.map(({ name }) => PEFT_PREFIX + name));
+  const others = [...file.tensors.keys()].filter(name => !known.has(name));
+  if (others.length > 0) throw new Error(`${model}: PEFT has ${others.join(', ')}`);
+  for (const { name } of specs) await file.read(PEFT_PREFIX + name, store.array(name));
+  return store;
 }
 
 /** Largest difference of two lists. */

@@ -12,7 +12,7 @@ export interface ModelFamily {
   readonly defaults?: JsonObject;
   /** Keys that only this family, or not every family, reads; they are written again as they were read. */
   readonly keys: readonly string[];
-  /** Keys that other families read, and that change nothing here. */
+  /** Keys that other families do not allow, which change nothing here or are written from the config. */
   readonly ignored?: readonly string[];
   /**
    * @param json the config, with the defaults

@@ -8,6 +8,7 @@ import { phi3 } from './phi3.ts';
 import { qwen2 } from './qwen2.ts';
 import { qwen3 } from './qwen3.ts';
 import { qwen3Moe } from './qwen3-moe.ts';
+import { seedOss } from './seed-oss.ts';
 import { smollm3 } from './smollm3.ts';
 
 export type { ModelFamily } from './family.ts';
@@ -24,4 +25,5 @@ export const FAMILIES: readonly ModelFamily[] = [
   smollm3,
   olmo2,
   qwen3Moe,
+  seedOss,
 ];

@@ -7,7 +7,8 @@ export const phi3: ModelFamily = {
   type: 'phi3',
   className: 'Phi3ForCausalLM',
   defaults: { max_position_embeddings: 4096, original_max_position_embeddings: 4096, rms_norm_eps: 1e-5 },
-  keys: ['sliding_window', 'partial_rotary_factor', 'original_max_position_embeddings'],
+  keys: ['sliding_window', 'original_max_position_embeddings'],
+  ignored: ['partial_rotary_factor'],
   features(json, { layers, headDimension, rope }) {
     const kind = rope.rope_type ?? rope.type ?? 'default';
     if (kind !== 'default' && kind !== 'longrope' && kind !== 'su') {

@@ -1,5 +1,6 @@
 import { Template } from '@huggingface/jinja';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { stripFunctions, usePythonStrip } from './python-strip.ts';
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -23,12 +24,14 @@ export class ChatTemplate {
   constructor(source: string, names: { readonly [name: string]: string | undefined }) {
     this.source = source;
     this.#template = new Template(source);
+    usePythonStrip(this.#template);
     this.#names = names;
   }
 
   /** @param messages also with further keys that the template reads, e.g. `tool_calls` */
   render(messages: readonly (ChatMessage | JsonObject)[], options: ChatRenderOptions): string {
     return this.#template.render({
+      ...stripFunctions,
       ...this.#names,
       ...options.variables,
       messages,

@@ -1,7 +1,7 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DecoderConfig } from '../../models/config.ts';
-import { configToJson } from '../../models/config-json.ts';
+import { configToText } from '../../models/config-json.ts';
 import {
   SafetensorsError,
   SafetensorsReader,
@@ -10,6 +10,7 @@ import {
 } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import { parameterSpecs, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from '../../models/parameters.ts';
+import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
@@ -82,7 +83,7 @@ export async function saveModel(folder: string, { config, base, weights, files }
   else {
     const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
     await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors);
-    await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(configToJson(config), null, 2)}\n`);
+    await writeWhole(join(folder, CONFIG_FILE), configToText(config));
   }
   for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
 }
@@ -95,6 +96,23 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
   const inModel = weights.layout.filter(entry => !isHead(entry));
   await refuseUnknown(join(folder, WEIGHTS_FILE), new Set(inModel.map(({ name }) => name)));
   await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+}
+
+/**
+ * Reads the weights of a whole model as the base of adapters, one tensor at a time: those that the config quantizes as codes and
+ * scales.
+ * @throws as {@link readWeights}
+ */
+export async function readBase(folder: string, config: DecoderConfig, base: ParameterStore): Promise<void> {
+  const specs = parameterSpecs(config, false);
+  const path = join(folder, WEIGHTS_FILE);
+  await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
+  await using file = await SafetensorsReader.open(path);
+  for (const spec of specs) {
+    if (config.quantization === undefined || !isQuantizable(spec.name)) {
+      await file.read(spec.name, base.array(spec.name));
+    } else storeQuantized(base, spec, await file.read(spec.name), config.quantization);
+  }
 }
 
 /**

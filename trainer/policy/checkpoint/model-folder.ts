@@ -68,15 +68,16 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
 /** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
 export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
+  const { quantization: _quantization, ...wanted } = config;
   const found: DecoderConfig = adapted
-    ? withLora(config, (await readAdapterConfig(folder)).lora)
+    ? withLora(wanted, (await readAdapterConfig(folder)).lora)
     : {
         ...(await readModelConfig(folder)),
-        ...(config.context === undefined ? {} : { context: config.context }),
+        ...(wanted.context === undefined ? {} : { context: wanted.context }),
       };
-  if (isDeepStrictEqual(found, config)) return;
-  const keys = [...new Set([...Object.keys(found), ...Object.keys(config)])] as (keyof DecoderConfig)[];
-  const different = keys.filter(key => !isDeepStrictEqual(found[key], config[key]));
+  if (isDeepStrictEqual(found, wanted)) return;
+  const keys = [...new Set([...Object.keys(found), ...Object.keys(wanted)])] as (keyof typeof wanted)[];
+  const different = keys.filter(key => !isDeepStrictEqual(found[key], wanted[key]));
   throw new RangeError(`${folder} holds another model: ${different.join(', ')} differ`);
 }
 

@@ -13,6 +13,9 @@ import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.
 
 /** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
 const FORBIDDEN_LOGIT = -1e9;
+/** Most memory of one copy of logits. */
+const LOGITS_BYTES = 2 ** 26;
+const FLOAT_BYTES = 4;
 
 /** Rows that one program takes; time t of a row predicts token t + 1 of its sequence. */
 export interface BatchShape {
@@ -65,6 +68,8 @@ export function buildSequenceGraph(
     readonly valueHead: boolean;
     readonly critic: boolean;
     readonly grammar: CompiledGrammar | null;
+    /** Predictions whose logits exist at once; as {@link logitRows} has it when absent. */
+    readonly logitRows?: number;
   },
 ): SequenceGraph {
   const g = new GraphBuilder();
@@ -78,7 +83,7 @@ export function buildSequenceGraph(
   const among = selection?.packing ?? packing;
   const predicted = options.critic
     ? { logProbs: null, entropies: null }
-    : tokenPredictions(g, config, hidden, extents, options.grammar);
+    : tokenPredictions(g, config, hidden, extents, { logitRows: logitRows(config), ...options });
   return {
     g,
     shape: extents,
@@ -93,20 +98,44 @@ function tokenPredictions(
   config: DecoderConfig,
   hidden: Tensor,
   extents: Shape,
-  grammar: CompiledGrammar | null,
+  { grammar, logitRows: atOnce }: { readonly grammar: CompiledGrammar | null; readonly logitRows: number },
 ): { readonly logProbs: Tensor; readonly entropies: Tensor } {
   const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
-  let logits = decoderLogits(g, config, hidden, g.input('inverseTemperature', 'float32', []));
-  if (grammar !== null) {
-    const table = g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
-    logits = g.add(logits, g.gather(table, flat('grammarStates')));
-  }
-  const distribution = g.logSoftmax(logits);
-  const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
-  return {
-    logProbs: g.reshape(g.takeLast(distribution, flat('targets')), extents),
-    entropies: g.reshape(entropies, extents),
+  const inverseTemperature = g.input('inverseTemperature', 'float32', []);
+  const states = grammar && flat('grammarStates');
+  const table =
+    grammar && g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
+  const targets = flat('targets');
+  const predictionsOf = (rows: (x: Tensor) => Tensor) => {
+    let logits = decoderLogits(g, config, rows(hidden), inverseTemperature);
+    if (table !== null) logits = g.add(logits, g.gather(table, rows(states!)));
+    const distribution = g.logSoftmax(logits);
+    const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
+    return { logProbs: g.takeLast(distribution, rows(targets)), entropies };
   };
+  const count = targets.shape[0];
+  if (count <= atOnce) {
+    const { logProbs, entropies } = predictionsOf(x => x);
+    return { logProbs: g.reshape(logProbs, extents), entropies: g.reshape(entropies, extents) };
+  }
+  const pieces = Array.from({ length: Math.ceil(count / atOnce) }, (_, i) => {
+    const [start, end] = [i * atOnce, Math.min(count, (i + 1) * atOnce)];
+    return g.stage(() => predictionsOf(x => g.slice(x, 0, start, end)), true);
+  });
+  const joined = (name: 'logProbs' | 'entropies') =>
+    g.reshape(
+      g.concat(
+        pieces.map(piece => piece[name]),
+        0,
+      ),
+      extents,
+    );
+  return { logProbs: joined('logProbs'), entropies: joined('entropies') };
+}
+
+/** Predictions whose logits exist at once; more are computed piece by piece, and again in the backward pass. */
+export function logitRows({ vocabularySize }: Pick<DecoderConfig, 'vocabularySize'>): number {
+  return Math.max(1, Math.floor(LOGITS_BYTES / (FLOAT_BYTES * vocabularySize)));
 }
 
 /** The predictions that are looked at, where not all are. */

@@ -6,19 +6,22 @@ import { caseGraph } from './reference/case-graph.ts';
 import { operationCases } from './reference/cases.ts';
 import { deviceCases } from './reference/device-cases.ts';
 import { interpret } from './reference/interpreter.ts';
+import { quantizedCases } from './reference/quantized-cases.ts';
 
 const STEP = 1e-5;
 const TOLERANCE = 1e-7;
 
 t.test('every operation has a case', async t => {
-  const covered = new Set([...operationCases, ...deviceCases].map(({ operation }) => operation));
+  const covered = new Set(
+    [...operationCases, ...deviceCases, ...quantizedCases].map(({ operation }) => operation),
+  );
   t.strictSame(
     [...operations.keys()].filter(name => !covered.has(name)),
     [],
   );
 });
 
-for (const operationCase of operationCases) {
+for (const operationCase of [...operationCases, ...quantizedCases]) {
   if (
     operationCase.differentiate.length === 0 ||
     operations.get(operationCase.operation)?.gradient === undefined

@@ -10,7 +10,7 @@ import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
  * @param loss one float32 element
  * @param wrt float32 tensors; one the loss does not depend on gets zeros
  * @param options.recompute computes the steps of each stage again in the backward pass, from the inputs of the stage, instead
- *   of keeping all of them from the way there
+ *   of keeping all of them from the way there; so are those of stages that always are
  * @returns gradients in the order of `wrt`, each of its tensor's shape
  * @throws GraphError when the loss is not a float scalar
  */
@@ -29,9 +29,9 @@ export function gradients(
   const nodes = g.nodes.slice(0, loss.id + 1);
   const active = findActive(nodes, wrt);
   const upstreams = new Map<Tensor, Tensor[]>([[loss, [g.constant(1, loss.shape)]]]);
-  const recomputation = options.recompute ? new Recomputation(g, active, upstreams) : null;
+  const recomputation = new Recomputation(g, active, upstreams, options.recompute ?? false);
   for (const node of nodes.toReversed()) {
-    recomputation?.arrive(node);
+    recomputation.arrive(node);
     const parts = upstreams.get(node);
     if (parts === undefined || !active.has(node)) continue;
     const upstream = parts.reduce((total, part) => g.add(total, part));
@@ -39,15 +39,17 @@ export function gradients(
     const rule = operations.get(node.operation)?.gradient;
     if (rule === undefined) continue;
     const needs = (index: number): boolean => active.has(node.inputs[index]);
-    const { inputs, output } = recomputation?.again(node, upstream) ?? { inputs: node.inputs, output: node };
+    const { inputs, output } = recomputation.again(node, upstream) ?? { inputs: node.inputs, output: node };
     const context = { g, inputs, output, attributes: node.attributes, upstream, needs };
     rule(context).forEach((part, index) => {
       if (part === undefined || !needs(index)) return;
       const input = node.inputs[index];
-      const known = upstreams.get(input);
-      if (known === undefined) upstreams.set(input, [part]);
-      else known.push(part);
-      recomputation?.note(node, input, part);
+      const known = upstreams.get(input) ?? [];
+      // Parts of a weight's gradient are as large as the weight: where stages follow one another, none outlives its stage.
+      const parts =
+        input.operation === 'parameter' && known.length > 0 ? [g.add(known[0], part)] : [...known, part];
+      upstreams.set(input, parts);
+      recomputation.note(node, input, parts.at(-1)!);
     });
   }
   return wrt.map(tensor => upstreams.get(tensor)?.[0] ?? g.zeros(tensor.shape));

@@ -80,7 +80,7 @@ t.test('parameters are known by name', async t => {
   const g = new GraphBuilder();
   const w = g.parameter('w', [2]);
   t.equal(g.parameter('w', [2]), w);
-  t.throws(() => g.parameter('w', [3]), /'w' has shape \[2\], asked for as \[3\]/);
+  t.throws(() => g.parameter('w', [3]), /parameter 'w' is float32\[2\], asked for as float32\[3\]/);
   t.throws(() => g.input('w', 'float32', [2]), /'w' is already an input or parameter/);
   t.throws(() => g.output('w', w) ?? g.output('w', w), /output 'w' is defined twice/);
   t.throws(() => new GraphBuilder().build(), /at least one output/);

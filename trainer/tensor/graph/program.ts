@@ -4,6 +4,7 @@ import {
   type AttributeValue,
   allocate,
   type DType,
+  describe,
   type Graph,
   GraphError,
   type NdArray,
@@ -21,6 +22,9 @@ export interface Primitive {
   evaluate(inputs: readonly NdArray[], attributes: Attributes, type: TensorType): Float64Array;
 }
 
+/** Element types of weights: numbers, or codes of quantized ones. */
+export type ParameterType = 'float32' | 'int8' | 'uint8';
+
 /** Primitives by name. */
 export type PrimitiveTable = ReadonlyMap<string, Primitive>;
 
@@ -36,6 +40,7 @@ export class Program {
   readonly #parameters = new Map<string, Tensor>();
   readonly #outputs = new Map<string, Tensor>();
   readonly #stages = new Map<Tensor, number>();
+  readonly #alwaysAgain = new Set<number>();
   #stage: number | undefined;
   #stageCount = 0;
 
@@ -51,10 +56,12 @@ export class Program {
   /**
    * Steps that `build` adds belong together: gradients may compute them again instead of keeping them, which is worth it
    * where they hold much between little, as a layer does.
+   * @param always gradients compute this stage again even where they keep others
    */
-  stage<T>(build: () => T): T {
+  stage<T>(build: () => T, always = false): T {
     if (this.#stage !== undefined) throw new GraphError('a stage cannot begin inside another');
     this.#stage = this.#stageCount++;
+    if (always) this.#alwaysAgain.add(this.#stage);
     try {
       return build();
     } finally {
@@ -67,6 +74,11 @@ export class Program {
     return this.#stages.get(node);
   }
 
+  /** Whether gradients compute a stage again even where they keep others. */
+  isAlwaysAgain(stage: number): boolean {
+    return this.#alwaysAgain.has(stage);
+  }
+
   /** A value given anew at every run. */
   input(name: string, dtype: DType, shape: Shape): Tensor {
     this.#claim(name);
@@ -75,17 +87,17 @@ export class Program {
     return tensor;
   }
 
-  /** A float32 weight that the runtime keeps between runs; asking again for the name gives the same tensor. */
-  parameter(name: string, shape: Shape): Tensor {
+  /** A weight that the runtime keeps between runs; asking again for the name gives the same tensor. */
+  parameter(name: string, shape: Shape, dtype: ParameterType = 'float32'): Tensor {
     const known = this.#parameters.get(name);
     if (known !== undefined) {
-      if (sameShape(known.shape, shape)) return known;
+      if (sameShape(known.shape, shape) && known.dtype === dtype) return known;
       throw new GraphError(
-        `parameter '${name}' has shape [${known.shape.join(',')}], asked for as [${shape.join(',')}]`,
+        `parameter '${name}' is ${describe(known)}, asked for as ${describe({ dtype, shape })}`,
       );
     }
     this.#claim(name);
-    const tensor = this.#append('parameter', [], { name }, 'float32', shape);
+    const tensor = this.#append('parameter', [], { name }, dtype, shape);
     this.#parameters.set(name, tensor);
     return tensor;
   }

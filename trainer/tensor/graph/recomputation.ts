@@ -25,16 +25,22 @@ export class Recomputation {
   readonly #reached = new Set<Tensor>();
   readonly #parameterGradients: Tensor[] = [];
 
-  /** @param active tensors that have a gradient */
-  constructor(g: GraphBuilder, active: ReadonlySet<Tensor>, upstreams: Map<Tensor, Tensor[]>) {
+  readonly #all: boolean;
+
+  /**
+   * @param active tensors that have a gradient
+   * @param all every stage, or only those that are always computed again
+   */
+  constructor(g: GraphBuilder, active: ReadonlySet<Tensor>, upstreams: Map<Tensor, Tensor[]>, all: boolean) {
     this.#g = g;
+    this.#all = all;
     this.#active = active;
     this.#upstreams = upstreams;
   }
 
   /** Ends the stage that the backward pass has left, if it has. */
   arrive(node: Tensor): void {
-    if (node.inputs.length === 0 || this.#g.stageOf(node) === this.#stage) return;
+    if (node.inputs.length === 0 || this.#stageOf(node) === this.#stage) return;
     for (const tensor of this.#reached) {
       const upstream = this.#upstreams.get(tensor)!.reduce((total, part) => this.#g.add(total, part));
       this.#upstreams.set(tensor, [after(this.#g, upstream, this.#parameterGradients)]);
@@ -42,7 +48,7 @@ export class Recomputation {
     this.#reached.clear();
     this.#parameterGradients.length = 0;
     this.#repeated = new Map();
-    this.#stage = this.#g.stageOf(node);
+    this.#stage = this.#stageOf(node);
   }
 
   /** A step of the present stage as its gradient is to read it; undefined outside of stages. */
@@ -60,14 +66,19 @@ export class Recomputation {
 
   /** A rule of a step has given a part of the gradient of one of its inputs. */
   note(node: Tensor, input: Tensor, part: Tensor): void {
-    if (this.#stage === undefined || this.#g.stageOf(node) !== this.#stage) return;
+    if (this.#stage === undefined || this.#stageOf(node) !== this.#stage) return;
     if (input.operation === 'parameter') this.#parameterGradients.push(part);
-    else if (this.#g.stageOf(input) !== this.#stage) this.#reached.add(input);
+    else if (this.#stageOf(input) !== this.#stage) this.#reached.add(input);
+  }
+
+  #stageOf(node: Tensor): number | undefined {
+    const stage = this.#g.stageOf(node);
+    return stage === undefined || this.#all || this.#g.isAlwaysAgain(stage) ? stage : undefined;
   }
 
   #repeat(tensor: Tensor, upstream: Tensor, repeat: (tensor: Tensor) => Tensor): Tensor {
     if (tensor.inputs.length === 0) return tensor;
-    if (this.#g.stageOf(tensor) !== this.#stage) {
+    if (this.#stageOf(tensor) !== this.#stage) {
       return this.#active.has(tensor) ? after(this.#g, tensor, [upstream]) : tensor;
     }
     return this.#g.apply(tensor.operation, tensor.inputs.map(repeat), tensor.attributes);

@@ -1,11 +1,11 @@
-/** Element types a tensor can have. `bool` is stored as one byte, 0 or 1. */
-export type DType = 'float32' | 'int32' | 'bool';
+/** Element types a tensor can have. `bool` is stored as one byte, 0 or 1; `int8` and `uint8` are codes of quantized weights. */
+export type DType = 'float32' | 'int32' | 'bool' | 'int8' | 'uint8';
 
 /** Extents, outermost first; `[]` is a scalar. */
 export type Shape = readonly number[];
 
-/** What flows into and out of an executable; `Uint8Array` stands for `bool`. */
-export type TypedArray = Float32Array | Int32Array | Uint8Array;
+/** What flows into and out of an executable; `Uint8Array` stands for `bool`, too. */
+export type TypedArray = Float32Array | Int32Array | Uint8Array | Int8Array;
 
 export interface TensorType {
   readonly dtype: DType;
@@ -100,7 +100,8 @@ export function normalizeAxis(axis: number, rank: number, where: string): number
 /** A typed array of the right kind, zeroed. */
 export function allocate(dtype: DType, length: number): TypedArray {
   if (dtype === 'float32') return new Float32Array(length);
-  return dtype === 'int32' ? new Int32Array(length) : new Uint8Array(length);
+  if (dtype === 'int32') return new Int32Array(length);
+  return dtype === 'int8' ? new Int8Array(length) : new Uint8Array(length);
 }
 
 /** A value of the reference interpreter: every element type held in doubles (bool as 0 or 1). */

@@ -7,6 +7,7 @@ import {
   type Tensor,
   type TypedArray,
 } from '../graph/tensor.ts';
+import type { ParameterArray } from './parameter-store.ts';
 import type { CompileOptions, Tensors } from './runtime.ts';
 import { RuntimeError } from './runtime-error.ts';
 
@@ -17,13 +18,13 @@ import { RuntimeError } from './runtime-error.ts';
 export function bindParameters(
   graph: Graph,
   { parameters }: CompileOptions,
-): ReadonlyMap<string, Float32Array> {
-  const arrays = new Map<string, Float32Array>();
+): ReadonlyMap<string, ParameterArray> {
+  const arrays = new Map<string, ParameterArray>();
   for (const [name, tensor] of graph.parameters) {
     if (parameters === undefined) {
       throw new RuntimeError(`the graph has parameters ('${name}', …): give a ParameterStore`);
     }
-    arrays.set(name, parameters.array(name, tensor.shape));
+    arrays.set(name, parameters.data(name, tensor.shape));
   }
   return arrays;
 }
@@ -81,6 +82,8 @@ const ARRAY_TYPES: Readonly<Record<DType, new (length: number) => TypedArray>> =
   float32: Float32Array,
   int32: Int32Array,
   bool: Uint8Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
 };
 
 function check(role: string, name: string, tensor: Tensor, array: TypedArray | undefined): void {

@@ -6,3 +6,6 @@ export type RuntimeKind = Exclude<RuntimeChoice, 'auto'>;
 /** Of the factors of a policy's products; everything else is float32. */
 export const PRECISIONS = ['float32', 'float16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
+
+/** Memory for intermediate values that the sessions of a runtime on the processor keep together, unless told otherwise. */
+export const WORKSPACE_BYTES = 2 ** 28;

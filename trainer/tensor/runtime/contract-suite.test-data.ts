@@ -4,6 +4,7 @@ import { caseGraph } from '../graph/reference/case-graph.ts';
 import { largeCases, type OperationCase, operationCases } from '../graph/reference/cases.ts';
 import { deviceCases } from '../graph/reference/device-cases.ts';
 import { interpret } from '../graph/reference/interpreter.ts';
+import { quantizedCases } from '../graph/reference/quantized-cases.ts';
 import type { TypedArray } from '../graph/tensor.ts';
 import { ParameterStore } from './parameter-store.ts';
 import type { Runtime } from './runtime.ts';
@@ -41,6 +42,7 @@ export async function runContractSuite(
     ...operationCases,
     ...(large ? largeCases : []),
     ...(runtime.memory === undefined ? [] : deviceCases),
+    ...(runtime.name === 'onnx' ? quantizedCases : []),
   ]) {
     await t.test(`${operationCase.operation} ${operationCase.title}`, async t => {
       await compareCase(t, runtime, operationCase, tolerance);
@@ -159,5 +161,6 @@ function caseInputs(operationCase: OperationCase): Record<string, TypedArray> {
 
 function toTyped(dtype: string, values: readonly number[]): TypedArray {
   if (dtype === 'float32') return Float32Array.from(values);
+  if (dtype === 'int8') return Int8Array.from(values);
   return dtype === 'int32' ? Int32Array.from(values) : Uint8Array.from(values);
 }

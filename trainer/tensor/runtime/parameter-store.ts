@@ -8,6 +8,23 @@ const ALIGNMENT_FLOATS = 16;
 export interface ParameterInfo {
   readonly name: string;
   readonly shape: Shape;
+  /** Element type of codes of quantized weights; float32 when absent. */
+  readonly dtype?: 'int8' | 'uint8';
+}
+
+/** A parameter's own memory. */
+export type ParameterArray = Float32Array | Int8Array | Uint8Array;
+
+function arrayOver(
+  buffer: SharedArrayBuffer,
+  offset: number,
+  length: number,
+  dtype: ParameterInfo['dtype'],
+): ParameterArray {
+  if (dtype === 'int8') return new Int8Array(buffer, offset, length);
+  return dtype === 'uint8'
+    ? new Uint8Array(buffer, offset, length)
+    : new Float32Array(buffer, offset, length);
 }
 
 /** What another thread needs to see the same parameters; survives `postMessage` without a copy. */
@@ -29,6 +46,8 @@ export interface ParameterSource {
    * @throws RuntimeError when the name is unknown or a shape is asked for that it does not have
    */
   array(name: string, shape?: Shape): Float32Array;
+  /** The same of any element type. */
+  data(name: string, shape?: Shape): ParameterArray;
 }
 
 /** Parameters of several stores side by side; no name may be in two of them. */
@@ -45,11 +64,17 @@ export function joinParameters(...stores: readonly ParameterStore[]): ParameterS
     if (store !== undefined) return store;
     throw new RuntimeError(`no parameter '${name}' in the stores; they have ${[...homes.keys()].join(', ')}`);
   };
-  return { stores, storeOf, array: (name, shape) => storeOf(name).array(name, shape) };
+  return {
+    stores,
+    storeOf,
+    array: (name, shape) => storeOf(name).array(name, shape),
+    data: (name, shape) => storeOf(name).data(name, shape),
+  };
 }
 
 /**
- * Named float32 arrays over one SharedArrayBuffer: several threads read and write the same weights.
+ * Named arrays over one SharedArrayBuffer: several threads read and write the same weights. They are float32, or codes of
+ * quantized weights.
  * Writing into an array takes effect at the next run of a CPU executable; call {@link touch} after writing so
  * that runtimes with memory of their own know to upload.
  *
@@ -63,16 +88,21 @@ export class ParameterStore implements ParameterSource {
   readonly #buffer: SharedArrayBuffer;
   readonly #version: Int32Array;
   readonly #flat: Float32Array;
-  readonly #arrays = new Map<string, { readonly shape: Shape; readonly array: Float32Array }>();
+  readonly #arrays = new Map<string, { readonly shape: Shape; readonly array: ParameterArray }>();
 
   constructor(layout: readonly ParameterInfo[], buffer?: SharedArrayBuffer) {
     const offsets: number[] = [];
     let length = ALIGNMENT_FLOATS;
-    for (const { shape } of layout) {
+    for (const { shape, dtype } of layout) {
       offsets.push(length);
-      length += Math.ceil(sizeOf(shape) / ALIGNMENT_FLOATS) * ALIGNMENT_FLOATS;
+      const floats = dtype === undefined ? sizeOf(shape) : sizeOf(shape) / FLOAT_BYTES;
+      length += Math.ceil(floats / ALIGNMENT_FLOATS) * ALIGNMENT_FLOATS;
     }
-    this.#layout = layout.map(({ name, shape }) => ({ name, shape: [...shape] }));
+    this.#layout = layout.map(({ name, shape, dtype }) => ({
+      name,
+      shape: [...shape],
+      ...(dtype ? { dtype } : {}),
+    }));
     this.#buffer = buffer ?? new SharedArrayBuffer(length * FLOAT_BYTES);
     if (this.#buffer.byteLength !== length * FLOAT_BYTES) {
       throw new RuntimeError(
@@ -81,9 +111,9 @@ export class ParameterStore implements ParameterSource {
     }
     this.#version = new Int32Array(this.#buffer, 0, 1);
     this.#flat = new Float32Array(this.#buffer, ALIGNMENT_FLOATS * FLOAT_BYTES);
-    this.#layout.forEach(({ name, shape }, i) => {
+    this.#layout.forEach(({ name, shape, dtype }, i) => {
       if (this.#arrays.has(name)) throw new RuntimeError(`parameter '${name}' is listed twice`);
-      const array = new Float32Array(this.#buffer, offsets[i] * FLOAT_BYTES, sizeOf(shape));
+      const array = arrayOver(this.#buffer, offsets[i] * FLOAT_BYTES, sizeOf(shape), dtype);
       this.#arrays.set(name, { shape, array });
     });
   }
@@ -124,7 +154,7 @@ export class ParameterStore implements ParameterSource {
   }
 
   storeOf(name: string): ParameterStore {
-    this.array(name);
+    this.data(name);
     return this;
   }
 
@@ -133,6 +163,12 @@ export class ParameterStore implements ParameterSource {
   }
 
   array(name: string, shape?: Shape): Float32Array {
+    const array = this.data(name, shape);
+    if (array instanceof Float32Array) return array;
+    throw new RuntimeError(`parameter '${name}' holds codes of quantized weights, not numbers`);
+  }
+
+  data(name: string, shape?: Shape): ParameterArray {
     const entry = this.#arrays.get(name);
     if (entry === undefined) {
       throw new RuntimeError(

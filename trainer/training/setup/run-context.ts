@@ -19,6 +19,7 @@ import {
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
 import type { Player } from '../../rollout/episode-agent.ts';
+import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
@@ -160,11 +161,18 @@ export function agentRollouts(
   context: TextRunContext,
   agent: Player,
   note: (text: string) => void,
+  reward?: RewardHook,
 ): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
       const { sampling, seed, signal } = options;
-      const collecting = context.collector.collect(groups, { agent, sampling, samplingSeed: seed, signal });
+      const collecting = context.collector.collect(groups, {
+        agent,
+        ...(reward ? { reward } : {}),
+        sampling,
+        samplingSeed: seed,
+        signal,
+      });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
       for (const { plan, error } of collection.dropped) {
         note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);

@@ -6,6 +6,7 @@ import type { Metrics } from '../../data/metrics.ts';
 import type { Collector } from '../../rollout/collector.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import type { Player } from '../../rollout/episode-agent.ts';
+import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/rollout-stream.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
@@ -15,6 +16,7 @@ export interface StreamedParts {
   readonly settings: RunSettings;
   readonly collector: Pick<Collector, 'play'>;
   readonly agent: Player;
+  readonly reward?: RewardHook;
   readonly stop: AbortSignal;
   /** Told of groups that were given up. */
   readonly note: (text: string) => void;
@@ -63,6 +65,7 @@ export class StreamedSource implements EpisodeSource {
     this.#stream = new RolloutStream({
       collector: parts.collector,
       agent: parts.agent,
+      reward: parts.reward,
       sampling: samplingDistribution(rollout),
       planAt: numberedGroups(parts.settings),
       batchGroups: rollout.env_groups,

@@ -492,6 +492,7 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
     transport: Literal["websocket"] | Literal["http"]
     action_field: str
     observation_field: str
+    tools: bool
     seed: bool
 
 

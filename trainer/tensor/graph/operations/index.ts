@@ -44,6 +44,7 @@ import { stopGradient } from './movement/stop-gradient.ts';
 import { takeLast } from './movement/take-last.ts';
 import { transpose } from './movement/transpose.ts';
 import type { Operation } from './operation.ts';
+import { quantizedMatmul } from './quantized/quantized-matmul.ts';
 import { inverseRms } from './reduction/inverse-rms.ts';
 import { logSoftmax } from './reduction/log-softmax.ts';
 import { matmul } from './reduction/matmul.ts';
@@ -83,6 +84,7 @@ const list = [
   cast,
   stopGradient,
   matmul,
+  quantizedMatmul,
   reshape,
   transpose,
   broadcastTo,

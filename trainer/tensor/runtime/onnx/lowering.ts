@@ -3,6 +3,7 @@ import type { MatmulAttributes } from '../../graph/operations/reduction/matmul.t
 import type { ReduceAttributes } from '../../graph/operations/reduction/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
+import { lowerQuantizedMatmul } from './lower-quantized.ts';
 import { type EmitOptions, MICROSOFT, ModelBuilder } from './model-builder.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 
@@ -242,6 +243,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     context.emit('Cast', [x], { attributes: { to: TENSOR_TYPE[node.dtype] } }, result);
   },
   matmul,
+  quantizedMatmul: lowerQuantizedMatmul,
   reshape: (context, node, [x], result) => {
     context.reshape(x, node.shape, result);
   },

@@ -1,7 +1,15 @@
 import protobuf from 'protobufjs';
 
 /** Element type codes of ONNX's TensorProto. */
-export const TENSOR_TYPE = { float32: 1, uint8: 2, int32: 6, int64: 7, bool: 9, float16: 10 } as const;
+export const TENSOR_TYPE = {
+  float32: 1,
+  uint8: 2,
+  int8: 3,
+  int32: 6,
+  int64: 7,
+  bool: 9,
+  float16: 10,
+} as const;
 
 /** Attribute kinds of ONNX's AttributeProto. */
 const ATTRIBUTE_TYPE = { float: 1, int: 2, string: 3, ints: 7 } as const;

@@ -96,5 +96,6 @@ export class OnnxExecutable implements Executable, WorkspaceUser {
 function wrap(tensor: Tensor, array: TypedArray): OnnxTensor {
   if (array instanceof Float32Array) return new OnnxTensor('float32', array, tensor.shape);
   if (array instanceof Int32Array) return new OnnxTensor('int32', array, tensor.shape);
-  return new OnnxTensor('bool', array, tensor.shape);
+  if (array instanceof Int8Array) return new OnnxTensor('int8', array, tensor.shape);
+  return new OnnxTensor(tensor.dtype === 'uint8' ? 'uint8' : 'bool', array, tensor.shape);
 }

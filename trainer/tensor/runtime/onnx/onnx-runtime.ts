@@ -1,15 +1,13 @@
 import { InferenceSession } from 'onnxruntime-node';
 import type { Graph } from '../../graph/tensor.ts';
+import { WORKSPACE_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
 import type { CompileOptions, Executable, Runtime } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
 import { encodeModel } from './model-proto.ts';
 import { OnnxExecutable } from './onnx-executable.ts';
-import { Workspace } from './workspace.ts';
-
-/** Memory for intermediate values of all executables unless told otherwise. */
-const DEFAULT_WORKSPACE_BYTES = 2 ** 28;
+import { Workspace, workspaceOf } from './workspace.ts';
 
 export interface OnnxRuntimeOptions {
   /** Threads a run may use, the calling one included; 1 when absent. */
@@ -32,13 +30,15 @@ export class OnnxRuntime implements Runtime {
   readonly description: string;
   readonly #options: OnnxRuntimeOptions;
   readonly #workspace: Workspace;
+  readonly #workspaceBytes: number;
   readonly #open = new Set<OnnxExecutable>();
 
   constructor(options: OnnxRuntimeOptions = {}) {
     this.#options = options;
     const { threads = 1 } = options;
     this.description = `ONNX Runtime on the processor, ${threads} thread${threads === 1 ? '' : 's'} a worker`;
-    this.#workspace = new Workspace(options.workspaceBytes ?? DEFAULT_WORKSPACE_BYTES);
+    this.#workspaceBytes = options.workspaceBytes ?? WORKSPACE_BYTES;
+    this.#workspace = new Workspace(this.#workspaceBytes);
   }
 
   async compile(graph: Graph, options: CompileOptions = {}): Promise<Executable> {
@@ -65,6 +65,8 @@ export class OnnxRuntime implements Runtime {
       executionMode: 'sequential',
       // A planned pattern would keep a second copy of all intermediate values and is no faster.
       enableMemPattern: false,
+      // An arena grows by doubling and keeps what it has: large values and unpacked weights are better given back.
+      enableCpuMemArena: workspaceOf(graph) <= this.#workspaceBytes && !unpacksWeights(graph),
       extra: { session: { set_denormal_as_zero: '1' } },
       logSeverityLevel: 3,
       ...(profilePrefix === undefined ? {} : { enableProfiling: true, profileFilePrefix: profilePrefix }),
@@ -73,4 +75,8 @@ export class OnnxRuntime implements Runtime {
       throw new RuntimeError(`ONNX Runtime refuses the graph: ${messageOf(cause)}`, { cause });
     });
   }
+}
+
+function unpacksWeights({ nodes }: Graph): boolean {
+  return nodes.some(({ operation }) => operation === 'quantizedMatmul');
 }

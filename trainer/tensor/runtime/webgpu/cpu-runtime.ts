@@ -78,7 +78,7 @@ class KernelCpuExecutable implements Executable {
   constructor(graph: Graph, options: CompileOptions, most: number) {
     this.graph = graph;
     this.#options = options;
-    const parameters = bindParameters(graph, options);
+    bindParameters(graph, options);
     checkResident(graph, options);
     this.#outputs = bindOutputs(graph, options);
     const lowered = lowerToSteps(graph, FLOAT32_PRODUCTS, most);
@@ -87,7 +87,7 @@ class KernelCpuExecutable implements Executable {
     const arrays = new Map([...resident, ...Object.entries(options.resident ?? {})]);
     this.#resident = new Map([
       ...residentValues(program, arrays),
-      ...[...program.parameters].map(([name, value]) => [value, parameters.get(name)!] as const),
+      ...[...program.parameters].map(([name, value]) => [value, options.parameters!.array(name)] as const),
     ]);
   }
 

@@ -1,0 +1,109 @@
+import Type, { type TObject, type TSchema } from 'typebox';
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { ActionTool } from '../../environments/core/environment.ts';
+import type { Space } from '../../environments/core/space.ts';
+import { InvalidAnswer, isObject } from '../answer.ts';
+import { DefinitionFaults } from '../fault.ts';
+import { compileSubset } from '../schema-subset.ts';
+
+const MAX_TOOLS = 128;
+const MAX_TOLD_LENGTH = 10_000;
+const TOOL_NAME = /^[A-Za-z_][\w-]{0,63}$/;
+
+/** A tool of a service. */
+export interface ServiceTool extends JsonObject {
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of its arguments; null for none. */
+  readonly input_schema: JsonObject | null;
+}
+
+/** A call of a tool. */
+export type ToolCall = { readonly name: string; readonly input: JsonObject };
+
+/** How calls of tools are written as actions. */
+export interface ToolActions {
+  readonly space: Space;
+  /** How an action is written. */
+  readonly format: string;
+  /** The call of an action; undefined for one that is none. */
+  read(action: Json): ToolCall | undefined;
+}
+
+/** @throws InvalidAnswer */
+export function readTools(given: unknown): ServiceTool[] {
+  if (!Array.isArray(given) || given.length === 0) throw new InvalidAnswer('tools must be a list of tools');
+  if (given.length > MAX_TOOLS) {
+    throw new InvalidAnswer(`it has ${given.length} tools; at most ${MAX_TOOLS} are taken`);
+  }
+  return given.map((tool, i) => {
+    if (!isObject(tool) || typeof tool.name !== 'string' || tool.name === '') {
+      throw new InvalidAnswer(`tools/${i} must be an object with a name`);
+    }
+    const { name, description, input_schema: schema = tool.inputSchema } = tool;
+    return {
+      name,
+      description: typeof description === 'string' ? description : '',
+      input_schema: isObject(schema) ? schema : null,
+    };
+  });
+}
+
+/** Actions `{"name": …, "input": {…}}`. */
+export function toolActions(tools: readonly ServiceTool[]): ToolActions {
+  const schema = {
+    type: 'object',
+    required: ['name'],
+    properties: { name: { type: 'string', enum: tools.map(({ name }) => name) }, input: { type: 'object' } },
+    additionalProperties: false,
+  };
+  return {
+    space: { type: 'Json', schema },
+    format: 'a call of a tool: {"name": …, "input": {…}}',
+    read(action) {
+      if (!isObject(action) || typeof action.name !== 'string') return undefined;
+      const { name, input = {} } = action;
+      return isObject(input) ? { name: name as string, input } : undefined;
+    },
+  };
+}
+
+/** What a player is told where the definition does not say it: the tools. */
+export function instructionOf(tools: readonly ServiceTool[]): string {
+  const lines = tools.map(({ name, description, input_schema: schema }) => {
+    const properties = isObject(schema?.properties) ? Object.keys(schema.properties) : [];
+    return `- ${name}(${properties.join(', ')}): ${description}`;
+  });
+  return `Do what the task asks by calling tools.\n${lines.join('\n')}`.slice(0, MAX_TOLD_LENGTH);
+}
+
+/** The tools by which players of this server may call them; one whose name is none is left to plain calls. */
+export function namedTools(tools: readonly ServiceTool[]): ActionTool[] {
+  return tools.filter(({ name }) => TOOL_NAME.test(name)).map(actionTool);
+}
+
+function actionTool({ name, description, input_schema: schema }: ServiceTool): ActionTool {
+  return {
+    name,
+    description,
+    parameters: parametersOf(schema),
+    action: given => ({ name, input: given }),
+  };
+}
+
+/** The arguments of a tool. What a schema says that is not of the subset is left to the service to check. */
+function parametersOf(schema: JsonObject | null): TObject {
+  const given = isObject(schema?.properties) ? schema.properties : {};
+  const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
+  const properties: { [name: string]: TSchema } = {};
+  for (const [key, node] of Object.entries(given)) {
+    const faults = new DefinitionFaults();
+    const compiled = compileSubset(node, '', faults);
+    const known = faults.none ? compiled : Type.Unknown(descriptionOf(node));
+    properties[key] = required.has(key) ? known : Type.Optional(known);
+  }
+  return Type.Object(properties, { additionalProperties: false });
+}
+
+const descriptionOf = (node: Json): { description?: string } =>
+  isObject(node) && typeof node.description === 'string' ? { description: node.description } : {};

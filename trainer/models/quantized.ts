@@ -1,0 +1,75 @@
+import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
+import {
+  type Quantization,
+  quantize,
+  quantizedLayout,
+} from '../tensor/graph/operations/quantized/blockwise.ts';
+import type { ParameterInfo, ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { LORA_MODULES } from './lora.ts';
+import type { ParameterSpec } from './parameters.ts';
+
+export { QUANTIZATIONS } from '../tensor/graph/operations/quantized/blockwise.ts';
+
+/** Names of the two parameters that stand for a quantized weight. */
+function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
+  return { codes: `${weight}.codes`, scales: `${weight}.scales` };
+}
+
+/** Whether a weight is stored quantized where the base is: those of all linear layers, as QLoRA has it. */
+export function isQuantizable(name: string): boolean {
+  return LORA_MODULES.some(module => name.endsWith(`.${module}.weight`));
+}
+
+/** Where the weights of a frozen base are stored: quantized ones as codes and scales. */
+export function storedParameters(
+  specs: readonly ParameterSpec[],
+  quantization: Quantization | undefined,
+): ParameterInfo[] {
+  return specs.flatMap(({ name, shape }): ParameterInfo[] => {
+    if (quantization === undefined || !isQuantizable(name)) return [{ name, shape }];
+    const { codes, scales } = quantizedLayout(quantization, shape);
+    const names = quantizedNames(name);
+    return [
+      { name: names.codes, ...codes },
+      { name: names.scales, ...scales },
+    ];
+  });
+}
+
+/** Bytes of a frozen base as it is stored. */
+export function storedBytes(specs: readonly ParameterSpec[], quantization: Quantization | undefined): number {
+  return storedParameters(specs, quantization).reduce(
+    (sum, { shape, dtype }) => sum + shape.reduce((a, b) => a * b, dtype === undefined ? 4 : 1),
+    0,
+  );
+}
+
+/** Writes a weight's codes and scales into a store that has them. */
+export function storeQuantized(
+  store: ParameterStore,
+  { name, shape }: ParameterSpec,
+  weights: Float32Array,
+  quantization: Quantization,
+): void {
+  const names = quantizedNames(name);
+  const codes = store.data(names.codes);
+  if (codes instanceof Float32Array) throw new RangeError(`${names.codes} is no array of codes`);
+  quantize(quantization, weights, shape[1], codes, store.array(names.scales));
+}
+
+/** x·Wᵀ with a quantized weight [outputs, inputs]. */
+export function quantizedLinear(
+  g: GraphBuilder,
+  quantization: Quantization,
+  x: Tensor,
+  weight: string,
+  outputs: number,
+): Tensor {
+  const inputs = x.shape[x.shape.length - 1];
+  const layout = quantizedLayout(quantization, [outputs, inputs]);
+  const names = quantizedNames(weight);
+  const codes = g.parameter(names.codes, layout.codes.shape, layout.codes.dtype);
+  const scales = g.parameter(names.scales, layout.scales.shape);
+  const attributes = { kind: quantization, outputs, inputs, transposed: false };
+  return g.apply('quantizedMatmul', [x, codes, scales], attributes);
+}

@@ -1,0 +1,104 @@
+import { resolve } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { type HookEpisode, RewardFault, type RewardHook } from './reward-hook.ts';
+
+const WORKER = new URL('./file-reward-worker.ts', import.meta.url);
+
+export interface FileRewardSettings {
+  readonly file: string;
+  readonly mode: RewardHook['mode'];
+  /** For one episode; a function that takes longer is ended with its thread, which begins anew. */
+  readonly timeoutMs: number;
+  /** Heap of the thread. */
+  readonly memoryMb: number;
+}
+
+interface Waiting {
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: Error) => void;
+  readonly episode: HookEpisode;
+}
+
+/**
+ * Rewards by a function `reward(episode)` that a TypeScript or JavaScript file exports. It runs in a separate thread, one episode
+ * after the other, so that a loop without end costs its episode and not the run. The file is trusted as our own code is.
+ */
+export class FileReward implements RewardHook {
+  readonly name: string;
+  readonly mode: RewardHook['mode'];
+  readonly #settings: FileRewardSettings;
+  readonly #queue: Waiting[] = [];
+  #worker: Worker | undefined;
+  #current: Waiting | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(settings: FileRewardSettings) {
+    this.#settings = settings;
+    this.name = resolve(settings.file);
+    this.mode = settings.mode;
+  }
+
+  ask(episode: HookEpisode): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(new RewardFault(this, 'was closed'));
+      this.#queue.push({ resolve, reject, episode });
+      this.#next();
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const waiting of this.#queue.splice(0)) waiting.reject(new RewardFault(this, 'was closed'));
+    this.#end(new RewardFault(this, 'was closed'));
+  }
+
+  #next(): void {
+    if (this.#current || this.#closed) return;
+    this.#current = this.#queue.shift();
+    if (!this.#current) return;
+    this.#worker ??= this.#start();
+    const { timeoutMs } = this.#settings;
+    this.#timer = setTimeout(
+      () => this.#end(new RewardFault(this, `took more than ${timeoutMs / 1000} s for an episode`)),
+      timeoutMs,
+    );
+    this.#worker.postMessage(this.#current.episode);
+  }
+
+  #start(): Worker {
+    const worker = new Worker(WORKER, {
+      workerData: this.name,
+      resourceLimits: { maxOldGenerationSizeMb: this.#settings.memoryMb },
+    });
+    worker.on('message', ({ answer, error }: { answer?: unknown; error?: string }) => {
+      if (worker !== this.#worker) return;
+      const current = this.#take();
+      if (error === undefined) current?.resolve(answer);
+      else current?.reject(new RewardFault(this, `failed: ${error}`));
+      this.#next();
+    });
+    worker.on('error', (error: Error) => {
+      if (worker === this.#worker)
+        this.#end(new RewardFault(this, `ended: ${error.message}`, { cause: error }));
+    });
+    worker.unref();
+    return worker;
+  }
+
+  #take(): Waiting | undefined {
+    clearTimeout(this.#timer);
+    const current = this.#current;
+    this.#current = undefined;
+    return current;
+  }
+
+  /** Ends the thread; the next episode has a new one. */
+  #end(fault: RewardFault): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    this.#take()?.reject(fault);
+    void worker?.terminate();
+    this.#next();
+  }
+}

@@ -1,0 +1,82 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Episode } from '../episode.ts';
+import { ProgramFault } from '../episode-agent.ts';
+
+/** An episode as a reward hook sees it: plain JSON. */
+export interface HookEpisode {
+  readonly env_id: string;
+  readonly tag: string;
+  readonly seed: number;
+  readonly success: boolean;
+  readonly turns: readonly {
+    /** What the policy saw, what it wrote, and what was carried out. */
+    readonly state: string;
+    readonly response: string;
+    readonly actions: readonly Json[];
+    /** The environment's reward of the turn, and the format penalty. */
+    readonly reward: number;
+    readonly penalty: number;
+    readonly info: JsonObject;
+  }[];
+}
+
+/** Gives rewards of its own for episodes that are over. */
+export interface RewardHook {
+  /** What it is, for messages: a file or an address. */
+  readonly name: string;
+  /** Whether its rewards are added to the environment's or take their place. */
+  readonly mode: 'add' | 'replace';
+  /**
+   * What it says of an episode: `{ reward }` for the last turn, or `{ rewards }` for each.
+   * @throws RewardFault when it fails, is too slow or says too much
+   */
+  ask(episode: HookEpisode): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+/** A reward hook failed; it costs the group of its episode. */
+export class RewardFault extends ProgramFault {
+  constructor(hook: Pick<RewardHook, 'name'>, message: string, options?: ErrorOptions) {
+    super(`rollout.reward: ${hook.name} ${message}`, options);
+    this.name = 'RewardFault';
+  }
+}
+
+/** The episode with the rewards that a hook gives. @throws RewardFault */
+export async function withHookRewards(episode: Episode, hook: RewardHook): Promise<Episode> {
+  if (episode.turns.length === 0) return episode;
+  const rewards = readRewards(await hook.ask(viewOf(episode)), episode.turns.length, hook);
+  const turns = episode.turns.map((turn, i) => ({
+    ...turn,
+    reward: hook.mode === 'add' ? turn.reward + rewards[i] : rewards[i],
+  }));
+  return { ...episode, turns };
+}
+
+function viewOf({ environmentId, tag, seed, success, turns }: Episode): HookEpisode {
+  return {
+    env_id: environmentId,
+    tag,
+    seed,
+    success,
+    turns: turns.map(({ state, rawResponse, actions, reward, penalty, info }) => ({
+      state,
+      response: rawResponse,
+      actions,
+      reward,
+      penalty,
+      info,
+    })),
+  };
+}
+
+function readRewards(answer: unknown, turns: number, hook: RewardHook): readonly number[] {
+  const { reward, rewards } = (answer ?? {}) as { reward?: unknown; rewards?: unknown };
+  if (Number.isFinite(reward)) return [...new Array<number>(turns - 1).fill(0), reward as number];
+  if (Array.isArray(rewards) && rewards.length === turns && rewards.every(Number.isFinite)) return rewards;
+  const said = JSON.stringify(answer)?.slice(0, 200) ?? String(answer);
+  throw new RewardFault(
+    hook,
+    `said ${said}; it must say {"reward": number} for the last turn, or {"rewards": [${turns} numbers]}, one for each turn`,
+  );
+}
