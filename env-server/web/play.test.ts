@@ -189,7 +189,11 @@ t.test('board and controls lie in the first screen, and keep their places', { sk
       t.equal(before.scroll, 0, look);
       await page.getByRole('button', { name: 'One step' }).click();
       await seeFigure(page, 'Step', '1 of');
-      t.equal((await where()).turns, before.turns, `${look}: nothing jumps`);
+      const after = await where();
+      // On a phone the end of an episode takes the place of the policies.
+      const over = (await page.locator('.play[data-over="true"]').count()) > 0;
+      if (over && viewport.width < 480) t.ok(after.turns < viewport.height, `${look}: Undo stays in view`);
+      else t.equal(after.turns, before.turns, `${look}: nothing jumps`);
     }
   }
 });

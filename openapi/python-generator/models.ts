@@ -82,7 +82,7 @@ function classOf(
   return [...classes, `class ${name}(${bases.join(', ')}${options}):\n${doc}\n${lines.join('')}`];
 }
 
-/** A union or a plain type under a name. */
+/** A union or a plain type under a name; types of a union are quoted, as some come later. */
 function aliasOf(name: string, schema: Schema, classes: string[]): string {
   const nameObject = (object: Schema, path: string): string => {
     classes.push(...classesOf(path, object));
@@ -91,5 +91,5 @@ function aliasOf(name: string, schema: Schema, classes: string[]): string {
   const parts = unionOf(schema);
   if (!parts) return `${name} = ${pythonType(schema, name, nameObject)}\n`;
   const types = parts.map((part, i) => pythonType(part, `${name}${i + 1}`, nameObject));
-  return `${name} = Union[\n${[...new Set(types)].map(type => `    ${type},\n`).join('')}]\n`;
+  return `${name} = Union[\n${[...new Set(types)].map(type => `    ${type === 'None' ? type : JSON.stringify(type)},\n`).join('')}]\n`;
 }

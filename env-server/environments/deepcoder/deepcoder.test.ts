@@ -5,6 +5,7 @@ import { checkContract, playing } from '../../../test/environment-contract.test-
 import { ENVIRONMENT_SETTINGS, variableOf } from '../../config/settings.ts';
 import { wrap } from '../../wrappers/wrap.ts';
 import type { AnyEnvironment } from '../core/environment.ts';
+import { LINES } from '../core/spaces.ts';
 import { splitOf } from '../core/splits.ts';
 import { deepCoder, programOf, stopSandboxes } from './deepcoder.ts';
 import { isSameOutput, isSameValue } from './marking.ts';
@@ -18,6 +19,16 @@ import { DEEPCODER_DEFAULTS } from './variables.ts';
 
 const play = playing(deepCoder);
 const ALL = [...CALL_TASKS, ...STDIN_TASKS];
+
+t.test('statements of built-in tasks are members of the observation space', async t => {
+  for (const { statement } of ALL) {
+    t.same(
+      [...statement].filter(character => !LINES.includes(character)),
+      [],
+      statement,
+    );
+  }
+});
 const SUM = {
   statement: 'Add.',
   tests: [

@@ -231,7 +231,7 @@ export const STDIN_TASKS: readonly Task[] = [
   ),
   stdin(
     'pascal',
-    'The line has a number n. Print the first n rows of Pascal’s triangle.',
+    'The line has a number n. Print the first n rows of the triangle of Pascal.',
     'row = [1]\nfor _ in range(int(input())):\n    print(*row)\n    row = [1] + [a + b for a, b in zip(row, row[1:])] + [1]',
     ([line]) => {
       const choose = (n: number, k: number): number => (k === 0 ? 1 : (choose(n, k - 1) * (n - k + 1)) / k);
@@ -243,7 +243,7 @@ export const STDIN_TASKS: readonly Task[] = [
   ),
   stdin(
     'closest_pair',
-    'The first line has n ≥ 2, then n lines have the coordinates of a point. Print the smallest distance of two points with three decimals.',
+    'The first line has n, which is at least 2, then n lines have the coordinates of a point. Print the smallest distance of two points with three decimals.',
     "from math import dist\nfrom itertools import combinations\np = [tuple(map(int, input().split())) for _ in range(int(input()))]\nprint(f'{min(dist(a, b) for a, b in combinations(p, 2)):.3f}')",
     ([, ...rows]) => {
       const p = rows.map(numbers);

@@ -14,6 +14,8 @@ from .pictures import SERVER_MODES
 from .settings import Transport
 from .spaces import space_of
 
+_PICTURES = ("image", "parts")
+"""Observation formats that no space of Gymnasium describes."""
 SEED_BOUND = 2**53
 """The server's seeds are below it."""
 
@@ -60,8 +62,8 @@ class Described:
             wrappers=settings.wrappers,  # type: ignore[arg-type]
         )
         formats = self.document["observation_formats"]
-        if settings.observation_format not in formats or settings.observation_format == "image":
-            known = ", ".join(name for name in formats if name != "image")
+        if settings.observation_format not in formats or settings.observation_format in _PICTURES:
+            known = ", ".join(name for name in formats if name not in _PICTURES)
             raise ValueError(
                 f"{settings.env_id} has the observation formats {known}, got {settings.observation_format!r}; "
                 "for pictures use render_mode='rgb_array' and gymnasium.wrappers.AddRenderObservation"
