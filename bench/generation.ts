@@ -2,7 +2,7 @@
  * Training whose tokens two processes of `ragen serve` sample, against training that samples by itself: the quickstart's run
  * from one warm start, with the same seeds. With `--kill` the first of the two is killed half-way.
  *
- *     npm run bench:generation [-- --steps 20 --kill --config configs/quickstart.yaml]
+ *     npm run bench:generation [-- --steps 20 --kill --without-local --config configs/quickstart.yaml]
  *
  * Environment server, trainer and both engines share this machine. Success is that of the validation after the last step.
  */
@@ -33,6 +33,7 @@ const { values: flags } = parseArgs({
     steps: { type: 'string', default: '20' },
     config: { type: 'string', default: 'configs/quickstart.yaml' },
     kill: { type: 'boolean', default: false },
+    'without-local': { type: 'boolean', default: false },
   },
 });
 const steps = positiveInteger('steps', flags.steps);
@@ -85,7 +86,9 @@ try {
     '| tokens from | s an iteration | of it sampling | learner idle | success | largest gap, nats |',
   );
   console.log('| --- | --- | --- | --- | --- | --- |');
-  console.log(`| the policy itself | ${figures(await train('local', goOn)).join(' | ')} |`);
+  if (!flags['without-local']) {
+    console.log(`| the policy itself | ${figures(await train('local', goOn)).join(' | ')} |`);
+  }
   const env = { RAGEN_SERVE_TOKEN: TOKEN, RAGEN_SERVE_ADMIN_TOKEN: TOKEN };
   const started = await Promise.all(
     Array.from({ length: ENGINES }, () => startServe(base, ['--workers', '1'], env)),

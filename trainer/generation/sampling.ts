@@ -6,6 +6,12 @@ import type { SamplingSettings, TopLogProbs } from './generation.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
 
 const LANES = 4;
+/** In place of a token: why there is no largest logit. */
+const NOT_A_NUMBER = -1;
+const NONE_ALLOWED = -2;
+/** Message of the error where a request's own settings leave no token. */
+export const NOTHING_LEFT =
+  'no token can be sampled: grammar, bad words and biases of the request together allow none';
 
 /** The token sampled and its log-probability under the distribution it was sampled from. */
 export interface SampledToken {
@@ -86,10 +92,8 @@ export class Sampler {
     this.#allowed = allowed;
     this.#greedy = settings.temperature === 0;
     const best = largest(logits, start, count, allowed);
-    if (best === -1)
-      throw new RangeError(
-        'no token can be sampled: logits are NaN, or grammar and bad words together allow none',
-      );
+    if (best === NOT_A_NUMBER) throw new RangeError('no token can be sampled: logits are NaN');
+    if (best === NONE_ALLOWED) throw new RangeError(NOTHING_LEFT);
     const sample = this.#sample;
     if (settings.temperature === 0) {
       sample.token = best;
@@ -239,12 +243,12 @@ export function checkSampling(settings: SamplingSettings): void {
 }
 
 function largest(logits: Float32Array, start: number, count: number, allowed: Uint8Array | null): number {
-  let best = -1;
+  let best = NONE_ALLOWED;
   let value = -Infinity;
   for (let i = 0; i < count; i++) {
     if (allowed !== null && allowed[i] === 0) continue;
     const logit = logits[start + i];
-    if (Number.isNaN(logit)) return -1;
+    if (Number.isNaN(logit)) return NOT_A_NUMBER;
     if (logit > value) {
       value = logit;
       best = i;

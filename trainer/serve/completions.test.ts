@@ -183,6 +183,13 @@ t.test('a server', async t => {
     }
     const forced = await tokensOf({ temperature: 0, logit_bias: { 30: 100 } });
     t.same([...new Set(forced.token_ids)], [30]);
+    const none = await request('POST', '/v1/completions', {
+      ...asked,
+      token_grammar: { start: 0, states: [{ tokens: [30], next: [0] }] },
+      bad_words: [models.base.tokenizer.decode([30])],
+    });
+    t.equal(none.status, 400);
+    t.match(none.body.error.message, /bad words and biases of the request together allow none/);
     const unknown = await request('POST', '/v1/completions', { ...asked, logit_bias: { 99999: 1 } });
     t.equal(unknown.status, 400);
     t.match(unknown.body.error, { param: 'logit_bias', message: /token id 99999 is outside the vocabulary/ });

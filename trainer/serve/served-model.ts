@@ -1,9 +1,11 @@
 import type { JsonObject } from '../../shared/json.ts';
 import type { Generation, StreamedToken } from '../generation/generation.ts';
 import type { TokenGrammar } from '../generation/grammar.ts';
+import { NOTHING_LEFT } from '../generation/sampling.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { LocalPolicy } from '../policy/local-policy.ts';
 import type { JsonGrammars } from './grammar/json-grammars.ts';
+import { badRequest } from './openai/errors.ts';
 import type { LanguageModel, TokenRequest } from './openai/language-model.ts';
 import { PrefixCache } from './prefix-cache.ts';
 
@@ -82,7 +84,7 @@ export class ServedModel implements LanguageModel {
       return generation;
     } catch (error) {
       this.policy.release(sequenceId);
-      throw error;
+      throw (error as Error).message === NOTHING_LEFT ? badRequest(NOTHING_LEFT) : error;
     } finally {
       signal.removeEventListener('abort', abort);
       this.#open--;

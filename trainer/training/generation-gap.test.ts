@@ -36,8 +36,8 @@ const policy = await LocalPolicy.create({
 });
 t.teardown(() => policy.close());
 
-/** Episodes of an engine with these faults, as the run collects them. */
-async function episodesOf(t: Test, faults: Faults): Promise<Episode[]> {
+/** An engine with these faults, and episodes of it as the run collects them. */
+async function played(t: Test, faults: Faults) {
   const { url } = await vllmEngine(t, faults);
   const generator = new RemoteGenerator({
     engines: [new CompletionsEngine({ url, timeoutMs: 30_000 })],
@@ -51,7 +51,7 @@ async function episodesOf(t: Test, faults: Faults): Promise<Episode[]> {
   t.teardown(() => generator.close());
   await generator.publish(policy.version, 'run-v0', ADAPTER);
   const sampling = { temperature: TEMPERATURE, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
-  return Promise.all(
+  const episodes = await Promise.all(
     Array.from({ length: 6 }, async (_, sequenceId) => {
       const append = [3, 4, 5, 6 + sequenceId];
       const { tokenIds, logProbs, versions } = await generator.generate({
@@ -70,23 +70,41 @@ async function episodesOf(t: Test, faults: Faults): Promise<Episode[]> {
       } as unknown as Episode;
     }),
   );
+  return { generator, episodes };
 }
 
+/** Checks an engine with these faults, in the first step. */
+async function check(t: Test, faults: Faults, change: (episode: Episode) => Episode = one => one) {
+  const { generator, episodes } = await played(t, faults);
+  return checkedGap(settings, policy, 1, episodes.map(change), generator);
+}
+
+/** The same episode, sampled before the present weights: what asynchronous training learns from. */
+const older = (episode: Episode): Episode => {
+  const { versions } = episode as unknown as { readonly versions: Int32Array };
+  return { ...episode, versions: versions.map(version => version - 1) } as Episode;
+};
+
 t.test('an engine that is right has next to no gap', async t => {
-  const metrics = await checkedGap(settings, policy, 1, await episodesOf(t, {}));
+  const metrics = await check(t, {});
   t.ok(metrics['generation/logprob_gap_max'] < 1e-4, `${metrics['generation/logprob_gap_max']}`);
-  t.same(await checkedGap(settings, policy, 2, []), {}, 'the gap is compared only when it is due');
+  const { generator } = await played(t, {});
+  t.same(await checkedGap(settings, policy, 2, [], generator), {}, 'the gap is compared only when it is due');
 });
 
 t.test('an adapter that is not applied ends the run and is named', async t => {
-  const episodes = await episodesOf(t, { ignoresAdapters: true });
-  await t.rejects(checkedGap(settings, policy, 1, episodes), /the engine does not apply the adapter/);
+  await t.rejects(check(t, { ignoresAdapters: true }), /the engine does not apply the adapter/);
 });
 
 t.test('raw log-probabilities end the run with their likeliest cause first', async t => {
-  const episodes = await episodesOf(t, { rawLogProbs: true });
   await t.rejects(
-    checkedGap(settings, policy, 1, episodes),
+    check(t, { rawLogProbs: true }),
     /allowed are 0.05 \(generation.max_gap\). Nothing was learned.*Likely causes.*\n- the engine reports raw log-probabilities/,
   );
+});
+
+t.test('episodes of older weights are no excuse: the engine samples under the present ones', async t => {
+  const metrics = await check(t, {}, older);
+  t.ok(metrics['generation/logprob_gap_max'] < 1e-4, `${metrics['generation/logprob_gap_max']}`);
+  await t.rejects(check(t, { ignoresAdapters: true }, older), /the engine does not apply the adapter/);
 });

@@ -105,7 +105,7 @@ t.test(
     const rows = trainingRows(run);
     t.equal(rows.length, 5);
     for (const row of rows) {
-      t.ok((row['generation/logprob_gap_max'] ?? 0) < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
+      t.ok(row['generation/logprob_gap_max'] < 1e-4, `gap ${row['generation/logprob_gap_max']}`);
       t.equal(row['generation/engine_0/failures'], 0);
       t.ok(Number.isFinite(row['critic/vf_loss']), `value loss ${row['critic/vf_loss']}`);
     }

@@ -1,10 +1,8 @@
-import { createHash } from 'node:crypto';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat, Picture, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
-import { writtenValidActions } from '../../wrappers/layer.ts';
 import { sizeOf } from '../limits/size.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
 import { environmentFault, guarded } from './environment-fault.ts';
@@ -19,6 +17,7 @@ import {
   type TrajectoryRecord,
 } from './episode.ts';
 import { headOfText, LiveResult } from './live-result.ts';
+import { levelIdOf, pictureOf, planOf, validActionsOf } from './state-queries.ts';
 import type { Variant } from './variant.ts';
 
 /** The generator of the episode that takes a step, as it was before; of no account between steps. */
@@ -28,9 +27,6 @@ const before = Random.fromSeed(0);
 const FIRST_MEASURED_STEP = 8;
 /** Bytes of actions after which the state is measured again: what an environment remembers of them is in it. */
 const MEASURE_AFTER_BYTES = 4096;
-
-/** Characters of a level's name: 96 bits of a hash. */
-const LEVEL_ID_LENGTH = 16;
 
 /** The session that an episode is played in. */
 export interface EpisodeSession {
@@ -115,14 +111,7 @@ export class LiveEpisode {
 
   /** Names the level; undefined after the first step, and where the environment does not say what makes levels the same. */
   get levelId(): string | undefined {
-    const { variant } = this.#session;
-    const { environment } = variant;
-    if (this.stepCount > 0 || !environment.levelKey) return undefined;
-    const key = guarded(variant, 'to name its level', () => environment.levelKey!(this.#state)) as string;
-    return createHash('sha256')
-      .update(`${environment.spec.id}\n${key}`)
-      .digest('base64url')
-      .slice(0, LEVEL_ID_LENGTH);
+    return this.stepCount > 0 ? undefined : levelIdOf(this.#session.variant, this.#state);
   }
 
   /** Whether it takes no more steps. */
@@ -334,12 +323,7 @@ export class LiveEpisode {
 
   /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
   picture(): Picture {
-    const { variant } = this.#session;
-    const picture = guarded(variant, `to paint step ${this.stepCount}`, () =>
-      variant.environment.render?.(this.#state),
-    ) as Picture | undefined;
-    if (!picture) throw new Problem('unsupported', `${variant.environment.spec.id} has no pictures`);
-    return picture;
+    return pictureOf(this.#session.variant, this.#state, this.stepCount);
   }
 
   /** The episode as plain data; of an environment that holds more than its state this is not all. */
@@ -389,29 +373,13 @@ export class LiveEpisode {
    * @throws Problem `unknown_reference` naming those there are, `environment_fault`
    */
   plan(policy: string, count: number, turns?: number): MaybePromise<readonly Json[]> {
-    const { variant } = this.#session;
-    const references = variant.environment.references ?? {};
-    if (!Object.hasOwn(references, policy)) {
-      const names = Object.keys(references).join(', ') || 'none';
-      throw new Problem(
-        'unknown_reference',
-        `${variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
-      );
-    }
-    if (this.isOver) return [];
-    const [a, b, c, d] = this.#random.state;
-    const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
-    return guarded(variant, `to plan with ${policy}`, () =>
-      references[policy].plan(this.#state, count, random, turns),
-    );
+    const request = { policy, count, turns };
+    return planOf(this.#session.variant, request, this.isOver, this.#state, this.#random.state);
   }
 
   /** The actions that are legal now, as a player writes them; null for an environment that cannot list them. */
   validActions(): MaybePromise<readonly string[] | null> {
-    const { variant } = this.#session;
-    const listed = writtenValidActions(variant.environment);
-    if (!listed) return null;
-    return this.isOver ? [] : guarded(variant, 'to list the valid actions', () => listed(this.#state));
+    return validActionsOf(this.#session.variant, this.isOver, this.#state);
   }
 
   /** Lets the environment release what it holds outside the state. */

@@ -81,3 +81,12 @@ t.test('what a grammar cannot keep to is refused by name', async t => {
   t.throws(refused(large), /too many states/);
   t.throws(refused({ const: '€' }), /can be written with the tokens/);
 });
+
+t.test('a schema that takes too long, or a vocabulary that is too large, is refused', async t => {
+  const hurried = new JsonGrammars(tokenizer, tokenizer.vocabularySize, [STOP], 10);
+  for (let again = 0; again < 2; again++) {
+    t.throws(() => hurried.of({ type: 'object' }), /it takes too long to compile/);
+  }
+  const large = new JsonGrammars(tokenizer, 150_000, [STOP]);
+  t.throws(() => large.of({ type: 'object' }), /a vocabulary of 150000 tokens is too large for schemas/);
+});

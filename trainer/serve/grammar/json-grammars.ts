@@ -8,6 +8,10 @@ import { addSchema } from './json-schema.ts';
 
 /** Grammars that are kept. */
 const MOST_KEPT = 32;
+/** Steps from character to character that a schema may take; they are what holds up the server. */
+const MOST_STEPS = 2 ** 20;
+/** No schema of use has fewer states: vocabularies with room for less are refused before their tokens are read. */
+const LEAST_STATES = 8;
 
 interface TrieNode {
   readonly children: Map<number, TrieNode>;
@@ -26,10 +30,19 @@ export class JsonGrammars {
   readonly #tokenizer: Tokenizer;
   readonly #vocabularySize: number;
   readonly #stopTokenIds: readonly number[];
-  readonly #known = new Map<string, TokenGrammar>();
+  readonly #mostSteps: number;
+  /** Grammars, and why schemas have none, by the schema. */
+  readonly #known = new Map<string, TokenGrammar | RangeError>();
   #trie: TrieNode | null = null;
 
-  constructor(tokenizer: Tokenizer, vocabularySize: number, stopTokenIds: readonly number[]) {
+  /** @param mostSteps steps from character to character that a schema may take */
+  constructor(
+    tokenizer: Tokenizer,
+    vocabularySize: number,
+    stopTokenIds: readonly number[],
+    mostSteps = MOST_STEPS,
+  ) {
+    this.#mostSteps = mostSteps;
     this.#tokenizer = tokenizer;
     this.#vocabularySize = vocabularySize;
     this.#stopTokenIds = stopTokenIds;
@@ -38,26 +51,39 @@ export class JsonGrammars {
   /** @throws ApiError 400 for a schema that an automaton of this vocabulary cannot hold */
   of(schema: JsonObject): TokenGrammar {
     const key = JSON.stringify(schema);
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
-    try {
-      const grammar = this.#compile(schema);
+    let result = this.#known.get(key);
+    if (result === undefined) {
+      result = this.#compiled(schema);
       if (this.#known.size >= MOST_KEPT) this.#known.delete(this.#known.keys().next().value!);
-      this.#known.set(key, grammar);
-      return grammar;
+      this.#known.set(key, result);
+    }
+    if (!(result instanceof RangeError)) return result;
+    throw badRequest(`this schema cannot constrain responses: ${result.message}`, 'response_format');
+  }
+
+  #compiled(schema: JsonObject): TokenGrammar | RangeError {
+    try {
+      return this.#compile(schema);
     } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      throw badRequest(`this schema cannot constrain responses: ${error.message}`, 'response_format');
+      if (error instanceof RangeError) return error;
+      throw error;
     }
   }
 
   #compile(schema: JsonObject): TokenGrammar {
+    const most = Math.floor(LARGEST_GRAMMAR / this.#vocabularySize) - 1;
+    if (most < LEAST_STATES) {
+      throw new RangeError(`a vocabulary of ${this.#vocabularySize} tokens is too large for schemas`);
+    }
     const automaton = new CharacterAutomaton();
     const begin = automaton.state();
     const end = addSchema(automaton, begin, schema);
     this.#trie ??= tokenTrie(this.#tokenizer, this.#vocabularySize);
     const trie = this.#trie;
-    const most = Math.floor(LARGEST_GRAMMAR / this.#vocabularySize) - 1;
+    let steps = 0;
+    const count = () => {
+      if (++steps > this.#mostSteps) throw new RangeError('it takes too long to compile');
+    };
     const numbers = new Map<string, number>();
     const sets: number[][] = [];
     const numberOf = (set: number[]): number => {
@@ -77,7 +103,7 @@ export class JsonGrammars {
     const states: TokenState[] = [];
     for (let s = 0; s < sets.length; s++) {
       const next = new Map<number, number>();
-      walk(automaton, sets[s], trie, (token, set) => next.set(token, numberOf(set)));
+      walk(automaton, sets[s], trie, count, (token, set) => next.set(token, numberOf(set)));
       states.push({ accepting: sets[s].includes(end), next });
     }
     return pruned(states, this.#stopTokenIds);
@@ -89,13 +115,15 @@ function walk(
   automaton: CharacterAutomaton,
   set: readonly number[],
   node: TrieNode,
+  count: () => void,
   found: (token: number, set: number[]) => void,
 ): void {
   for (const [character, child] of node.children) {
+    count();
     const next = automaton.next(set, character);
     if (next.length === 0) continue;
     for (const token of child.tokens) found(token, next);
-    walk(automaton, next, child, found);
+    walk(automaton, next, child, count, found);
   }
 }
 

@@ -98,7 +98,7 @@ class RemoteGeneration implements GenerationPort {
 
   check(step: number, episodes: readonly Episode[]): Promise<Metrics> {
     const { settings, policy } = this.#parts;
-    return checkedGap(settings, policy, step, episodes);
+    return checkedGap(settings, policy, step, episodes, this.generator);
   }
 
   takeMetrics(): Metrics {

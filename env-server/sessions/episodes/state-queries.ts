@@ -1,0 +1,77 @@
+import { createHash } from 'node:crypto';
+import type { Json } from '../../../shared/json.ts';
+import { Random, type RandomState } from '../../../shared/random.ts';
+import type { Picture } from '../../environments/core/environment.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import { Problem } from '../../problems.ts';
+import { writtenValidActions } from '../../wrappers/layer.ts';
+import { guarded } from './environment-fault.ts';
+import type { Variant } from './variant.ts';
+
+/** Characters of a level's name: 96 bits of a hash. */
+const LEVEL_ID_LENGTH = 16;
+
+/** Names the level that an episode begins with; undefined where the environment does not say what makes levels the same. */
+export function levelIdOf(variant: Variant, state: Json): string | undefined {
+  const { environment } = variant;
+  if (!environment.levelKey) return undefined;
+  const key = guarded(variant, 'to name its level', () => environment.levelKey!(state)) as string;
+  return createHash('sha256')
+    .update(`${environment.spec.id}\n${key}`)
+    .digest('base64url')
+    .slice(0, LEVEL_ID_LENGTH);
+}
+
+/** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */
+export function pictureOf(variant: Variant, state: Json, step: number): Picture {
+  const picture = guarded(variant, `to paint step ${step}`, () => variant.environment.render?.(state)) as
+    | Picture
+    | undefined;
+  if (!picture) throw new Problem('unsupported', `${variant.environment.spec.id} has no pictures`);
+  return picture;
+}
+
+/** What a reference policy is asked for. */
+export interface PlanRequest {
+  readonly policy: string;
+  readonly count: number;
+  readonly turns: number | undefined;
+}
+
+/**
+ * The next actions of a reference policy; none for an episode that is over.
+ * @param random state of the episode's generator, from which the policy's own is made
+ * @throws Problem `unknown_reference` naming those there are, `environment_fault`
+ */
+export function planOf(
+  variant: Variant,
+  { policy, count, turns }: PlanRequest,
+  isOver: boolean,
+  state: Json,
+  [a, b, c, d]: RandomState,
+): MaybePromise<readonly Json[]> {
+  const references = variant.environment.references ?? {};
+  if (!Object.hasOwn(references, policy)) {
+    const names = Object.keys(references).join(', ') || 'none';
+    throw new Problem(
+      'unknown_reference',
+      `${variant.environment.spec.id} has no reference policy "${policy}"; it has ${names}`,
+    );
+  }
+  if (isOver) return [];
+  const random = Random.fromState([~a >>> 0, b, c, (d ^ 1) >>> 0 || 1]);
+  return guarded(variant, `to plan with ${policy}`, () =>
+    references[policy].plan(state, count, random, turns),
+  );
+}
+
+/** The actions that are legal, as a player writes them; null for an environment that cannot list them. */
+export function validActionsOf(
+  variant: Variant,
+  isOver: boolean,
+  state: Json,
+): MaybePromise<readonly string[] | null> {
+  const listed = writtenValidActions(variant.environment);
+  if (!listed) return null;
+  return isOver ? [] : guarded(variant, 'to list the valid actions', () => listed(state));
+}
