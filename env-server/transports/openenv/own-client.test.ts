@@ -29,7 +29,7 @@ async function remote(t: Test, transport: 'http' | 'websocket', settings: Partia
 for (const transport of ['http', 'websocket'] as const) {
   t.test(`over ${transport}: episodes are played to their end and keep the contract`, async t => {
     const { app, facts, environment } = await remote(t, transport);
-    t.same(facts, { name: 'test/Counter-v0', description: 'Count to 3.' });
+    t.same(facts, { name: 'test/Counter-v0', description: 'Count to 3.', tools: null });
     t.same((await checkEnvironment(environment, { episodes: 2, steps: 6 })).findings, []);
     const rng = Random.fromSeed(4);
     let state = await environment.reset({ max_steps: 9 }, rng, {});
