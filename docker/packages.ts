@@ -44,6 +44,7 @@ export const PACKAGES = {
   ],
   trainer: [
     '@fastify/helmet',
+    '@huggingface/hub',
     '@huggingface/jinja',
     '@huggingface/tokenizers',
     '@swc/wasm-typescript',
@@ -58,6 +59,7 @@ export const PACKAGES = {
     'pino',
     'preact',
     'prom-client',
+    'proper-lockfile',
     'protobufjs',
     'typebox',
     'undici',

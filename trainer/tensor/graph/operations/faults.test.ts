@@ -36,7 +36,7 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   [
     'draws of too few settings',
     () => sample(g, float(4, 9), float(4, 3)),
-    /settings \[rows,4\]; got float32\[4,9\]/,
+    /settings \[rows,5\]; got float32\[4,9\]/,
   ],
   ['gather by floats', () => g.gather(float(4, 2), float(3)), /int32 ids/],
   ['rearranging by another inverse', () => g.rearrange(float(4, 2), ids(4), ids(3)), /inverse \[4\]/],

@@ -7,7 +7,7 @@ import { expectFloat, type Operation } from '../operation.ts';
  * largest), and min-p (0: off).
  */
 export const SAMPLE_SETTINGS = 5;
-/** Numbers a row gives: the token (−1 where a number that counts is NaN), its weight, the sum of the weights that it was sampled from. */
+/** Numbers a row gives: the token (−1 where a number that counts is NaN), its weight, the sum of the kept weights. */
 export const SAMPLE_RESULTS = 3;
 
 /**
@@ -21,9 +21,9 @@ export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tens
 
 /**
  * Samples a token of each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are
- * exp((logit − largest) · settings[0]); top-k keeps the largest, the first of equals, and top-p of those the fewest whose
- * weights reach that share, and min-p those of at least that share of the largest. The token is the one in whose part of the kept weights, side by side, the uniform number falls.
- * Without gradient.
+ * exp((logit − largest) · settings[0]). Top-k keeps the largest, the first of equals; top-p of those the fewest whose
+ * weights reach that share; min-p of those the ones of at least that share of the largest. The token is the one in whose
+ * part of the kept weights, side by side, the uniform number falls. Without gradient.
  */
 export const sampleOperation: Operation = {
   name: 'sample',
