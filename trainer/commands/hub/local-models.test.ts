@@ -17,11 +17,8 @@ const golden = new URL('../../../test/golden/models/qwen2-tiny/', import.meta.ur
 const folder = await realpath(await mkdtemp(join(tmpdir(), 'ragen-hub-')));
 const hub = await startHub();
 const env = { HF_ENDPOINT: hub.endpoint, HF_HOME: join(folder, 'home'), HF_TOKEN: TEST_TOKEN };
-const cwd = process.cwd();
 Object.assign(process.env, env);
-process.chdir(folder);
 t.after(async () => {
-  process.chdir(cwd);
   await hub.close();
   await rm(folder, { recursive: true });
 });
@@ -65,6 +62,9 @@ t.test('a run keeps the commit of its model, and adapters learned next to it nam
 });
 
 t.test('a folder of the name wins, and says so; a missing one is explained', async t => {
+  const cwd = process.cwd();
+  process.chdir(folder);
+  t.teardown(() => process.chdir(cwd));
   const notes: string[] = [];
   const progress = { ...silentProgress, note: (text: string) => notes.push(text) };
   await mkdir('org/tiny', { recursive: true });
