@@ -8,3 +8,6 @@ import { fileURLToPath } from 'node:url';
 const folder = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url));
 enableCompileCache(folder);
 process.env.NODE_COMPILE_CACHE = folder;
+
+// The runner hands its record of loaded modules, which `npm test` has off, to every process that a test starts.
+if (process.env._TAPJS_PROCESSINFO_EXCLUDE_ === '/./') delete process.env.NODE_OPTIONS;

@@ -14,7 +14,8 @@ t.test('the page lists every setting as it is; npm run docs writes it', async t 
   t.throws(() => withSettings('# Nothing'), /lacks the lines/);
 });
 
-t.test('the page names every metric of the server', async t => {
+t.test('the page on monitoring names every metric of the server', async t => {
+  const page = readFileSync(new URL('../how-to/monitor-the-server.md', import.meta.url), 'utf8');
   const { server } = await createApp({ logLevel: 'silent' });
   t.teardown(() => server.close());
   const { body } = await server.inject('/metrics');

@@ -6,7 +6,7 @@ import {
   variableOf,
 } from '../../env-server/config/settings.ts';
 
-export const SETTINGS_PAGE = 'docs/how-to/env-server.md';
+export const SETTINGS_PAGE = 'docs/reference/server-settings.md';
 
 const BEGIN = '<!-- settings: written by `npm run docs` -->\n';
 const END = '<!-- /settings -->\n';

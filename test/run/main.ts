@@ -41,6 +41,7 @@ const run = spawnSync(
   [
     join(ROOT, 'node_modules/tap/dist/esm/run.mjs'),
     // tap notes every module that a process loads, for coverage; nothing here reads that, and it doubles the start.
+    // `test/compile-cache.test-data.ts` reads this, too.
     '--test-env=_TAPJS_PROCESSINFO_EXCLUDE_=/./',
     ...order.filter(file => file !== undefined),
   ],
