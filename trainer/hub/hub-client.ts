@@ -76,7 +76,7 @@ export class HubClient {
     });
   }
 
-  /** One request with its redirects, whatever the status of the answer. @throws HubError for a redirect that is refused */
+  /** One request with its redirects, for any status of the answer. @throws HubError for a redirect that is refused */
   async send(
     path: string,
     { method = 'GET', headers = {}, body, stay = false }: HubRequest,

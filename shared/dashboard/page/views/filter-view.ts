@@ -3,7 +3,8 @@ import type { GroupsRow } from '../../run-files.ts';
 import { Chart, type Curve } from '../charts/chart.ts';
 import { Histogram } from '../charts/histogram.ts';
 import { Plane } from '../charts/plane.ts';
-import { useData, useMetrics } from '../data/hooks.ts';
+import { useGroups } from '../data/groups.ts';
+import { useMetrics } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { counted, percent, short } from '../format.ts';
 import { choose, Panel, Status } from './parts.ts';
@@ -18,11 +19,7 @@ export function FilterView({ store, address }: RunViewProps) {
   const gradients = store.names(/^grad_norm(_prefilter)?\//);
   const collapse = store.names(/^collapse/);
   useMetrics(store, [...gradients, ...collapse, 'rollout/filter_kept_ratio', 'frac_reward_zero_std']);
-  // A new row is written with every step.
-  const { value: rows, error } = useData<readonly GroupsRow[]>('groups', {
-    id: store.id,
-    step: store.detail!.row.step,
-  });
+  const { value: rows, error } = useGroups(store);
   return html`<div class="filter-view">
     <${Panel} title="Groups and the rollout filter" class="wide">
       <${Status} error=${error} loading=${!rows && !error} />
