@@ -236,6 +236,13 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'rollout.curriculum={stages: [{weights: {Sokoban: 1}}]}',
       /curriculum: stage 0: Sokoban not among train_tags/,
     ],
+    ['optimizer.ema={} rollout.asynchronous={}', /optimizer\.ema: .*set optimizer\.ema\.validate to false/],
+    ['optimizer.ema.decay=1', /optimizer\.ema/],
+    ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
+    [
+      'policy.reference_refresh_every=5 policy.reference=teacher loss.kl.coefficient=0.1',
+      /reference_refresh_every: .*names one that stays/,
+    ],
     ['algorithm.filter.fill=repeat', /filter\.fill: got "repeat".*valid: none, refill, copy, delete, pad/],
   ];
   for (const [overrides, reason] of cases) {

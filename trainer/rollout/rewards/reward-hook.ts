@@ -20,7 +20,7 @@ export interface HookEpisode {
   }[];
 }
 
-/** Gives rewards of its own for episodes that are over. */
+/** Gives the rewards of episodes that are over. */
 export interface RewardHook {
   /** What it is, for messages: a file or an address. */
   readonly name: string;
