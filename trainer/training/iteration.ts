@@ -168,6 +168,7 @@ const SUMMED = [
   'rollouter/steps',
   'rollouter/replayed_episodes',
   'rollouter/dropped_groups',
+  'rollouter/lost_episodes',
   'rollouter/too_long_groups',
   'errored_rollouts',
 ];
