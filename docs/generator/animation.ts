@@ -150,7 +150,7 @@ function asXml(markup: string): string {
   return (
     markup
       .replaceAll(/ font-size="([\d.]+)"/g, ' style="font-size:$1px"')
-      .replaceAll(/ aria-hidden="true"| data-ratio="[^"]*"/g, '')
+      .replaceAll(/ data-ratio="[^"]*"/g, '')
       .replaceAll(/>\s*\n\s*</g, '><')
       .replaceAll(/<(path|rect|circle|ellipse|polygon|use)([^>]*)><\/\1>/g, '<$1$2/>')
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what XML does not take.
