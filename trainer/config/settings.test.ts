@@ -70,8 +70,8 @@ t.test('every recipe applies to every config and replaces its algorithm', async 
     rollout: { env_groups: 32, group_size: 4, asynchronous: { max_staleness: 1 } },
   });
   t.throws(
-    () => resolved('quickstart', 'gpro'),
-    /recipe.*there is no "gpro", did you mean `grpo`\?; valid: .*dapo/,
+    () => resolved('quickstart', 'grppo'),
+    /recipe.*there is no "grppo", did you mean `grpo`\?; valid: .*dapo/,
   );
 });
 
