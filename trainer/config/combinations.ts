@@ -366,6 +366,12 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
       'vLLM takes whole weights only by NCCL or IPC, not from here: train adapters (recipe=[lora]), or use sglang or ragen',
     );
   }
+  if (engine !== 'ragen' && policy.lora?.use_dora) {
+    add(
+      'policy.lora.use_dora',
+      `${engine} loads no DoRA adapters: use plain LoRA, or generation.engine local or ragen`,
+    );
+  }
   if (engine === 'sglang' && rollout.bad_words.length > 0) {
     add('rollout.bad_words', 'sglang has none: use rollout.logit_bias, or another engine');
   }

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
-import { LORA_MODULES } from '../models/lora.ts';
+import { LORA_MODULES } from '../models/adapters/lora.ts';
 import { optimizerSettings } from '../training/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { loadRunSettings, RECIPES } from './load.ts';
@@ -140,6 +140,7 @@ t.test('adapters are on all linear layers unless told otherwise', async t => {
     rank: 4,
     alpha: 32,
     rankStabilized: false,
+    dora: false,
     modules: [...LORA_MODULES],
   });
   t.same(settings('policy.lora={}')!.rank, 16);
